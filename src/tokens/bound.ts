@@ -13,13 +13,13 @@ export interface PromptWeight {
   readonly translation: number
 }
 
-/** Tokens of the request's frame. Vendors open the prompt and the answer with a few tokens; some add a line. */
+/** Tokens that vendors add to a request. Some add a line of text. */
 const REQUEST_TOKENS = 64
 const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
-/** Maximum number of tokens of one image at the vendors of the catalog. @see Model.imageTokens for exceptions */
+/** Maximum tokens of one image at the vendors of the catalog. Exceptions set `Model.imageTokens`. */
 const MAX_IMAGE_TOKENS = 9600
 /** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
 const TRANSLATED_PART = 32
@@ -43,7 +43,7 @@ interface Weighing {
   translation: number
 }
 
-/** Returns the bounds of a prompt whose body has `bytes` bytes. Reads no text, only lengths. */
+/** Returns the bounds of a prompt whose body has `bytes` bytes. Uses the lengths of texts only. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -58,18 +58,16 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   return weight
 }
 
-/**
- * Weighs a tool that is not a function, and the tools in it. In other formats, names have the group name as a prefix.
- */
+/** Weighs a tool that is not a function and the tools in it, whose translated names start with the name of the group. */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
 
-/** Weighs an item. Custom calls become functions with one JSON argument. Items may contain tools. */
+/** Weighs an unknown item. A custom call is translated to a function call with one JSON argument. */
 function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
-  if (typeof input === 'string') weight.translation += rewrittenInput(input)
+  if (typeof input === 'string') weight.translation += translatedInputBytes(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
   for (const tool of asArray(item['tools'])) if (isJsonObject(tool)) weighTool(tool, weight, 0)
 }
@@ -95,7 +93,7 @@ function weighPart(part: Part, weight: Weighing): void {
       if (typeof part.native?.value['namespace'] === 'string') {
         weight.translation += part.native.value['namespace'].length
       }
-      weight.translation += rewrittenInput(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
+      weight.translation += translatedInputBytes(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
       return
     case 'tool-result':
       weight.translation += NAME_GROWTH * part.callId.length
@@ -105,8 +103,8 @@ function weighPart(part: Part, weight: Weighing): void {
   }
 }
 
-/** Returns the added bytes of a tool call's arguments: an object in one format, escaped JSON text in the others. */
-function rewrittenInput(input: string): number {
+/** Returns the maximum bytes that a translation adds to the arguments of a tool call, which it may escape. */
+function translatedInputBytes(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
@@ -120,8 +118,8 @@ function imageData(part: Extract<Part, { readonly type: 'image' }>): string | un
 
 /** Returns the maximum number of tokens of a prompt for this model. */
 export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: boolean): number {
-  const written = weight.bytes + (isTranslated ? weight.translation : 0)
-  return written + tokensBesideText(weight, model)
+  const bytes = weight.bytes + (isTranslated ? weight.translation : 0)
+  return bytes + tokensBesideText(weight, model)
 }
 
 /** Returns the tokens of the frame and the images, which an exact count of the text does not include. */

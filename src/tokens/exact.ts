@@ -1,24 +1,21 @@
+import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './yield.ts'
-import { type Ranks, readRanks } from './ranks.ts'
 
-/** Maximum number of UTF-16 units that the pattern and the merges process together. */
-const WINDOW = 8192
-/**
- * Distance from the end of a window, in UTF-16 units, within which a piece may be cut off. The next window begins with
- * such a piece.
- */
-const MARGIN = 4
-/** Number of UTF-16 units between two yields to the event loop. */
-const SLICE = 32_768
+/** Maximum UTF-16 units that are split and merged together. */
+const WINDOW_LENGTH = 8192
+/** A piece that ends within this distance from the end of a window may be cut off. The next window starts with it. */
+const MARGIN_LENGTH = 4
+/** UTF-16 units between two yields to the event loop. */
+const SLICE_LENGTH = 32_768
 
-/** The tokens of a vocabulary, and the pattern that splits text into pieces before they are merged. */
-interface Loaded {
+interface Encoding {
   readonly ranks: Ranks
+  /** Splits text into pieces, within which bytes are merged to tokens. */
   readonly pattern: RegExp
 }
 
-/** Loaders of vocabularies. The imports are literal, so that bundlers find them. */
+/** Literal imports, so that bundlers find the vocabularies. */
 const SOURCES = {
   o200k: () => import('js-tiktoken/ranks/o200k_base'),
   cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
@@ -29,18 +26,8 @@ export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
 /** Returns a counter for one vocabulary, which is loaded at the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
-  let loading: Promise<Loaded> | undefined
+  const vocabularyOf = lazy(() => load(name))
   let sinceYield = 0
-
-  const vocabularyOf = async (): Promise<Loaded> => {
-    loading ??= load(name)
-    try {
-      return await loading
-    } catch (cause) {
-      loading = undefined
-      throw cause
-    }
-  }
 
   return async (text, signal) => {
     signal?.throwIfAborted()
@@ -49,11 +36,11 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
     let tokens = 0
     let at = 0
     while (at < text.length) {
-      const step = countWindow(vocabulary, text.slice(at, at + WINDOW), at + WINDOW >= text.length)
+      const step = countWindow(vocabulary, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
       tokens += step.tokens
       at += step.length
       sinceYield += step.length
-      if (sinceYield < SLICE) continue
+      if (sinceYield < SLICE_LENGTH) continue
       sinceYield = 0
       await yieldToEventLoop()
       signal?.throwIfAborted()
@@ -62,26 +49,26 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   }
 }
 
-async function load(name: Vocabulary): Promise<Loaded> {
+async function load(name: Vocabulary): Promise<Encoding> {
   const { default: source } = await SOURCES[name]()
   return { ranks: await readRanks(source.bpe_ranks), pattern: new RegExp(source.pat_str, 'gu') }
 }
 
-const scratch: Uint8Array = new Uint8Array(WINDOW * 3)
+const scratch: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
-/** Counts the pieces that are complete in the window. A piece longer than the window is counted in parts. */
+/** Counts the complete pieces of a window. A piece that is longer than the window is counted in parts. */
 function countWindow(
-  { ranks, pattern }: Loaded,
+  { ranks, pattern }: Encoding,
   window: string,
-  last: boolean,
+  isLast: boolean,
 ): { readonly tokens: number; readonly length: number } {
-  const trusted = last ? window.length : window.length - MARGIN
+  const completeEnd = isLast ? window.length : window.length - MARGIN_LENGTH
   let tokens = 0
   let start = 0
   pattern.lastIndex = 0
   while (start < window.length && pattern.test(window)) {
     const end = pattern.lastIndex
-    if (end > trusted && start > 0) return { tokens, length: start }
+    if (end > completeEnd && start > 0) return { tokens, length: start }
     tokens += countPiece(scratch, writeUtf8(window, start, end), ranks)
     start = end
   }
@@ -120,29 +107,20 @@ function writeCodePoint(code: number, at: number): number {
   return size
 }
 
-/** Maximum size of a piece for `countPiece`, in bytes. */
+/** Maximum size of a piece in bytes. */
 const MAX_PIECE = 32_768
 
-/** The queue contains `rank × MAX_PIECE + position` of each pair: lowest rank first, then leftmost. */
-interface Workspace {
-  readonly next: Int32Array
-  readonly previous: Int32Array
-  /** Rank of the pair that begins at a position, or -1. */
-  readonly pairRank: Int32Array
-  readonly queue: Float64Array
-}
-
-const workspace: Workspace = {
+/** Arrays for the merges of one piece. Positions are indexes of bytes at which tokens start. */
+const workspace = {
   next: new Int32Array(MAX_PIECE + 1),
   previous: new Int32Array(MAX_PIECE + 1),
+  /** Rank of the pair of tokens that starts at a position, or -1. */
   pairRank: new Int32Array(MAX_PIECE + 1),
+  /** A heap of `rank × MAX_PIECE + position` for each pair: lowest rank first, then leftmost. */
   queue: new Float64Array(MAX_PIECE * 3),
 }
 
-/**
- * Returns the number of tokens of one piece: byte-pair merges in the order of their ranks. The queue reduces the work
- * for n bytes to n log n steps.
- */
+/** Returns the number of tokens of a piece by byte-pair merges, lowest rank first, in n log n steps for n bytes. */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
@@ -155,11 +133,10 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
 
-  /** Queues the new pair at `at`. */
-  const renew = (at: number): void => {
+  const updatePair = (at: number): void => {
     const middle = next[at] ?? length
     const end = middle < length ? (next[middle] ?? length) : length
-    const rank = middle < length && end - at <= ranks.longest ? ranks.rankOf(bytes, at, end) : -1
+    const rank = middle < length && end - at <= ranks.maxLength ? ranks.rankOf(bytes, at, end) : -1
     pairRank[at] = rank
     if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
   }
@@ -176,9 +153,9 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     next[at] = after
     if (after < length) previous[after] = at
     tokens--
-    renew(at)
+    updatePair(at)
     const before = previous[at] ?? -1
-    if (before >= 0) renew(before)
+    if (before >= 0) updatePair(before)
   }
   return tokens
 }
@@ -209,4 +186,112 @@ function pop(queue: Float64Array, size: number): number {
   }
   queue[at] = key
   return left
+}
+
+/** The tokens of a byte-pair encoding. Pairs of lower rank are merged first. */
+interface Ranks {
+  /** Returns the rank of the token with these bytes, or -1. */
+  rankOf(bytes: Uint8Array, start: number, end: number): number
+  /** Returns the rank of a token of two bytes, or -1. */
+  rankOfPair(first: number, second: number): number
+  /** Maximum length of a token in bytes. */
+  readonly maxLength: number
+}
+
+const TOKENS_PER_SLICE = 20_000
+
+/**
+ * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Returns a hash table of 6 MB,
+ * because a map of 200,000 strings would take 40 MB and one second to build.
+ */
+async function readRanks(text: string): Promise<Ranks> {
+  const pool = new Uint8Array(text.length)
+  const ends: number[] = []
+  const ids: number[] = []
+  let size = 0
+  let maxLength = 0
+  for (const line of text.split('\n')) {
+    const first = line.indexOf(' ', 2)
+    let id = Number(line.slice(2, first))
+    for (let at = first + 1; at > 0 && at < line.length; id++) {
+      const space = line.indexOf(' ', at)
+      const end = space === -1 ? line.length : space
+      const start = size
+      size = decodeBase64(line, at, { end, into: pool, size })
+      maxLength = Math.max(maxLength, size - start)
+      ids.push(id)
+      ends.push(size)
+      at = end + 1
+      if (ids.length % TOKENS_PER_SLICE === 0) await yieldToEventLoop()
+    }
+  }
+  return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ids), maxLength)
+}
+
+async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, maxLength: number): Promise<Ranks> {
+  const count = ends.length
+  const slotCount = 2 ** Math.ceil(Math.log2(Math.max(2, count * 2)))
+  const mask = slotCount - 1
+  const slots = new Int32Array(slotCount).fill(-1)
+  const pairs = new Int32Array(65_536).fill(-1)
+  for (let token = 0; token < count; token++) {
+    const start = token === 0 ? 0 : (ends[token - 1] ?? 0)
+    const end = ends[token] ?? 0
+    if (end - start === 2) pairs[((pool[start] ?? 0) << 8) | (pool[start + 1] ?? 0)] = ids[token] ?? -1
+    let slot = hashOf(pool, start, end) & mask
+    while (slots[slot] !== -1) slot = (slot + 1) & mask
+    slots[slot] = token
+    if (token % TOKENS_PER_SLICE === 0) await yieldToEventLoop()
+  }
+
+  const isToken = (token: number, bytes: Uint8Array, start: number, end: number): boolean => {
+    const from = token === 0 ? 0 : (ends[token - 1] ?? 0)
+    if ((ends[token] ?? 0) - from !== end - start) return false
+    for (let at = start; at < end; at++) if (pool[from + at - start] !== bytes[at]) return false
+    return true
+  }
+
+  const rankOf = (bytes: Uint8Array, start: number, end: number): number => {
+    let slot = hashOf(bytes, start, end) & mask
+    for (let token = slots[slot] ?? -1; token !== -1; token = slots[slot] ?? -1) {
+      if (isToken(token, bytes, start, end)) return ids[token] ?? -1
+      slot = (slot + 1) & mask
+    }
+    return -1
+  }
+  return { rankOf, rankOfPair: (first, second) => pairs[(first << 8) | second] ?? -1, maxLength }
+}
+
+function hashOf(bytes: Uint8Array, start: number, end: number): number {
+  let hash = 0x811c9dc5
+  for (let index = start; index < end; index++) hash = Math.imul(hash ^ (bytes[index] ?? 0), 0x01000193)
+  return (hash ^ (hash >>> 15)) >>> 0
+}
+
+const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+const SEXTETS: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) =>
+  Math.max(0, BASE64.indexOf(String.fromCharCode(code))),
+)
+
+interface Decoding {
+  readonly end: number
+  readonly into: Uint8Array
+  readonly size: number
+}
+
+/** Appends the bytes of text[start, end) after `size` bytes. Returns the new size. */
+function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
+  let size = before
+  let buffer = 0
+  let bits = 0
+  for (let index = start; index < end; index++) {
+    const code = text.charCodeAt(index)
+    if (code === 61) break
+    buffer = ((buffer << 6) | (SEXTETS[code] ?? 0)) & 0xffff
+    bits += 6
+    if (bits < 8) continue
+    bits -= 8
+    into[size++] = (buffer >> bits) & 0xff
+  }
+  return size
 }

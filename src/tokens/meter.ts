@@ -9,13 +9,13 @@ import { estimateTokens } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
 import { yieldToEventLoop } from './yield.ts'
 
-/** Number of texts whose counts are cached. Conversations are sent again with every turn. */
+/** Maximum number of cached counts. A conversation is sent again on each turn. */
 const MAX_CACHED_COUNTS = 50_000
 /** Shorter texts are not cached, because counting is as cheap as a look-up. */
 const MIN_CACHED_LENGTH = 64
 /** Multiple of a threshold from which an estimate is not verified by a count. */
 const CERTAIN_MULTIPLE = 1.6
-/** Number of tokens with which every upstream opens the answer. */
+/** Tokens that upstreams add before the answer. */
 const ANSWER_FRAME = 3
 
 /** Tokens of the frame of each message (role and separators), of each tool call and of each tool. */
@@ -24,10 +24,10 @@ const TOOL_CALL_FRAME = 4
 const TOOL_FRAME = 8
 /** Tokens of an image of 1,092 × 1,092 pixels in the message format, or of about 1,024 × 2,048 in the chat format. */
 export const IMAGE_TOKENS = 1600
-/** Estimate of a document's page: 50 KB of base64 and, with its image, 2,500 tokens. */
+/** Estimated tokens of a document page, including its image, and its estimated length in base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/** Maximum length of an unknown part's JSON that counts as text. The remainder counts like a document. */
+/** Maximum length of JSON of an unknown part that counts as text. The remainder counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
 /** The estimate of one text, and its exact count in each vocabulary. */
@@ -80,10 +80,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /**
-   * Returns an upper bound. A text never has more tokens than bytes. Rare words approach this bound and exceed their
-   * estimate.
-   */
+  /** Returns an upper bound, because the estimate of rare words is too low. A text never has more tokens than bytes. */
   const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
@@ -149,7 +146,6 @@ function hasEstimate({ estimate, exact }: Sizes): boolean {
   return estimate !== undefined || exact !== undefined
 }
 
-/** Returns the text that a tokenizer counts. All other tokens are in `fixedTokens`. */
 function textOf(item: Counted): string {
   return 'parts' in item ? item.parts.map(textOfPartCounted).join('\n') : jsonOf(item.native.value)
 }
@@ -160,7 +156,7 @@ function textOfPartCounted(part: Part): string {
   return textOfPart(part)
 }
 
-/** Returns the number of tokens outside of the text: frame, calls, images and documents. */
+/** Returns the tokens that are not part of the counted text: frames, calls, images and documents. */
 function fixedTokens(item: Counted): number {
   if (!('parts' in item)) return TOOL_FRAME
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME)

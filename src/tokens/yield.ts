@@ -1,21 +1,22 @@
 /** Computations that wait for their turn, oldest first. */
 const waiting: (() => void)[] = []
-/** A step that cannot be divided, such as parsing a body of 30 MB, may take longer. A rest of the same duration follows it. */
+/** A longer step, such as parsing a body of 30 MB, is followed by a pause of the same duration. */
 const LONG_STEP_MS = 10
-const MAX_REST_MS = 50
+const MAX_PAUSE_MS = 50
 
-/** Read at load time: fake timers of a test may never fire, and all later computations would wait for them. */
-const wait: (go: () => void, ms: number) => unknown = setTimeout
-const runLater: (go: () => void) => unknown = typeof setImmediate === 'function' ? setImmediate : (go) => wait(go, 0)
+/** The functions at load time, because fake timers of a test may never fire. */
+const wait: (callback: () => void, ms: number) => unknown = setTimeout
+const runLater: (callback: () => void) => unknown =
+  typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
 
 let isScheduled = false
 /** Undefined if no step is running. */
-let stepBegan: number | undefined
-let restsUntil = 0
+let stepStart: number | undefined
+let pausedUntil = 0
 
 /**
- * Resolves in a later turn of the event loop. Of several long computations only one continues per turn, and none
- * directly after a long step, so that a short request waits for one step of one computation.
+ * Resolves in a later turn of the event loop. Only one of several computations continues per turn, so that a short
+ * request waits for one step of one computation.
  */
 export function yieldToEventLoop(): Promise<void> {
   endStep()
@@ -25,27 +26,26 @@ export function yieldToEventLoop(): Promise<void> {
   })
 }
 
-/** A step ends when its computation yields again, or with the turn. */
 function endStep(): void {
-  if (stepBegan === undefined) return
+  if (stepStart === undefined) return
   const now = performance.now()
-  const took = now - stepBegan
-  stepBegan = undefined
-  if (took > LONG_STEP_MS) restsUntil = now + Math.min(took, MAX_REST_MS)
+  const duration = now - stepStart
+  stepStart = undefined
+  if (duration > LONG_STEP_MS) pausedUntil = now + Math.min(duration, MAX_PAUSE_MS)
 }
 
 function continueOne(): void {
   endStep()
   isScheduled = false
   if (waiting.length === 0) return
-  const rest = restsUntil === 0 ? 0 : restsUntil - performance.now()
-  restsUntil = 0
-  if (rest > 0) {
+  const pauseMs = pausedUntil === 0 ? 0 : pausedUntil - performance.now()
+  pausedUntil = 0
+  if (pauseMs > 0) {
     isScheduled = true
-    wait(continueOne, rest)
+    wait(continueOne, pauseMs)
     return
   }
-  stepBegan = performance.now()
+  stepStart = performance.now()
   waiting.shift()?.()
   afterTurn()
 }

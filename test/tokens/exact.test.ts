@@ -55,7 +55,7 @@ describe('exact counts', () => {
     ['one letter', 'a', 125_000],
     ['spaces', ' ', 7813],
     ['line ends', '\n', 62_500],
-    ['one sign', '<', 125_000],
+    ['one symbol', '<', 125_000],
   ])('counts a megabyte of %s', async (_, sign, expected) => {
     const counted = await count(sign.repeat(1_000_000))
     expect(Math.abs(counted - expected)).toBeLessThanOrEqual(expected * 0.001)
