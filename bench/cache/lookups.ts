@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { createFlatIndex } from '../../src/cache/vector-search.ts'
 import { hashEmbedding } from '../../src/cache/hashing.ts'
 import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import { seeded } from './variations.ts'

@@ -12,7 +12,7 @@ export interface MemoryAnswerStoreOptions {
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
-/** Bytes of an entry besides its texts. */
+/** Bytes of an entry without its texts. */
 const OVERHEAD_BYTES = 1024
 
 interface Entry {
@@ -23,14 +23,14 @@ interface Entry {
 /** The entries of one key, least recently used first. */
 interface Owner {
   readonly entries: Map<string, Entry>
-  /** Continues after the last evicted entry. A new iterator of a Map would skip all deleted entries. */
+  /** Continues after the last evicted entry, because a new iterator of a Map would skip all deleted entries again. */
   oldest: Iterator<Entry, undefined>
   bytes: number
 }
 
 /**
  * Creates a store in memory, limited by count and bytes. When the store is full, the least recently used entry of the
- * largest owner is evicted, so that an owner with less than an equal share never loses an entry to another owner.
+ * owner with the largest share is evicted, so an owner with less than an equal share never loses an entry to others.
  */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
@@ -71,10 +71,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /**
-   * Moves the entry to the end of its owner's entries, and the owner to the end of the owners, which decides between
-   * equal shares.
-   */
+  /** Marks the entry and its owner as the most recently used. Of owners with equal shares, the first one loses an entry. */
   const touch = (entry: Entry): void => {
     const { id, keyId } = entry.answer
     const owner = owners.get(keyId)
@@ -85,13 +82,12 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     owners.set(keyId, owner)
   }
   const shareOf = (owner: Owner): number => Math.max(owner.entries.size / maxEntries, owner.bytes / maxBytes)
-  /** Evicts an entry. Scans all owners, but only while the store is full. */
   const evict = (): void => {
-    let greatest: Owner | undefined
+    let largest: Owner | undefined
     for (const owner of owners.values()) {
-      if (greatest === undefined || shareOf(owner) > shareOf(greatest)) greatest = owner
+      if (largest === undefined || shareOf(owner) > shareOf(largest)) largest = owner
     }
-    const oldest = greatest === undefined ? undefined : oldestOf(greatest)
+    const oldest = largest === undefined ? undefined : oldestOf(largest)
     if (oldest !== undefined) remove(oldest)
   }
 
@@ -150,10 +146,7 @@ function oldestOf(owner: Owner): Entry | undefined {
   return owner.oldest.next().value
 }
 
-/**
- * Returns the size of an answer in bytes, two per character. The text of a native answer counts twice, because it is
- * parsed on access.
- */
+/** Returns the size of an answer at two bytes per character. Native text counts twice, because each access parses it. */
 function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length
@@ -162,10 +155,7 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
   return OVERHEAD_BYTES + 2 * length
 }
 
-/**
- * Returns the completion with its JSON text only, because the garbage collector would visit every object of a parsed
- * value.
- */
+/** Stores the native answer as JSON text only, because the garbage collector would visit each object of a parsed value. */
 function withoutValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
@@ -173,7 +163,6 @@ function withoutValue(completion: Completion): Completion {
     : { ...completion, native: new StoredNative(native.dialect, native.text) }
 }
 
-/** A native value that is parsed on each access. */
 class StoredNative implements Native {
   readonly dialect: Native['dialect']
   readonly text: string

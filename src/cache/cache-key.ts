@@ -26,14 +26,12 @@ export interface CacheKey {
   readonly id: string
   /** The last user message, normalized. */
   readonly text: string
-  /** False if only the same text may hit. */
+  /** False if only the same text is a hit. */
   readonly comparable: boolean
 }
 
-/**
- * Body fields that the parsed prompt contains, or that do not affect the answer. Other fields are hashed as received.
- */
-const READ_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
+/** Body fields that the prompt contains or that do not affect the answer. Other fields are hashed as received. */
+const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
   responses: bodyFields('input instructions max_output_tokens stream stream_options temperature top_p store metadata'),
@@ -60,17 +58,17 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
     return undefined
   }
   const text = normalizeText(textOf(last))
-  const frame = new Frame()
-  frame.add('owner', options.owner)
-  frame.add('model', options.modelName)
-  addSettings(frame, prompt)
+  const keyText = new KeyText()
+  keyText.add('owner', options.owner)
+  keyText.add('model', options.modelName)
+  addSettings(keyText, prompt)
   for (let at = 0; at < prompt.messages.length; at += 1) {
     const message = prompt.messages[at]
     if (message === undefined) continue
-    if (at === index) addQuestion(frame, message)
-    else addMessage(frame, message)
+    if (at === index) addQuestion(keyText, message)
+    else addMessage(keyText, message)
   }
-  const scope = sha256(frame.text)
+  const scope = sha256(keyText.text)
   return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, index, text) }
 }
 
@@ -80,8 +78,8 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** Joins values unambiguously: different lists never have the same text. */
-class Frame {
+/** The hashed text. Different lists of values never have the same text. */
+class KeyText {
   text = ''
 
   add(name: string, value: string): void {
@@ -89,40 +87,43 @@ class Frame {
   }
 }
 
-function addSettings(frame: Frame, prompt: Prompt): void {
+function addSettings(keyText: KeyText, prompt: Prompt): void {
   const { maxTokens, temperature, topP, topK, stop } = prompt.settings
-  frame.add('settings', `${maxTokens} ${temperature} ${topP} ${topK} ${stop === undefined ? '' : JSON.stringify(stop)}`)
+  keyText.add(
+    'settings',
+    `${maxTokens} ${temperature} ${topP} ${topK} ${stop === undefined ? '' : JSON.stringify(stop)}`,
+  )
   const { value, dialect } = prompt.native
-  const read = READ_FIELDS[dialect]
-  let unread: Record<string, Json | undefined> | undefined
+  const parsed = PARSED_FIELDS[dialect]
+  let others: Record<string, Json | undefined> | undefined
   for (const field of Object.keys(value)) {
-    if (!read.has(field) && value[field] !== undefined) (unread ??= {})[field] = value[field]
+    if (!parsed.has(field) && value[field] !== undefined) (others ??= {})[field] = value[field]
   }
-  if (hasBothLimits(value)) (unread ??= {})['max_tokens'] = value['max_tokens']
-  if (topK === undefined && value['top_k'] !== undefined) (unread ??= {})['top_k'] = value['top_k']
-  if (unread !== undefined) frame.add(`fields of ${dialect}`, sortedJson(unread))
+  if (hasBothLimits(value)) (others ??= {})['max_tokens'] = value['max_tokens']
+  if (topK === undefined && value['top_k'] !== undefined) (others ??= {})['top_k'] = value['top_k']
+  if (others !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(others))
 }
 
-/** Returns true if a body contains both output limits, of which the prompt contains only one. */
+/** Returns true for a body with both names of the output limit. The prompt contains only one of them. */
 function hasBothLimits(body: JsonObject): boolean {
   return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }
 
-function addMessage(frame: Frame, message: Message): void {
+function addMessage(keyText: KeyText, message: Message): void {
   if (!isPlain(message)) {
-    frame.add('message', nativeText(message.native, message.parts))
+    keyText.add('message', nativeText(message.native, message.parts))
     return
   }
-  frame.add('from', message.role)
-  for (const part of message.parts) if (part.type === 'text') frame.add('text', part.text)
+  keyText.add('from', message.role)
+  for (const part of message.parts) if (part.type === 'text') keyText.add('text', part.text)
 }
 
 /** Adds the last user message without its text. */
-function addQuestion(frame: Frame, message: Message): void {
-  frame.add('question', extrasOf(message.native, MESSAGE_FIELDS))
+function addQuestion(keyText: KeyText, message: Message): void {
+  keyText.add('question', extrasOf(message.native, MESSAGE_FIELDS))
   for (const part of message.parts) {
-    if (part.type !== 'text') frame.add('part', nativeText(part.native, part))
-    else if (!isPlainText(part)) frame.add('text of', extrasOf(part.native, ['text']))
+    if (part.type !== 'text') keyText.add('part', nativeText(part.native, part))
+    else if (!isPlainText(part)) keyText.add('text of', extrasOf(part.native, ['text']))
   }
 }
 
@@ -154,7 +155,6 @@ function nativeText(native: Native | undefined, fallback: Part | readonly Part[]
   return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
 }
 
-/** Returns the joined texts of a message. */
 function textOf(message: Message): string {
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
@@ -168,36 +168,31 @@ function sortedJson(value: JsonObject): string {
 const CODE_FENCE = /```|~~~/
 /** An indented line may be program code or structured data if the text contains a code character. */
 const INDENTED_LINE = /\n[ \t]+\S/
-const CODE_SIGN = /[={}();:<>[\]#]/
-/** Quoted text, whose blanks are not normalized. */
+const CODE_CHARACTER = /[={}();:<>[\]#]/
+/** Quoted text, in which white space is significant. */
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
-const BLANKS = /\s{2,}|[^\S ]/gu
-/**
- * Maximum length of texts with quotation marks or program lines that are fully normalized. In longer texts, only line
- * ends are.
- */
+const WHITE_SPACE = /\s{2,}|[^\S ]/gu
+/** Maximum length of a text with quotations or program lines. In longer texts, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
-/** Returns true for a text whose lines and indentation may be program text. */
 function hasProgramLines(text: string): boolean {
-  return CODE_FENCE.test(text) || (INDENTED_LINE.test(text) && CODE_SIGN.test(text))
+  return CODE_FENCE.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
 /**
- * Returns the text after Unicode NFC and white-space normalization. Two texts with the same result are the same
- * question. In program text, only line ends and the blanks before them are normalized, because indentation is
- * significant.
+ * Returns the text after Unicode NFC and white-space normalization. In program text, only line ends and the white space
+ * before them are normalized, because indentation is significant.
  */
 export function normalizeText(text: string): string {
   const composed = text.normalize('NFC')
   const quotes = QUOTES.test(composed)
   const keepsLines = hasProgramLines(composed) || (quotes && composed.length > MAX_NORMALIZED_LENGTH)
   if (keepsLines) return normalizeLines(composed)
-  if (!quotes) return composed.replace(BLANKS, ' ').trim()
+  if (!quotes) return composed.replace(WHITE_SPACE, ' ').trim()
   const pieces = composed.split(QUOTED)
   return pieces
-    .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(BLANKS, ' ')))
+    .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(WHITE_SPACE, ' ')))
     .join('')
     .trim()
 }
@@ -205,6 +200,6 @@ export function normalizeText(text: string): string {
 function normalizeLines(composed: string): string {
   if (composed.length > MAX_NORMALIZED_LENGTH) return composed.replaceAll('\r\n', '\n').trimEnd()
   const lines = composed.split(/\r\n?|\n/).map((line) => line.trimEnd())
-  const isWritten = (line: string): boolean => line !== ''
-  return lines.slice(Math.max(0, lines.findIndex(isWritten)), lines.findLastIndex(isWritten) + 1).join('\n')
+  const hasText = (line: string): boolean => line !== ''
+  return lines.slice(Math.max(0, lines.findIndex(hasText)), lines.findLastIndex(hasText) + 1).join('\n')
 }

@@ -5,9 +5,8 @@ import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { CacheDirectives } from './cache-options.ts'
-import { attempt, type CacheParts } from './cache-parts.ts'
 import { isPending, refuseCancelled, whenReady } from './deadlines.ts'
-import { findSame, type CacheHit } from './find-answer.ts'
+import { attempt, findSame, type CacheHit, type CacheParts } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
@@ -37,10 +36,10 @@ export interface AnswerClaim {
   /** Releases the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
-  /** Absent if streams cannot be published. */
+  /** Publishes streams to other processes. Absent if the store cannot. */
   readonly values: StreamValues | undefined
-  /** True while this process has the claim. */
-  isHeld(): boolean
+  /** Returns true while this process has the claim. */
+  isOwned(): boolean
 }
 
 type FindStream<stream> = () => Promise<stream | undefined>
@@ -96,7 +95,6 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   })
 }
 
-/** Beginnings of short answers in which a model refuses. */
 const REFUSAL =
   /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
 const MAX_REFUSAL_LENGTH = 600
@@ -121,11 +119,8 @@ function isRefusal(completion: Completion, text: string): boolean {
   return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
 }
 
-/**
- * Words of questions whose answers expire soon, in widely spoken languages. A false match shortens the lifetime of an
- * entry to a minute and never causes a wrong answer.
- */
-const WESTERN = [
+/** Words of questions about the present. A false match only shortens the lifetime of an entry. */
+const LATIN_WORDS = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
   'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
   'heute|gestern|morgen|jetzt|aktuell(?:e[nrs]?)?|derzeit|neueste[nrs]?|wetter|nachrichten|uhrzeit',
@@ -133,46 +128,46 @@ const WESTERN = [
   'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|hoje|ontem|amanhã|agora|atual|atualmente',
   'oggi|ieri|domani|adesso|ora|attuale|vandaag|gisteren|nu|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
 ].join('|')
-const OTHERS =
+const OTHER_WORDS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
-const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${WESTERN})(?!\\p{L})|${OTHERS}`, 'iu')
+const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${OTHER_WORDS}`, 'iu')
 
-/** Number of characters at the head and at the end of a long text that are searched. */
+/** Characters that are searched at the start and at the end of a long text. */
 const SEARCHED_LENGTH = 2000
 
-/** Returns true for a question whose answer changes with the day: `what is the latest version`. */
+/** Returns true for a question about the present, such as `what is the latest version`. */
 export function isTimeSensitive(text: string): boolean {
   const isLong = text.length > SEARCHED_LENGTH * 2
   return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }
 
-/** Maximum wait for another process, and the lifetime of the claim of a killed process, in milliseconds. */
+/** Lifetime of a claim, and maximum time to wait for another process. */
 const CLAIM_MS = 30_000
-/** First delay between two polls, in milliseconds. The delay doubles, so that a long answer takes few calls. */
-const FIRST_PAUSE_MS = 25
+/** The pause between two polls doubles from the minimum to the maximum. */
+const MIN_PAUSE_MS = 25
 const MAX_PAUSE_MS = 500
 
 function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
   const { claims } = parts.store
   if (claims === undefined) return undefined
   const { cancellation, key } = lookup
-  let isHeld = false
+  let isOwned = false
   return {
     id: key.id,
     values: claims.values,
-    isHeld: () => isHeld,
+    isOwned: () => isOwned,
     join: async (findStream) => {
       try {
-        isHeld = await claims.take(key.id, CLAIM_MS)
-        return isHeld ? undefined : await waitForOther(parts, lookup, { claims, findStream })
+        isOwned = await claims.take(key.id, CLAIM_MS)
+        return isOwned ? undefined : await waitForOther(parts, lookup, { claims, findStream })
       } catch {
         refuseCancelled({ cancellation })
         return undefined
       }
     },
     release: async () => {
-      if (!isHeld) return
-      isHeld = false
+      if (!isOwned) return
+      isOwned = false
       try {
         await claims.release(key.id)
       } catch {
@@ -182,7 +177,7 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
   }
 }
 
-/** Polls until the claim of another process ends. Returns the answer that it stored, or earlier its stream. */
+/** Polls until the other process releases its claim. Returns its stored answer, or its stream as soon as it has one. */
 async function waitForOther<stream>(
   parts: CacheParts,
   lookup: Lookup,
@@ -191,7 +186,7 @@ async function waitForOther<stream>(
   const { runtime } = parts.options
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS
-  for (let ms = FIRST_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
+  for (let ms = MIN_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
     await pause(ms, runtime, cancellation)
     refuseCancelled({ cancellation })
     if (!(await claims.isTaken(key.id))) {

@@ -25,10 +25,7 @@ export interface SemanticCacheOptions {
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /**
-   * Maximum number of entries. At the maximum, the least recently used entry of the key with the most entries is
-   * evicted. @default 1000
-   */
+  /** Maximum number of entries. The key with the largest share loses its least recently used entry. @default 1000 */
   readonly maxEntries?: number
   /** Maximum total size of answers and index, in bytes. @default 64 MiB */
   readonly maxBytes?: number
@@ -45,9 +42,7 @@ export interface SemanticCacheOptions {
   readonly verifyHit?: VerifyHit
   /** Maximum time of each call of the embedder, the index, the answers and the verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
-  /**
-   * Yields to the event loop. Called every few milliseconds during a search. @default a timer of 0 ms of the runtime
-   */
+  /** Yields to the event loop. Called every few milliseconds during a search. @default a timer of 0 ms */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
@@ -56,7 +51,6 @@ export interface SemanticCacheOptions {
 const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
-/** Checks `cache` in the gateway's options. */
 export const checkCache: OptionCheck = optionsOf(
   {
     enabled: oneOf(true, false),
@@ -86,8 +80,9 @@ function isWithin(value: unknown, max: number): boolean {
   return typeof value === 'number' && value > 0 && value <= max
 }
 
-/** The small model of the requested model's family. Rejects if the call fails. */
+/** The small model of the requested model's family. */
 export interface VerifierModel {
+  /** Rejects if the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
@@ -158,7 +153,6 @@ export function smallModelVerifier(): VerifyHit {
   return Object.assign(verify, { judgesWording: true })
 }
 
-/** The cache directives in the headers of a request. */
 export interface CacheDirectives {
   /** If false, no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
   readonly read: boolean
@@ -168,10 +162,9 @@ export interface CacheDirectives {
   readonly threshold?: number
 }
 
-/** The directives of a request without cache headers. */
 export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
 
-/** All directives of HTTP. Only no-cache, no-store and max-age=0 affect this cache. */
+/** The directives of RFC 9111. Only no-cache, no-store and max-age=0 affect this cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 

@@ -16,29 +16,22 @@ import {
   plainSpelling,
 } from './english.ts'
 
-import { withoutEnd, withoutPleasantries } from './pleasantries.ts'
+import { withoutFinalPunctuation, withoutPleasantries } from './pleasantries.ts'
 import { asWords, isPlainWord, tokenize, withGrammarWord, type Token } from './tokenize.ts'
 
-/** A token of a canonical form. */
 export interface Item extends Token {
-  /** Set if the other text may lack this article: `the`, or `a` for `a` and `an`. */
+  /** Set for an article that the other text may lack: `the`, or `a` for `a` and `an`. */
   readonly article?: 'the' | 'a'
 }
 
-/** The content of a text without case, pleasantries, short forms, fillers and final punctuation. */
+/** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
-  /**
-   * Typos are forgiven if one of two texts is English. `none`: the text is about spelling, so every letter is
-   * significant.
-   */
+  /** Typos are forgiven if one of two texts is English. `none`: a text about spelling, in which each letter matters. */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
-/**
- * Returns the canonical form of a text. In other languages only the final punctuation is removed. A text about spelling
- * is returned unchanged, because every letter is significant.
- */
+/** Returns the canonical form of a text. In languages other than English, only the final punctuation is removed. */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
@@ -50,7 +43,7 @@ function formOf(written: readonly Token[]): Canonical {
   const tokens = written.map(withGrammarWord)
   const traits = traitsOf(tokens)
   if (traits.aboutLetters) return { items: written.map(asWritten), language: 'none' }
-  if (!traits.english) return { items: withoutEnd(written), language: 'unknown' }
+  if (!traits.english) return { items: withoutFinalPunctuation(written), language: 'unknown' }
   const plain = rewrite(tokens, !traits.aboutWords)
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
@@ -169,14 +162,11 @@ function markArticles(items: readonly Token[]): readonly Item[] {
   })
 }
 
-/**
- * Returns true if the other text may lack the article. `around` contains the preceding token, if any, the article and
- * the next two tokens.
- */
+/** `around` contains the token before the article, if any, the article and the next two tokens. */
 function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
-    before === undefined || before.kind === 'stop' || (before.kind === 'word' && mayLackArticle(article, before))
+    before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
   if (!isFree || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
   const isWritten = article.key !== 'the' || article.opens || article.raw === article.key
   return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
@@ -190,7 +180,7 @@ function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 
-/** Returns true for an article. `the` always is one. After a noun, `a` may be a letter. */
-function mayLackArticle(article: Token, before: Token): boolean {
+/** Returns true if the word is an article. After a noun, `a` may be a letter: vitamin A. */
+function isArticleAfter(article: Token, before: Token): boolean {
   return BEFORE_ARTICLE.has(before.key) || (article.key === 'the' && before.key !== 'the')
 }

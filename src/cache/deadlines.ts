@@ -1,4 +1,4 @@
-import { withTimeout as boundWait, type Cancellation } from '../core/async.ts'
+import { withTimeout as waitWithTimeout, type Cancellation } from '../core/async.ts'
 import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -32,12 +32,12 @@ export function refuseCancelled({ cancellation }: Pick<Timeout, 'cancellation'>)
 }
 
 function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
-  const late = (): Error => new Error(`no answer within ${timeout.ms} ms`)
-  const raced = boundWait(work, { ...timeout, late })
+  const late = (): Error => new Error(`A part of the cache took longer than ${timeout.ms} ms.`)
+  const raced = waitWithTimeout(work, { ...timeout, late })
   return ending === undefined ? raced : raced.finally(() => ending.abort())
 }
 
-/** Returns true for any thenable, because custom parts of the cache may use other promise implementations. */
+/** Returns true for any thenable, because custom parts may use other promise implementations. */
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }
@@ -56,10 +56,7 @@ export interface FailurePause {
   succeeded(): void
 }
 
-/**
- * Pauses a part for ten seconds after three consecutive failures, so that further requests do not wait for its
- * deadline.
- */
+/** Pauses a part for ten seconds after three consecutive failures, so that later requests do not wait for its timeout. */
 export function createFailurePause(now: () => number): FailurePause {
   let failures = 0
   let pausedUntil = 0
@@ -96,7 +93,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
     return value
   }
   return (work) => {
-    if (pause.isPaused) throw new Error('the storage of the cache is paused after failures')
+    if (pause.isPaused) throw new Error('The storage of the cache is paused after failures.')
     try {
       const result = withDeadline({ ms: timeoutMs, after }, work)
       return isPending(result) ? result.then(succeeded, failed) : succeeded(result)

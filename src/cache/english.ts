@@ -31,7 +31,7 @@ export const ORDER_MATTERS: ReadonlySet<string> = words(
   per both either former latter and or`,
 )
 
-/** Words without a meaning, unless a negation precedes them. */
+/** Words that do not change a question, unless a negation precedes them. */
 export const FILLERS: ReadonlySet<string> = words('actually really basically indeed')
 
 export const NEGATIONS: ReadonlySet<string> = words(
@@ -42,7 +42,7 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-/** Endings of contractions, and the words before each. */
+/** Endings of contractions, their words, and the stems before them. */
 const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
   ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
   ['nt', 'not', 'is are was were do does did has have had could would should must'],
@@ -84,7 +84,7 @@ export function expandShortForm(word: string): readonly string[] | undefined {
   return SHORT_FORMS.get(word)
 }
 
-/** Words before which 'd is would. Elsewhere it may be had. */
+/** Words before which `'d` means would. Before other words, it may mean had. */
 export const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
@@ -135,7 +135,7 @@ export function plainSpelling(word: string, before: string): readonly string[] |
   return plain === word ? undefined : plain.split('-')
 }
 
-/** Small numbers in words. `one` is also a pronoun. */
+/** Small numbers, except `one`, which is also a pronoun. */
 export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   `two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12|thirteen 13|fourteen 14|fifteen 15|
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,

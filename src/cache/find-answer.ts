@@ -1,17 +1,36 @@
 import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
-import type { CachedAnswer } from '../core/cache-ports.ts'
-import type { Verdict } from './cache-options.ts'
-import { countRefusal, type CacheParts } from './cache-parts.ts'
+import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
+import type { Cancellation } from '../core/async.ts'
+import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
 import { isPending, whenReady, withDeadline, withTimeout, type Timeout } from './deadlines.ts'
-import { differenceOf, hasSameFacts } from './guard.ts'
+import { differenceOf, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
-import type { CacheCandidate, Lookup } from './wording-search.ts'
+import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 
-/**
- * Maximum number of candidates that the guard compares. The guard may refuse the nearest candidate and accept another.
- */
+export interface CacheParts {
+  readonly options: SemanticCacheOptions
+  readonly threshold: number
+  readonly timeoutMs: number
+  readonly store: AnswerStore
+  readonly search: CandidateSearch
+  readonly tallies: CacheTallies
+  /** Answers that are being stored. */
+  readonly writes: Set<Promise<unknown>>
+  readonly lexicon: () => Lexicon | Promise<Lexicon>
+  readonly pause: () => Promise<void>
+}
+
+export interface CacheTallies {
+  hits: number
+  misses: number
+  exactHits: number
+  failures: number
+  readonly refused: Partial<Record<Difference | 'verifier', number>>
+}
+
+/** Maximum number of candidates that the guard compares. */
 const MAX_CANDIDATES = 16
 /** Number of long texts that are compared between two pauses. */
 const COMPARED_PER_SLICE = 4
@@ -78,7 +97,7 @@ function bestOf(comparison: Comparison): Found | Promise<Found> {
   const { parts, lookup } = comparison
   return whenReady(firstAccepted(comparison, 0), (accepted) => {
     const best = accepted ?? comparison.paraphrase
-    return best === undefined ? undefined : verified(parts, lookup, best)
+    return best === undefined ? undefined : verify(parts, lookup, best)
   })
 }
 
@@ -117,9 +136,9 @@ function compare(
   return undefined
 }
 
-function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
+function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
   const { verifyHit } = parts.options
-  if (verifyHit === undefined) return served(parts, accepted)
+  if (verifyHit === undefined) return recordHit(parts, accepted)
   const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
   const verdict = withTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
@@ -127,13 +146,13 @@ function verified(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found 
   )
   return whenReady(verdict, (given) => {
     if (typeof given === 'object') lookup.spent = add(lookup.spent, given.spent)
-    if (given === true || (typeof given === 'object' && given.agrees === true)) return served(parts, accepted)
+    if (given === true || (typeof given === 'object' && given.agrees === true)) return recordHit(parts, accepted)
     countRefusal(parts.tallies, 'verifier')
     return undefined
   })
 }
 
-function served(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
+function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   const hit = hitOf(entry, similarity)
   if (similarity <= (entry.servedAt ?? 0)) return hit
   const failed = (): void => void (parts.tallies.failures += 1)
@@ -167,4 +186,27 @@ function timeoutOf({ options, timeoutMs }: CacheParts, { cancellation }: Lookup)
 function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
   const { id, completion, promptTokens, storedAt } = entry
   return { hit: true, id, completion, promptTokens, similarity, storedAt }
+}
+
+function countRefusal({ refused }: CacheTallies, reason: Difference | 'verifier'): void {
+  refused[reason] = (refused[reason] ?? 0) + 1
+}
+
+/** Returns the result of `work`, or `otherwise` if it fails. A disconnected caller is not counted as a failure. */
+export function attempt<T>(
+  tallies: CacheTallies,
+  work: () => T | Promise<T>,
+  fallback: T,
+  cancellation?: Cancellation,
+): T | Promise<T> {
+  const failed = (): T => {
+    tallies.failures += cancellation?.isCancelled === true ? 0 : 1
+    return fallback
+  }
+  try {
+    const result = work()
+    return isPending(result) ? result.then(undefined, failed) : result
+  } catch {
+    return failed()
+  }
 }

@@ -26,7 +26,7 @@ export type Difference =
   | 'word'
 
 export interface GuardOptions {
-  /** Distinguishes typos from other words. @default typos are not forgiven */
+  /** Distinguishes misspellings from other words. @default typos are not forgiven */
   readonly lexicon?: Lexicon
   /** Maximum number of typos that are forgiven. @default 1 */
   readonly typos?: number
@@ -45,7 +45,7 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [one, other] = [left.items[i], right.items[j]]
-    const [skipOne, skipOther] = skips(one, other)
+    const [skipOne, skipOther] = extraArticles(one, other)
     if (skipOne || skipOther) {
       i += skipOne ? 1 : 0
       j += skipOther ? 1 : 0
@@ -61,8 +61,8 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
 }
 
 /**
- * Returns true when two texts have the same numbers, names, quotations, code and negations in the same order. The order
- * matters because names in another order often have other roles.
+ * Returns true if two texts have the same numbers, names, quotations, code and negations in the same order. In another
+ * order, names often have other roles.
  */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
@@ -87,8 +87,8 @@ interface Walk {
   typos: number
 }
 
-/** Skips an article that only one text has. */
-function skips(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
+/** Returns which of the texts has an article that the other lacks. */
+function extraArticles(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
   const both = one?.article !== undefined && other?.article !== undefined
   if (both || one?.key === other?.key) return [false, false]
   if (one?.article !== undefined) return [true, false]
@@ -100,7 +100,7 @@ function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): 
   if (one.kind === other.kind && one.key === other.key) {
     return caseMatters(one, other, before) ? 'case' : undefined
   }
-  if (isLazyCase(one, other) || isLazyCase(other, one)) return undefined
+  if (isLowerCaseOf(one, other) || isLowerCaseOf(other, one)) return undefined
   if (walk.typos > 0 && (hasMovedCapital(one, other) || hasMovedCapital(other, one))) {
     walk.typos -= 1
     return undefined
@@ -121,9 +121,9 @@ function caseMatters(one: Item, other: Item, before: Item | undefined): boolean 
 }
 
 /** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
-function isLazyCase(lazy: Item, proper: Item): boolean {
-  const isLazy = lazy.kind === 'word' && lazy.raw === lazy.key && proper.kind === 'exact'
-  return isLazy && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lazy.key
+function isLowerCaseOf(lower: Item, proper: Item): boolean {
+  const isLower = lower.kind === 'word' && lower.raw === lower.key && proper.kind === 'exact'
+  return isLower && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lower.key
 }
 
 /** Returns true for `uSer` and User: two letters are swapped together with their case. */
@@ -138,10 +138,7 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/**
- * Returns true if typos may be forgiven. One English text suffices, because the typo may be in the only English word of
- * the other.
- */
+/** Requires one English text only, because the typo may be in the only English word of the other. */
 function mayForgive(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
@@ -154,7 +151,7 @@ const CONTEXT_LENGTH = 4
 const MIN_TITLE_LENGTH = 6
 
 /**
- * Returns true when one of two words is common and the other is a misspelling of it, not a word. In a long name, two
+ * Returns true if one of two words is common and the other is a misspelling of it, not a word. In a long name, two
  * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
 function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
@@ -172,13 +169,11 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (!isTypo) return false
   if (isFunctionTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
-  const isSlip = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
-  return isSlip || isImpossible || hasContext(walk.left, one, [left, right])
+  const isTypingMistake = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
+  return isTypingMistake || isImpossible || hasContext(walk.left, one, [left, right])
 }
 
-/**
- * Classifies a word, including its spelling before `plainSpelling`: `despize` is despise, not a misspelling of despite.
- */
+/** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   const given = lexicon(word)
   if (given === 'common' || given === 'real') return given
@@ -191,8 +186,8 @@ function isTitle(item: Item): boolean {
 }
 
 /**
- * Returns true if there are enough other content words. An unknown word may be a name in lower case (deno, trino),
- * especially if it is short or differs at its end.
+ * Returns true if the text has enough other content words. Otherwise an unknown word may be a name in lower case (deno,
+ * trino), especially if it is short or differs at its end.
  */
 function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
   const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH

@@ -28,7 +28,7 @@ const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_PIECE = 3
 const MAX_PIECE = 5
-/** Maximum embedded length. Of longer texts, only the head and the tail are embedded, which limits the cost. */
+/** Maximum embedded characters. Of longer texts, only the start and the end are embedded. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE: Embedder = {
@@ -89,10 +89,7 @@ function piecesOf(word: string): readonly number[] {
   return pieces
 }
 
-/**
- * Adds one kind of feature. The weight of a feature is the square root of its number of occurrences, with a hashed
- * sign.
- */
+/** Adds one kind of feature. Its weights are the square roots of the numbers of occurrences, with a hashed sign. */
 function addFamily(
   sum: Float64Array,
   words: readonly string[],
@@ -133,7 +130,7 @@ const ROUNDS = 3
  * a near vector is 10^-10.
  */
 const DEVIATIONS = 6.5
-/** Added bits, so that rounding never rejects equal vectors. */
+/** Tolerance in bits, so that rounding never rejects equal vectors. */
 const SLACK = 2
 
 /** Writes the signs of a vector's projections on 1024 fixed random directions. */
@@ -186,7 +183,6 @@ export function maxDifferentBits(least: number, words: number): number {
   return Math.min(bits, Math.ceil(bits * chance + DEVIATIONS * Math.sqrt(bits * chance * (1 - chance))) + SLACK)
 }
 
-/** Returns the number of ones in a 32-bit number. */
 export function countOnes(value: number): number {
   let bits = value - ((value >>> 1) & 0x55555555)
   bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333)

@@ -19,19 +19,19 @@ export interface VectorSearch {
   readonly now: number
 }
 
-/** Minimum number of rows for signatures. Below it, comparing all vectors is cheaper than signing them. */
-const SIGNED_FROM = 256
-/** Words of a signature that are compared first. Stored contiguously for all vectors. */
+/** Minimum number of rows with signatures. With fewer rows, comparing all vectors is cheaper. */
+const MIN_SIGNED_ROWS = 256
+/** Words of a signature that are compared first. For all vectors, they are stored in one array. */
 const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
-/** Number of words compared up to each stage. A vector reaches a stage only if it passed the previous stage. */
+/** Number of words that are compared up to each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
-/** Cost of a whole signature and of an exact comparison, relative to a first stage. */
+/** Cost of comparing a signature and a vector, relative to the first stage. */
 const STAGE_COST = 6
 const EXACT_COST = 60
-/** Work between two pauses, in first stages: about 3 ms. */
-const SLICE = 200_000
-/** Added to bounds, so that rounding never rejects a vector with exactly the minimum similarity. */
+/** Work between two pauses, relative to the first stage: about 3 ms. */
+const SLICE_WORK = 200_000
+/** Tolerance, so that rounding never rejects a vector of exactly the minimum similarity. */
 const ROUNDING = 1e-5
 
 /** The vectors of one scope. */
@@ -39,11 +39,11 @@ export interface Partition {
   size(): number
   add(entry: StoredVector): void
   remove(entry: StoredVector): void
-  /** Returns vectors of at least the minimum similarity, nearest first. Only entries added during a pause may be missed. */
+  /** Returns vectors of at least the minimum similarity, nearest first. May miss vectors that are added during a pause. */
   search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
 }
 
-/** Rows of removed vectors remain empty during a search, because the search could miss a moved vector. */
+/** Removed vectors leave empty rows during a search, because the search would miss a vector that moves. */
 interface Rows {
   entries: (StoredVector | undefined)[]
   /** Number of leading rows with a signature. */
@@ -52,10 +52,7 @@ interface Rows {
   rest: Uint32Array
 }
 
-/**
- * Creates a partition. In a small scope, compares all vectors. In a large scope, compares signatures first and then the
- * near vectors.
- */
+/** Creates a partition. A search in many vectors compares their signatures first, and then the near vectors. */
 export function createPartition(sign: Signer): Partition {
   const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
   let empty = 0
@@ -74,7 +71,7 @@ export function createPartition(sign: Signer): Partition {
     add: (entry) => {
       entry.row = rows.entries.length
       rows.entries.push(entry)
-      if (rows.entries.length > SIGNED_FROM / 2) signNext(rows, sign)
+      if (rows.entries.length > MIN_SIGNED_ROWS / 2) signNext(rows, sign)
     },
     remove: (entry) => {
       rows.entries[entry.row] = undefined
@@ -91,14 +88,14 @@ export function createPartition(sign: Signer): Partition {
   }
 }
 
-/** Signs two rows per new row, so that a single call need not sign all rows of a scope. */
+/** Signs two rows per new row, so that no call signs all rows of a scope. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
     const row = rows.signed
     if ((row + 1) * FIRST_WORDS > rows.first.length) {
-      rows.first = enlarged(rows.first, Math.max(SIGNED_FROM, row * 2) * FIRST_WORDS)
-      rows.rest = enlarged(rows.rest, Math.max(SIGNED_FROM, row * 2) * REST_WORDS)
+      rows.first = enlarged(rows.first, Math.max(MIN_SIGNED_ROWS, row * 2) * FIRST_WORDS)
+      rows.rest = enlarged(rows.rest, Math.max(MIN_SIGNED_ROWS, row * 2) * REST_WORDS)
     }
     const entry = rows.entries[row]
     if (entry !== undefined) sign(entry.vector, signature)
@@ -130,7 +127,7 @@ interface Scan {
   readonly signature: Uint32Array | undefined
   /** Number of bits that may differ at each stage. */
   readonly maxDifferent: readonly number[]
-  /** The best neighbors so far, nearest first. */
+  /** Nearest first. */
   readonly best: Neighbor[]
   readonly end: number
 }
@@ -141,7 +138,7 @@ function scan(
   sign: Signer,
   pause: () => Promise<void>,
 ): readonly Neighbor[] | Promise<readonly Neighbor[]> {
-  const isSigned = rows.signed >= SIGNED_FROM
+  const isSigned = rows.signed >= MIN_SIGNED_ROWS
   const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
   if (signature !== undefined) sign(search.vector, signature)
   const state: Scan = {
@@ -177,7 +174,7 @@ function scanSlice(rows: Rows, state: Scan, from: number): number {
   const maxFirst = maxDifferent[0] ?? 0
   let work = 0
   let row = from
-  for (; row < end && work < SLICE; row += 1) {
+  for (; row < end && work < SLICE_WORK; row += 1) {
     if (signature === undefined || row >= signed) {
       work += EXACT_COST
       compare(rows.entries[row], state)

@@ -5,7 +5,7 @@ import { asWords, isPlainWord, type Token } from './tokenize.ts'
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
 const TELL =
   '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
-/** Requests to an assistant. `can you swim` is a question, and so is `can you write a will without a lawyer`. */
+/** Texts that an assistant writes. `can you write a will without a lawyer` is a question, not a request. */
 const TEXTS =
   '(?:poem|haiku|limerick|song|story|essay|summary|paragraph|joke|slogan|outline|function|script|program|query|regex|unit test|blog post|tweet|list)'
 const REQUEST = [
@@ -56,7 +56,7 @@ const CLAUSE_OPENING = new RegExp(
 /** Words that begin the subject of such a clause. In `what problems were found` the subject begins with `what`. */
 const SUBJECT_OPENINGS = words('the a an my your his her its our their this that these those i you he she it we they')
 
-/** Thanks and pleas at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
+/** Thanks and `please` at the end of a text, after a punctuation mark, unlike in `how do you say thank you`. */
 const ENDING =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
@@ -68,8 +68,8 @@ const PLEA = new RegExp(
 /** `for me` at the end of a request to write something. */
 const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
 
-/** `write me a poem` as `write a poem`. */
-const ORDER_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
+/** `write me a poem`, which means `write a poem`. */
+const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
 
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
@@ -90,10 +90,10 @@ const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could
 /** The same in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** Number of tokens at the head and at the end of a text that are searched for pleasantries. */
+/** Tokens that are searched for pleasantries at the start and at the end of a text. */
 const SEARCHED_TOKENS = 40
 
-/** Removes greetings, pleas, thanks, frames such as `can you tell me`, and the final punctuation. */
+/** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
 export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let isClause = false
@@ -103,8 +103,8 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
   }
-  const ended = withoutBeneficiary(withoutEnd(withoutEnding(items)))
-  const question = isClause ? asQuestion(ended) : unfronted(ended)
+  const ended = withoutBeneficiary(withoutFinalPunctuation(withoutEnding(items)))
+  const question = isClause ? asQuestion(ended) : moveFrontedPhrase(ended)
   const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
   const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
   const isOneSentence = form.length <= SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
@@ -116,14 +116,11 @@ function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   if (items.length > SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
   const line = lineOf(items)
   const rest = FOR_ME.test(line) ? items.slice(0, -2) : items
-  return ORDER_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
+  return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
-/**
- * Moves a phrase before a question to its end: `in Python, how do I sort a list` becomes `how do I sort a list in
- * Python`.
- */
-function unfronted(items: readonly Token[]): readonly Token[] {
+/** Moves a phrase before a question to its end: `how do I sort a list in Python`. */
+function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   const first = items[0]?.key
   if (items.length > SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
   const phrase = FRONTED.exec(lineOf(items))?.[0]
@@ -152,7 +149,7 @@ function withoutEnding(items: readonly Token[]): readonly Token[] {
 }
 
 /** Removes the punctuation that ends the last sentence. */
-export function withoutEnd(items: readonly Token[]): readonly Token[] {
+export function withoutFinalPunctuation(items: readonly Token[]): readonly Token[] {
   const last = items.findLastIndex((item) => item.kind !== 'stop')
   return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)
 }
@@ -168,10 +165,10 @@ function asQuestion(items: readonly Token[]): readonly Token[] {
   if (third !== undefined && PRONOUNS.has(second.key) && MODALS.has(third.key)) {
     return [first, third, second, ...items.slice(3)]
   }
-  const verb = items.find(isForm)
+  const verb = items.find(isFormOfBe)
   if (verb === undefined) return withDo(items)
   const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
-  if (!hasSubject || items.filter(isForm).length > 1) return items
+  if (!hasSubject || items.filter(isFormOfBe).length > 1) return items
   return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
 }
 
@@ -187,7 +184,7 @@ function withDo(items: readonly Token[]): readonly Token[] {
   return [...asWords(first, [first.key, 'do']), ...items.slice(1)]
 }
 
-function isForm(item: Token): boolean {
+function isFormOfBe(item: Token): boolean {
   return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
 }
 

@@ -21,7 +21,7 @@ const SIZES: readonly (readonly [string, string])[] = [
   ['deep', 'depth'],
   ['wide', 'width'],
 ]
-const ORDERS: readonly (readonly [string, string])[] = [
+const REQUESTS: readonly (readonly [string, string])[] = [
   ['summary', 'summarize'],
   ['explanation', 'explain'],
   ['description', 'describe'],
@@ -87,21 +87,21 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   sum: [['^sum up ', 'summarize']],
   difference: [['^difference between ', 'what is the difference between']],
   ...Object.fromEntries(
-    ['give', 'write', 'provide', 'create', 'make', 'show', 'list'].map((verb) => [verb, ordersOf(verb)]),
+    ['give', 'write', 'provide', 'create', 'make', 'show', 'list'].map((verb) => [verb, requestsOf(verb)]),
   ),
 })
 
-function ordersOf(verb: string): readonly (readonly [string, string])[] {
+function requestsOf(verb: string): readonly (readonly [string, string])[] {
   const examples: readonly [string, string] = [
     `^(?:give|show|provide|list) (?:me |us )?(?:some |a few )?examples of `,
     'give examples of',
   ]
   if (verb === 'list') return [examples]
-  const orders = ORDERS.map(([noun, order]): readonly [string, string] => [
+  const requests = REQUESTS.map(([noun, verbForm]): readonly [string, string] => [
     `^${verb} (?:me |us )?(?:a|an|the) ${noun} of `,
-    order,
+    verbForm,
   ])
-  return [examples, ...orders]
+  return [examples, ...requests]
 }
 
 function byFirstWord(
@@ -148,7 +148,7 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
   return undefined
 }
 
-/** Returns the words joined by blanks, with a character for each other token, so that patterns can be matched. */
+/** Returns the words joined by spaces, for patterns. Numbers and exact tokens have placeholders. */
 export function lineOf(items: readonly Token[]): string {
   let line = ''
   for (const item of items) {

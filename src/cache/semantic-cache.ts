@@ -3,6 +3,7 @@ import type { AnswerStore } from '../core/cache-ports.ts'
 import type { Cancellation } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
+import { createMemoryAnswerStore } from './answer-store.ts'
 import { cacheKeyOf } from './cache-key.ts'
 import { missOf, NOTHING_STORED, type CacheMiss } from './cache-miss.ts'
 import {
@@ -12,17 +13,13 @@ import {
   type SemanticCacheOptions,
   type VerifierModel,
 } from './cache-options.ts'
-import {
-  attempt,
-  createCacheParts,
-  emptyTallies,
-  statisticsOf,
-  type CacheParts,
-  type CacheStatistics,
-} from './cache-parts.ts'
-import { whenReady } from './deadlines.ts'
-import { findAnswer, type CacheHit } from './find-answer.ts'
-import type { Lookup } from './wording-search.ts'
+import { boundAnswers, boundIndex, isPending, whenReady } from './deadlines.ts'
+import { attempt, findAnswer, type CacheHit, type CacheParts, type CacheTallies } from './find-answer.ts'
+import { createFlatIndex, createVectorSearch } from './vector-search.ts'
+import type { Difference } from './guard.ts'
+import { hashingEmbedder } from './hashing.ts'
+import { lazyLexicon } from './typos.ts'
+import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
 export interface CacheQuestion {
   /** The prompt with the default settings of the model, which are part of the key. */
@@ -39,12 +36,12 @@ export interface CacheQuestion {
   readonly smallModel?: () => VerifierModel | undefined
 }
 
-/** Tier 1. Methods return promises only if a part of the cache is asynchronous. A failed part causes a miss. */
+/** Tier 1. Its methods return promises only if a part of the cache is asynchronous. A failed part causes a miss. */
 export interface SemanticCache {
   lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Returns the result of `lookUp` without an effect on the cache or its statistics. Custom embedders and verifiers may
-   * cost money and are not called. With them, only the same text is found.
+   * Like `lookUp`, but without an effect on the cache or its statistics. Custom embedders and verifiers are not called,
+   * because they may cost money. With them, only the same text is a hit.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
@@ -59,28 +56,102 @@ export interface SemanticCache {
   flush(): Promise<void>
 }
 
-/** Added to the similarity of a hit that was reported as wrong, for the new threshold. */
-const STEP = 0.001
-/** Number of answered requests whose entry can be reported by the id of the request. */
-const MAX_SERVED = 10_000
+/** Statistics of the cache. GET /metrics/cache contains some of them. */
+export interface CacheStatistics {
+  /** hits / totalRequests; 0 before the first look-up. */
+  readonly hitRate: number
+  /** Number of look-ups, except for requests that do not accept stored answers. */
+  readonly totalRequests: number
+  readonly hits: number
+  readonly misses: number
+  /** Number of hits on the same text. */
+  readonly exactHits: number
+  /** Number of candidates above the threshold that the guard refused, by first difference. */
+  readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
+  /** Number of look-ups in which an embedder, index, store or verifier failed or was late. */
+  readonly failures: number
+  readonly entries: number
+  readonly bytes: number
+}
+
+const DEFAULT_THRESHOLD = 0.95
+const DEFAULT_ENTRIES = 1000
+const DEFAULT_BYTES = 64 * 1024 * 1024
+const DEFAULT_TIMEOUT_MS = 1000
+/** The new threshold of an entry exceeds the similarity of its wrong hit by this step. */
+const THRESHOLD_STEP = 0.001
+/** Maximum number of requests whose hit can be reported as wrong by the id of the request. */
+const MAX_REPORTABLE = 10_000
 
 /** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   const parts = createCacheParts(options)
-  const served = new LRUCache<string, string>({ max: MAX_SERVED })
+  const hitIds = new LRUCache<string, string>({ max: MAX_REPORTABLE })
   const remember = (found: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
-    if (found.hit && requestId !== undefined) served.set(requestId, found.id)
+    if (found.hit && requestId !== undefined) hitIds.set(requestId, found.id)
     return found
   }
   return {
     lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
     peek: (question) => lookUp(withoutTraces(parts), question),
-    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, served.get(id) ?? id), undefined),
+    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, hitIds.get(id) ?? id), undefined),
     clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
     flush: async () => void (await Promise.all(parts.writes)),
   }
+}
+
+function createCacheParts(options: SemanticCacheOptions): CacheParts {
+  const { runtime, maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
+  const search = createSearch(options, { pause, timeoutMs, hasComparable: (scope) => store.hasComparable(scope) })
+  const store: AnswerStore =
+    options.answers === undefined
+      ? createMemoryAnswerStore({
+          maxEntries,
+          maxBytes,
+          indexBytes: search.bytesOf,
+          onRemove: ({ scope, id, comparable }) => {
+            const removed = comparable ? search.remove(scope, id) : undefined
+            // Ignored, because a vector without a stored entry is never a hit.
+            if (isPending(removed)) removed.catch(() => {})
+          },
+        })
+      : boundAnswers(options.answers, { runtime, timeoutMs })
+  return {
+    options,
+    threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
+    timeoutMs,
+    store,
+    search,
+    tallies: emptyTallies(),
+    writes: new Set(),
+    lexicon: lazyLexicon(),
+    pause,
+  }
+}
+
+interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
+  readonly hasComparable: AnswerStore['hasComparable']
+}
+
+/**
+ * Creates the search for an embedder. The offline embedder needs no vectors. The index has its own limits only with a
+ * custom store, because the memory store reports removed entries.
+ */
+function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
+  const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
+  const isOwn = options.index === undefined && options.answers === undefined
+  if (isOwn && embedder === hashingEmbedder()) return createWordingSearch()
+  const { timeoutMs, hasComparable, pause } = parts
+  const bounds = isOwn ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
+  const { dimensions } = embedder
+  const index =
+    options.index === undefined
+      ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
+      : boundIndex(options.index, { runtime, timeoutMs })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
 }
 
 function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss> {
@@ -134,10 +205,26 @@ function raiseThreshold({ store: answers }: CacheParts, id: string): void | Prom
   return whenReady(answers.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { servedAt = 0 } = entry
-    return servedAt === 0 ? answers.remove(id) : answers.amend(id, { threshold: servedAt + STEP, servedAt: 0 })
+    return servedAt === 0
+      ? answers.remove(id)
+      : answers.amend(id, { threshold: servedAt + THRESHOLD_STEP, servedAt: 0 })
   })
 }
 
 function clear({ store: answers, search }: CacheParts, keyId: string | undefined): void | Promise<void> {
   return whenReady(answers.clear(keyId), () => (keyId === undefined ? search.clear() : undefined))
+}
+
+function emptyTallies(): CacheTallies {
+  return { hits: 0, misses: 0, exactHits: 0, failures: 0, refused: {} }
+}
+
+function statisticsOf(
+  tallies: CacheTallies,
+  size: { readonly entries: number; readonly bytes: number },
+): CacheStatistics {
+  const { hits, misses, refused } = tallies
+  const totalRequests = hits + misses
+  const hitRate = totalRequests === 0 ? 0 : hits / totalRequests
+  return { hitRate, totalRequests, ...tallies, refused: { ...refused }, ...size }
 }

@@ -7,12 +7,12 @@ export type FlightEnd<T> =
   | { readonly shared: T }
   /** The leader could not finish, because its caller disconnected. The longest waiting follower becomes the leader. */
   | 'handed-over'
-  /** The result cannot be shared: a tool call, a refusal, a failure. Each follower proceeds on its own immediately. */
+  /** The result cannot be shared: a tool call, a refusal or a failure. Each follower calls the upstream itself. */
   | 'not-shared'
 
 export interface Leader<T, S = never> {
   readonly role: 'leader'
-  /** Lets waiting and later requests that follow streams follow this stream. */
+  /** Publishes a stream to waiting and later requests with `followsStream`. */
   publish(stream: S): void
   /** Must be called when the work ends. Only the first call has an effect. */
   complete(end: FlightEnd<T>): void
@@ -24,13 +24,13 @@ export type FlightRole<T, S = never> =
   | { readonly role: 'follower'; readonly value: T }
   /** Follows the stream of the leader. */
   | { readonly role: 'stream'; readonly stream: S }
-  /** Proceeds on its own. No request waits for its result. */
+  /** Calls the upstream itself. Other requests do not wait for its result. */
   | { readonly role: 'alone' }
 
 export interface JoinOptions {
   /** Cancelled when the caller of this request disconnects. */
   readonly cancellation?: Cancellation
-  /** True for a request that can follow a stream. @default false: it waits for the end */
+  /** True if the request can follow a stream. @default false: waits for the end */
   readonly followsStream?: boolean
 }
 
@@ -47,14 +47,13 @@ export interface SingleFlight<T, S = never> {
 }
 
 export interface SingleFlightOptions {
-  /** Maximum number of followers per key. Further requests proceed on their own. @default 1000 */
+  /** Maximum number of followers per key. Further requests call the upstream themselves. @default 1000 */
   readonly maxFollowers?: number
-  /** Time after which a follower proceeds on its own, because the leader's caller may read slowly. @default none */
+  /** Maximum wait of a follower, because the caller of the leader may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
 interface Follower<T, S> {
-  /** Ends the wait. */
   readonly settle: (role: FlightRole<T, S>) => void
   readonly followsStream: boolean
 }

@@ -1,6 +1,6 @@
 /**
  * `word`: letters. `number`: digits with their points and commas. `exact`: text in which every letter matters, such as
- * quotations, code, addresses and identifiers. `symbol`: one sign. `stop`: the end of a sentence.
+ * quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
  */
 export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
@@ -18,7 +18,7 @@ const FENCE = '```[\\s\\S]*?(?:```|$)'
 const CODE = '`[^`]*`'
 const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
-/** A run without blanks that contains a character of addresses, paths or program text. */
+/** Text without spaces that contains a character of addresses, paths or program text. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
 /**
  * Mixed letters and digits (GPT4o), inner capitals (getName) or inner points (obj.method). Measures begin with digits:
@@ -30,18 +30,15 @@ const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/**
- * Pattern for texts without characters of addresses, because matching addresses at every position is the most expensive
- * part.
- */
+/** For texts without characters of addresses, whose pattern is the most expensive part. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
-const ADDRESS_SIGN = /[/\\@_]/
+const ADDRESS_CHARACTER = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
 const STOPS = '.!?。！？…؟।'
 
-/** Splits a text into tokens. Takes linear time. */
+/** Splits a text into tokens in linear time. */
 export function tokenize(text: string): readonly Token[] {
-  const pattern = ADDRESS_SIGN.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
+  const pattern = ADDRESS_CHARACTER.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
   const tokens: Token[] = []
   let opens = true
   const push = (kind: TokenKind, raw: string, key = raw): void => {
@@ -49,7 +46,7 @@ export function tokenize(text: string): readonly Token[] {
     opens = kind === 'stop' || (kind === 'symbol' && (opens || raw === ':'))
   }
   for (let at = 0; at < text.length;) {
-    if (text.charCodeAt(at) === BLANK) {
+    if (text.charCodeAt(at) === SPACE) {
       at += 1
       continue
     }
@@ -69,14 +66,11 @@ export function tokenize(text: string): readonly Token[] {
   return tokens
 }
 
-const BLANK = 0x20
+const SPACE = 0x20
 
-/**
- * Returns the end of the word of ASCII letters between blanks that begins at `at`, or 0. Ten times faster than the
- * pattern, which most words of English texts do not need.
- */
+/** Returns the end of a word of ASCII letters between spaces, or 0. Ten times faster than the pattern. */
 function endOfPlainWord(text: string, at: number): number {
-  if (at > 0 && text.charCodeAt(at - 1) !== BLANK) return 0
+  if (at > 0 && text.charCodeAt(at - 1) !== SPACE) return 0
   let end = at
   let capitals = 0
   for (; end < text.length; end += 1) {
@@ -84,7 +78,7 @@ function endOfPlainWord(text: string, at: number): number {
     if (code >= 0x41 && code <= 0x5a) capitals += 1
     else if (code < 0x61 || code > 0x7a) break
   }
-  const isBounded = end === text.length || text.charCodeAt(end) === BLANK
+  const isBounded = end === text.length || text.charCodeAt(end) === SPACE
   const first = text.charCodeAt(at)
   const isOrdinary = capitals === 0 || capitals === end - at || (capitals === 1 && first <= 0x5a)
   return isBounded && isOrdinary ? end : 0
@@ -96,41 +90,42 @@ function tokenPattern(address: string): RegExp {
 }
 
 function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
-  const [, quoted, address, identifier, number, word, sign] = match
+  const [, quoted, address, identifier, number, word, character] = match
   if (quoted !== undefined) push('exact', quoted, unquote(quoted))
   else if (address !== undefined) pushAddress(address, push)
   else if (identifier !== undefined) push('exact', identifier)
   else if (number !== undefined) push('number', number)
   else if (word !== undefined) push('word', word, word.replaceAll('’', "'").toLowerCase())
-  else if (sign !== undefined) pushSign(sign, text[match.index + sign.length], push)
+  else if (character !== undefined) pushCharacter(character, text[match.index + character.length], push)
 }
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
-/** Adds an address without the punctuation of the sentence after it. */
+/** Adds an address and, as separate tokens, the punctuation after it. */
 function pushAddress(address: string, push: Push): void {
   const closing = CLOSING.exec(address)?.[0] ?? ''
   const body = address.slice(0, address.length - closing.length)
   if (body !== '') push('exact', body)
-  for (const sign of closing) pushSign(sign, undefined, push)
+  for (const character of closing) pushCharacter(character, undefined, push)
 }
 
 /** Adds a character. A period before a letter begins a name (.NET); elsewhere it ends a sentence. */
-function pushSign(sign: string, next: string | undefined, push: Push): void {
-  const ends = STOPS.includes(sign) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || sign.charCodeAt(0) > 0x7f)
-  if (ends) push('stop', sign, stopKey(sign))
-  else push('symbol', sign, symbolKey(sign, next))
+function pushCharacter(character: string, next: string | undefined, push: Push): void {
+  const ends =
+    STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)
+  if (ends) push('stop', character, stopKey(character))
+  else push('symbol', character, symbolKey(character, next))
 }
 
-/** Returns the key of a symbol. A comma of data has no blank after it (a,b), unlike a comma of prose. */
-function symbolKey(sign: string, next: string | undefined): string {
-  if (sign === '’') return "'"
-  return sign === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : sign
+/** Returns the key of a symbol. A comma in data (a,b) differs from a comma before a space. */
+function symbolKey(character: string, next: string | undefined): string {
+  if (character === '’') return "'"
+  return character === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : character
 }
 
-/** Returns the key of a sentence end. Only question marks differ from the other characters. */
-function stopKey(sign: string): string {
-  return '?？؟'.includes(sign) ? '?' : '.'
+/** Returns the key of the end of a sentence: a question mark or a period. */
+function stopKey(character: string): string {
+  return '?？؟'.includes(character) ? '?' : '.'
 }
 
 /** Normalizes quotation marks. Marks of code are retained. */
@@ -146,7 +141,7 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns tokens of other words for a token, or the token itself if the word is the same. */
+/** Returns tokens of these words in place of a token. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))

@@ -1,9 +1,9 @@
 import { hash32 } from './hashing.ts'
 
-/** Minimum length of a word in which a typo is assumed. */
+/** Minimum length of a word that may be misspelled. */
 const MIN_LENGTH = 4
-/** Minimum length of a word in which vowels are confused: `woman` and `women` are two words, `seperate` is a typo. */
-const LONG = 7
+/** Minimum length of a word with a wrong vowel: `seperate` is a typo, but `woman` and `women` are two words. */
+const MIN_LENGTH_FOR_VOWELS = 7
 const VOWELS = 'aeiouy'
 const CONSONANTS = /^[^aeiouy]+$/
 /** Last letters of other forms of the same word: `use` and `used`, `lend` and `lender`. */
@@ -13,7 +13,7 @@ const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
  * Grammatical words. A misspelled one is recognized without context and with any vowel, because a name in its place
- * would make no sentence. Pronouns are missing: `tell thom` is not `tell them`.
+ * would not make a sentence. Pronouns are excluded: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   `about above across after again against along also although among another around because been before behind being
@@ -35,7 +35,7 @@ export function withoutPossessive(left: string, right: string): readonly [string
 }
 
 /**
- * Returns true when one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
+ * Returns true if one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
  * missing or wrong. The first letters are equal unless swapped. Both may be real words, which the lexicon checks.
  */
 export function isOneTypo(left: string, right: string): boolean {
@@ -55,7 +55,7 @@ function isSwapOrWrongLetter(left: string, right: string, from: number): boolean
   if (left.slice(from + 1) !== right.slice(from + 1)) return false
   const [one = '', other = ''] = [left[from], right[from]]
   if (from === left.length - 1 && ENDINGS.includes(one) && ENDINGS.includes(other)) return false
-  return left.length >= LONG || !(VOWELS.includes(one) && VOWELS.includes(other))
+  return left.length >= MIN_LENGTH_FOR_VOWELS || !(VOWELS.includes(one) && VOWELS.includes(other))
 }
 
 function isExtraLetter(short: string, long: string, from: number): boolean {
@@ -63,7 +63,7 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
   return from < short.length || !ENDINGS.includes(long[from] ?? '')
 }
 
-/** Returns true when one word is a function word and the other is a misspelling of it and of no other function word. */
+/** Returns true if one word is a function word and the other is a misspelling of it and of no other function word. */
 export function isFunctionTypo(left: string, right: string): boolean {
   const isLeft = FUNCTION_WORDS.has(left)
   if (isLeft === FUNCTION_WORDS.has(right)) return false
@@ -87,7 +87,7 @@ function isOneEdit(left: string, right: string): boolean {
  * any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
-  if (left.length >= LONG && right.length >= LONG) return true
+  if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true
   if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
   const [short, long] = byLength(left, right)
   const from = commonStart(short, long)
@@ -109,7 +109,7 @@ export function isKeyboardError(left: string, right: string): boolean {
   )
 }
 
-/** Returns true when two letters after the first are swapped. */
+/** Returns true if two letters after the first are swapped. */
 export function isSwapInside(left: string, right: string): boolean {
   const from = commonStart(left, right)
   return from > 0 && isSwap(left, right, from)
@@ -218,9 +218,7 @@ export async function loadEnglish(): Promise<Lexicon> {
   return readLexicon(words)
 }
 
-/**
- * Returns a function that loads the lexicon on its first call. After the load, it returns the lexicon synchronously.
- */
+/** Returns a function that loads the lexicon on its first call and then returns it synchronously. */
 export function lazyLexicon(): () => Lexicon | Promise<Lexicon> {
   let loaded: Lexicon | undefined
   let loading: Promise<Lexicon> | undefined

@@ -1,10 +1,12 @@
 import { LRUCache } from 'lru-cache'
 import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
-import { canonicalize, type Canonical } from './canonical.ts'
-import { createFailurePause, isPending, whenReady, withDeadline, withTimeout, type FailurePause } from './deadlines.ts'
-import { indexBytesOf } from './flat-index.ts'
+import { type Canonical, canonicalize } from './canonical.ts'
+import { createFailurePause, type FailurePause, isPending, whenReady, withDeadline, withTimeout } from './deadlines.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
+import { GatewayError } from '../core/errors.ts'
+import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
+import { createPartition, type Partition, type StoredVector, tailLengthOf } from './partition.ts'
 
 export interface VectorSearchOptions {
   readonly embedder: Embedder
@@ -122,14 +124,19 @@ type EmbedTexts = (
 function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
   const health = createEmbedderHealth(runtime.now)
   return (texts, { keyId, cancellation }) => {
-    if (health.isPaused(keyId)) throw new Error('the embedder is paused after failures')
+    if (health.isPaused(keyId)) throw new Error('The embedder is paused after failures.')
     const failed = (error: unknown): never => {
       if (cancellation?.isCancelled !== true) health.failed(keyId)
       throw error
     }
     const accept = (given: readonly Float32Array[]): Vectors => {
       const vectors = texts.map((_, at) => unitOf(given[at], embedder.dimensions))
-      if (vectors[0] === undefined) return failed(new Error(`${embedder.name} returned a vector without a direction`))
+      if (vectors[0] === undefined)
+        return failed(
+          new Error(
+            `${embedder.name} returned an unusable vector. Expected ${embedder.dimensions} finite numbers, not all 0.`,
+          ),
+        )
       health.succeeded(keyId)
       return vectors
     }
@@ -184,4 +191,105 @@ function createEmbedderHealth(now: () => number): EmbedderHealth {
       if (failing.size > 1) all.failed()
     },
   }
+}
+
+export interface FlatIndexOptions {
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** Yields to the event loop. Called every few milliseconds during a search. @default resolves immediately */
+  readonly pause?: () => Promise<void>
+  /** Length of the vectors. @default 1024 */
+  readonly dimensions?: number
+  /** Maximum number of entries. @default 100,000 */
+  readonly maxEntries?: number
+  /** Maximum size of vectors and signatures, in bytes. @default 512 MiB */
+  readonly maxBytes?: number
+}
+
+/** Bytes of an entry without its vector and its signature. */
+const OVERHEAD_BYTES = 400
+/** Maximum number of entries that one `add` checks for expiry. */
+const MAX_SWEPT = 4
+
+export function indexBytesOf(dimensions: number): number {
+  return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
+}
+
+/**
+ * Creates an index in memory, partitioned by scope, that finds neighbors by exact cosines. When the index is full, the
+ * least recently found or added entry is removed. The probability of missing a neighbor is below 10^-10 (see
+ * `createSigner`).
+ */
+export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
+  const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
+  const pause = options.pause ?? (() => Promise.resolve())
+  const capacity = Math.min(maxEntries, Math.floor(maxBytes / indexBytesOf(dimensions)))
+  const sign = createSigner(dimensions)
+  const entries = new Map<string, StoredVector>()
+  const partitions = new Map<string, Partition>()
+
+  const check = (vector: Float32Array): void => {
+    if (vector.length === dimensions) return
+    throw new GatewayError(
+      'internal',
+      `A vector has ${vector.length} numbers; this index requires ${dimensions}. Set \`dimensions\` to the dimensions of the embedder.`,
+    )
+  }
+  const remove = (entry: StoredVector): void => {
+    entries.delete(entry.id)
+    const partition = partitions.get(entry.scope)
+    partition?.remove(entry)
+    if (partition?.size() === 0) partitions.delete(entry.scope)
+  }
+  const evict = (): void => {
+    let seen = 0
+    for (const entry of entries.values()) {
+      const isFull = entries.size >= capacity
+      if (!isFull && seen >= MAX_SWEPT) return
+      seen += 1
+      if (isFull || entry.expiresAt <= now()) remove(entry)
+    }
+  }
+
+  return {
+    add: ({ id, scope, vector, expiresAt }) => {
+      check(vector)
+      const old = entries.get(id)
+      if (old !== undefined) remove(old)
+      evict()
+      if (capacity < 1) return
+      const entry = { id, scope, vector: vector.slice(), tailLength: tailLengthOf(vector), expiresAt, row: 0 }
+      const partition = partitions.get(scope) ?? createPartition(sign)
+      partitions.set(scope, partition)
+      partition.add(entry)
+      entries.set(id, entry)
+    },
+    nearest: (scope, vector, { least, limit }) => {
+      check(vector)
+      const partition = partitions.get(scope)
+      if (partition === undefined || limit < 1) return []
+      const found = partition.search({ vector, least, limit, now: now() }, pause)
+      const alive = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
+        const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
+        for (const { id } of present.toReversed()) touch(entries, id)
+        return present
+      }
+      return found instanceof Promise ? found.then(alive) : alive(found)
+    },
+    remove: (id) => {
+      const entry = entries.get(id)
+      if (entry !== undefined) remove(entry)
+    },
+    clear: () => {
+      entries.clear()
+      partitions.clear()
+    },
+  }
+}
+
+function touch(entries: Map<string, StoredVector>, id: string): void {
+  const entry = entries.get(id)
+  if (entry === undefined) return
+  entries.delete(id)
+  entries.set(id, entry)
 }

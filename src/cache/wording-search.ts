@@ -25,7 +25,6 @@ export interface CacheCandidate {
   readonly id: string
   /** Returns the canonical form of its text. */
   readonly form: (text: string) => Canonical
-  /** Returns its similarity. */
   readonly similarity: () => number
 }
 
@@ -55,7 +54,7 @@ const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 export function createWordingSearch(): CandidateSearch {
   const index = createWordingIndex()
   return {
-    // Sets and strings of the words.
+    // The sets and strings of the words.
     bytesOf: (text) => 512 + text.length * 40,
     find: (lookup, limit) => {
       const { scope, text } = lookup.key
@@ -98,11 +97,10 @@ interface Wording {
   readonly id: string
   /** The canonical words without articles, in lower case. */
   readonly words: readonly string[]
-  /** The joined words. */
+  /** The words, joined by spaces. */
   readonly key: string
 }
 
-/** The canonicalized questions of one scope. */
 interface Wordings {
   readonly byId: Map<string, Wording>
   readonly byKey: Map<string, Set<Wording>>
@@ -128,7 +126,7 @@ export function createWordingIndex(): WordingIndex {
       const scope: Scope = known ?? { only: undefined, pending: undefined, wordings: undefined }
       if (known === undefined) scopes.set(name, scope)
       else removeFrom(scope, id)
-      if (form !== undefined) insert((scope.wordings ??= noWordings()), id, form)
+      if (form !== undefined) insert((scope.wordings ??= emptyWordings()), id, form)
       else if (known === undefined) scope.only = { id, text }
       else (scope.pending ??= new Map<string, string>()).set(id, text)
     },
@@ -143,7 +141,7 @@ export function createWordingIndex(): WordingIndex {
     find: (name, form, limit) => {
       const scope = scopes.get(name)
       if (scope === undefined) return []
-      const wordings = (scope.wordings ??= noWordings())
+      const wordings = (scope.wordings ??= emptyWordings())
       readPending(scope, wordings)
       const words = wordsOf(form)
       const found: FoundWording[] = []
@@ -154,7 +152,7 @@ export function createWordingIndex(): WordingIndex {
   }
 }
 
-function noWordings(): Wordings {
+function emptyWordings(): Wordings {
   return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
 }
 

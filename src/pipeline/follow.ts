@@ -26,7 +26,7 @@ export function publishToOthers(
   { runtime, detached }: Services,
 ): void {
   const place = placeOf(claim, keyId)
-  if (place === undefined || !claim.isHeld()) return
+  if (place === undefined || !claim.isOwned()) return
   // The gateway closes after the last part was written.
   detached.add({ end: () => {}, ended: publishStream(live, place, runtime) })
 }

@@ -191,18 +191,19 @@ export async function chunkSegments(
   let texts: string[] = []
   let remainder: Segment[] = []
   let tokens = 0
+  const close = (): void => {
+    if (texts.length > 0) chunks.push(texts.join('\n'))
+    texts = []
+    remainder = []
+    tokens = 0
+  }
   for (const segment of segments) {
     if (chunks.length > maxChunks) break
     const pieces = await piecesOf(serializeSegment(segment, 'whole'), maxTokens, tools)
     for (const [at, piece] of pieces.entries()) {
       await tools.pause()
       const length = estimate(piece) + 1
-      if (tokens + length > maxTokens) {
-        if (texts.length > 0) chunks.push(texts.join('\n'))
-        texts = []
-        remainder = []
-        tokens = 0
-      }
+      if (tokens + length > maxTokens) close()
       texts.push(piece)
       tokens += length
       if (at === pieces.length - 1) remainder.push(segment)

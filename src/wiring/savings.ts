@@ -23,8 +23,7 @@ import type { SliderMode } from '../savings/slider.ts'
 import type { LeastTarget } from '../savings/vanishing.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
-import type { SemanticCache } from '../cache/semantic-cache.ts'
-import type { CacheStatistics } from '../cache/cache-parts.ts'
+import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 
 /** Options of tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {

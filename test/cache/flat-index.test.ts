@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { createFlatIndex } from '../../src/cache/vector-search.ts'
 import { testVectorIndex } from '../contract/vector-index.ts'
 
 testVectorIndex('the flat index', async (clock) => createFlatIndex({ now: clock.now, dimensions: 16 }), {

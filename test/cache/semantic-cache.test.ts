@@ -1,7 +1,7 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { createFlatIndex } from '../../src/cache/vector-search.ts'
 import { hashEmbedding } from '../../src/cache/hashing.ts'
 import type { CacheDirectives, SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import { createSemanticCache } from '../../src/cache/semantic-cache.ts'

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createFlatIndex } from '../../src/cache/flat-index.ts'
+import { createFlatIndex } from '../../src/cache/vector-search.ts'
 import { headOf, product } from '../../src/cache/partition.ts'
 
 const DIMENSIONS = 1024
