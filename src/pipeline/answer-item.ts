@@ -14,12 +14,12 @@ import type { Services } from './services.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** An item that went the whole line; nothing of it is settled or written down before `commit`. */
+/** A processed item. `commit` settles and records it. */
 export interface ItemAnswer {
   readonly result: ItemResult
-  /** When there is no answer yet: wait so long for another try, in milliseconds. */
-  readonly againAfterMs?: number
-  /** Settles and writes down what the item used; nothing when its answer does not count because another was first. */
+  /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
+  readonly retryAfterMs?: number
+  /** Settles and records the usage. With false, bills nothing, because another worker has stored a result first. */
   commit(counts: boolean): Promise<void>
 }
 
@@ -29,10 +29,10 @@ export interface ItemJob {
   readonly cancellation: Cancellation
 }
 
-/** Finds a key by its id; undefined for one that was deleted. */
+/** Returns the key with the given id, or undefined if the key was deleted. */
 export type KeyById = (id: string) => Promise<VirtualKey | undefined>
 
-/** Answers one item of a batch as a message request of its key, with the headers of the request that made the batch. */
+/** Answers one item as a message request of the batch's key, with the headers of the request that created the batch. */
 export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
   const { batch, request } = job
   const withheld = withhold(services)
@@ -46,10 +46,10 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
   await modelStages(authenticate).run(exchangeOf(job, response, services), withheld.services)
   const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = withheld.settlement()
-  const againAfterMs = waitOf(withheld.failure())
+  const retryAfterMs = retryDelayOf(withheld.failure())
   return {
     result: { line, ...(settlement !== undefined && { settlement }) },
-    ...(againAfterMs !== undefined && { againAfterMs }),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
     commit: withheld.commit,
   }
 }
@@ -76,19 +76,23 @@ function refuseStream({ params }: StoredRequest): void {
   })
 }
 
-/** Failures that pass: the item waits and is tried again until its batch expires. */
-const PASSING: ReadonlySet<FailureKind> = new Set(['rate-limited', 'upstream-rate-limited', 'overloaded', 'cancelled'])
+/** The item is retried after these failures, until its batch expires. */
+const TEMPORARY: ReadonlySet<FailureKind> = new Set([
+  'rate-limited',
+  'upstream-rate-limited',
+  'overloaded',
+  'cancelled',
+])
 const DEFAULT_WAIT_MS = 10_000
 
-function waitOf(failure: GatewayError | undefined): number | undefined {
-  if (failure === undefined || !PASSING.has(failure.kind)) return undefined
+function retryDelayOf(failure: GatewayError | undefined): number | undefined {
+  if (failure === undefined || !TEMPORARY.has(failure.kind)) return undefined
   if (failure.kind === 'cancelled') return 0
   const { advice, retryAfterSeconds } = failure.details
   if (advice?.shouldRetry === 'false') return undefined
   return retryAfterSeconds === undefined ? DEFAULT_WAIT_MS : retryAfterSeconds * 1000
 }
 
-/** What an item settles when it is committed. */
 interface Settling {
   readonly reservation: Reservation
   readonly used: Used
@@ -96,7 +100,7 @@ interface Settling {
 }
 
 interface Withheld {
-  /** The same services, which settle and record nothing. */
+  /** The services, with settlement and records postponed until `commit`. */
   readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
@@ -104,8 +108,8 @@ interface Withheld {
 }
 
 /**
- * The result of an item must be in the store before its money is settled, and in the same step as what must be
- * settled: only then can a process that takes over from a dead one finish its work without a second bill.
+ * Postpones settlement and records. The store must have the result and its settlement, written in one step, before the
+ * settlement runs. Otherwise a worker that replaces a dead one would bill the item twice.
  */
 function withhold(services: Services): Withheld {
   let settling: Settling | undefined
@@ -137,16 +141,16 @@ function withhold(services: Services): Withheld {
   }
 }
 
-/** An item waits for the store with either value of `onStoreFailure`: its settlement is kept in the store itself. */
+/** Items are retried after a store failure with either value of `onStoreFailure`, because their settlement is in the store. */
 function notReserved(): GatewayError {
-  return new GatewayError('overloaded', 'The store failed before this item was reserved. It is tried again.')
+  return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
 }
 
 function commitSettlement({ reservation, used, audit }: Settling, counts: boolean): MaybePromise<void> {
   return counts ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
-/** The vendor was paid also for an answer that does not count. */
+/** Returns usage for an unused answer: the vendor's cost without a bill. */
 function unbilled({ model, actual }: Used): Used {
   return {
     promptTokens: 0,
@@ -159,7 +163,7 @@ function unbilled({ model, actual }: Used): Used {
   }
 }
 
-/** A request that the gateway sends to itself: the item of a batch. Its body has the same limits as other bodies. */
+/** Returns the request of a batch item. The limits on request bodies apply. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,

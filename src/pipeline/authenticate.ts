@@ -27,13 +27,13 @@ export function findCaller(
   if (secret === undefined) {
     throw new GatewayError(
       'unauthenticated',
-      'The request carries no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
+      'The request has no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
     )
   }
   return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
-/** The rate status for the headers of an error. Never fails: if the store fails, it is that of a caller without a key. */
+/** Returns the rate status for the headers of an error. If the store fails, returns that of a request without a key. */
 export async function rateStatusOf(
   key: VirtualKey | undefined,
   { ledger }: Pick<Services, 'ledger'>,
@@ -45,7 +45,7 @@ export async function rateStatusOf(
   }
 }
 
-/** The same for the caller that sent these headers. */
+/** Returns the rate status of the key in the given headers. */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -54,7 +54,7 @@ export async function rateStatusOfCaller(
   try {
     key = await findCaller(request, services)
   } catch {
-    // The status of a request without a valid key follows.
+    // The status is that of a request without a key.
   }
   return rateStatusOf(key, services)
 }

@@ -13,12 +13,12 @@ import { holderOf } from './turns.ts'
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
 /** Maximum duration of one poll, in milliseconds. */
-const LOOK_MS = 30_000
+const POLL_MS = 30_000
 
 /**
  * Answers a request before its response is generated, and settles it when the response is complete. The reservation is
- * held until then, so that background work cannot exceed a budget. At `timeouts.total` the gateway cancels the response
- * at the upstream: otherwise the reservation would expire although the vendor is paid.
+ * held until then, so that background work cannot exceed a budget. After `timeouts.total` the gateway cancels the
+ * response at the upstream. Otherwise the reservation would expire while the vendor still charges for the response.
  */
 export async function respondInBackground(
   answered: Answered,
@@ -76,14 +76,14 @@ class BackgroundWork {
     while (this.#isUnfinished && !this.#isClosing && runtime.now() < this.#deadline) {
       await this.#pause(waitMs)
       waitMs = Math.min(MAX_WAIT_MS, 2 * waitMs)
-      if (!(await this.#look('GET', ''))) break
+      if (!(await this.#poll('GET', ''))) break
     }
-    if (this.#isUnfinished) await this.#look('POST', '/cancel')
+    if (this.#isUnfinished) await this.#poll('POST', '/cancel')
     await this.#settle()
   }
 
-  /** Returns false when the upstream no longer has the response. Other failed polls are repeated. */
-  async #look(method: HeldResponseCall['method'], action: string): Promise<boolean> {
+  /** Updates the response. Returns false if the upstream no longer has it. Other failed polls are repeated. */
+  async #poll(method: HeldResponseCall['method'], action: string): Promise<boolean> {
     const { route, cancellation, format } = this.#answered
     const { runtime, timeouts } = this.#services
     try {
@@ -92,7 +92,7 @@ class BackgroundWork {
         path: `/${encodeURIComponent(this.#latest.id)}${action}`,
         signal: cancellation.signal,
         runtime,
-        timeouts: { ...timeouts, total: Math.min(timeouts.total, LOOK_MS) },
+        timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_MS) },
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false
@@ -113,7 +113,7 @@ class BackgroundWork {
     })
   }
 
-  /** A response that did not end is billed by the usage that the upstream reported last. */
+  /** Bills an incomplete response by the last usage that the upstream reported. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
     const completion = this.#latest
@@ -132,7 +132,7 @@ class BackgroundWork {
   }
 }
 
-/** A failed response has used tokens, too. It is parsed as an incomplete one. */
+/** Returns the body with the status `incomplete` if the response failed, so that its usage is read. */
 function readable(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body

@@ -2,24 +2,23 @@ import { GatewayError } from '../core/errors.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** Smaller bodies take no capacity, because they are parsed within one turn of the event loop. In bytes. */
+/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed in one turn of the event loop. */
 export const LARGE_BODY: number = 1024 * 1024
 /** Maximum number of requests per key that wait for capacity. */
 const MAX_WAITING = 100
 const RETRY_AFTER_SECONDS = 5
 
-/** The capacity that one request has taken. */
 export interface HeldCapacity {
-  /** Changes the size to that of the received body. Does not wait. */
+  /** Changes the taken capacity to the size of the received body, without waiting. */
   resize(bytes: number): void
-  /** Further calls have no effect. */
+  /** Returns the capacity. Further calls have no effect. */
   release(): void
 }
 
 export interface BodyCapacityOptions {
-  /** Maximum number of bytes per key. A single body may be larger. */
+  /** Capacity per key, in bytes. A single body may be larger. */
   readonly maxBytes: number
-  /** Maximum wait for capacity, in milliseconds. Then the request is refused with `rate-limited`. */
+  /** Maximum wait for capacity, in milliseconds. After that, the request is refused with `rate-limited`. */
   readonly waitMs: number
   readonly after: Runtime['after']
 }
@@ -30,8 +29,8 @@ interface Owner {
 }
 
 /**
- * Limits the large bodies in progress per key, because each takes several times its size in memory until it is answered.
- * A body above the limit waits for the ones before it. It is not read meanwhile, so that its sender waits, too.
+ * Limits the total size of large bodies in progress per key. A body takes several times its size in memory until its
+ * request is answered. A body above the limit is not read until earlier ones are released, so that its sender waits.
  */
 export class BodyCapacity {
   readonly #options: BodyCapacityOptions

@@ -9,21 +9,24 @@ import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { Answer, Answered, AskPlan, Planned, Route } from './exchange.ts'
+import type { Answer, Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
 import { ownAnswerId, writeContext } from './turns.ts'
 
-/** Caller headers that belong to the message format and are passed on to an upstream of it. */
+/** Request headers of the messages format that are sent to an upstream of that format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
-/** Gets the answer, or its first content. Retries and fallbacks happen here, before any header has left: 502 503 504. */
+/**
+ * Calls the upstream, with retries and fallbacks. Resolves with a whole answer, or with a stream after its first content.
+ * Throws 502, 503 or 504.
+ */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return answeredBy(planned, replay(plan.answer, planned, services))
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !speaks(route.provider, dialect))
-  if (!isTranslated) return ask(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
-  return loadPortable().then((portable) => ask(planned, { plan, portable }, services))
+  if (!isTranslated) return call(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
+  return loadPortable().then((portable) => call(planned, { plan, portable }, services))
 }
 
 const loadPortable = lazy(async () => {
@@ -31,20 +34,20 @@ const loadPortable = lazy(async () => {
   return portablePrompt
 })
 
-interface Asking {
-  readonly plan: AskPlan
+interface UpstreamCall {
+  readonly plan: UpstreamPlan
   readonly portable: (prompt: Prompt, target: PortableTarget) => PortablePrompt
 }
 
-interface AskingCall extends UpstreamStreamCall {
-  /** Returns the names of the fields that the route's prompt lost, and of the hints that its provider dropped. */
+interface RoutedCall extends UpstreamStreamCall {
+  /** Returns the names of the request fields that translation or the provider removed. */
   readonly ignoredFor: (route: Route, hints: readonly string[]) => readonly string[]
 }
 
-function ask(planned: Planned, { plan, portable }: Asking, services: Services): Promise<Answered> {
+function call(planned: Planned, { plan, portable }: UpstreamCall, services: Services): Promise<Answered> {
   const { prompt } = planned
   let losses: Map<Route['model'], readonly string[]> | undefined
-  const call: AskingCall = {
+  const routed: RoutedCall = {
     promptFor: (route) => {
       const { provider, model } = route
       if (speaks(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
@@ -64,22 +67,22 @@ function ask(planned: Planned, { plan, portable }: Asking, services: Services): 
     startedAt: planned.startedAt,
     attempts: plan.attempts,
   }
-  return prompt.stream ? openStream(planned, call, services) : complete(planned, call, services)
+  return prompt.stream ? openStream(planned, routed, services) : complete(planned, routed, services)
 }
 
-function complete(planned: Planned, call: AskingCall, services: Services): Promise<Answered> {
+function complete(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
   return services.upstream
-    .complete(planned.resolved.routes, call)
+    .complete(planned.resolved.routes, routed)
     .then(({ answer, route, ignored }) =>
-      answeredBy(planned, { kind: 'whole', completion: answer }, route, call.ignoredFor(route, ignored)),
+      answeredBy(planned, { kind: 'whole', completion: answer }, route, routed.ignoredFor(route, ignored)),
     )
 }
 
-function openStream(planned: Planned, call: AskingCall, services: Services): Promise<Answered> {
-  // The headers of a stream state a bill, for which a long prompt is estimated while the upstream is waited for.
-  const counting = planned.plan.kind === 'ask' ? planned.plan.counted.prepare?.() : undefined
-  return services.upstream.stream(planned.resolved.routes, call).then(({ answer, route, ignored }) => {
-    const lost = call.ignoredFor(route, ignored)
+function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
+  // The headers of a stream contain an estimated bill. A long prompt is counted for it while the upstream responds.
+  const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
+  return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
+    const lost = routed.ignoredFor(route, ignored)
     const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, lost)
     return counting === undefined ? answered() : counting.then(answered)
   })
@@ -92,7 +95,7 @@ function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: r
   return exchange as Answered
 }
 
-/** A stored answer, as the caller asked for it: whole or as a stream. Or the stream of an identical request. */
+/** Returns a stored answer, or the running stream of an identical request, in the form that the caller requested. */
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
   if ('read' in stored) return streamOf(stored, planned, services)
   const completion = underOwnId(stored, planned, services)
@@ -111,7 +114,7 @@ function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services)
   return { kind: 'streamed', stream }
 }
 
-/** One format on both sides passes events as received; `n` answers at once are followed choice by choice. */
+/** Relays events unchanged if both sides use the same format, unless the answer has several choices. */
 function translatorFor(planned: Planned, { provider }: Route, source: AnswerSource): AnswerTranslator {
   const { format, prompt } = planned
   return new AnswerTranslator({
@@ -121,14 +124,14 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
     isNumbered: format.answerId !== undefined,
     broken: (what, cause) => brokenUpstream(provider.name, what, cause),
     checkEvent: (data) => {
-      if (isTooDeep(data)) throw brokenUpstream(provider.name, 'sent an event that is nested too deep')
+      if (isTooDeep(data)) throw brokenUpstream(provider.name, 'sent an event that is nested too deeply')
     },
   })
 }
 
 /**
- * When streams can be resumed or answers continued by their ids, a replayed answer is an answer of its own: its events and its bill are not
- * those of the stored one.
+ * Returns the stored answer under a new id if its format lets clients resume streams or continue answers by id. The
+ * events and the bill of a replayed answer differ from those of the stored one.
  */
 function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned
@@ -140,15 +143,15 @@ function underOwnId(completion: Completion, planned: Planned, services: Services
 }
 
 /**
- * The answer's limit is stated only where it must be: the caller asked for more than the budget pays for, or asked for
- * nothing and the upstream demands a limit or does not enforce one itself.
+ * Sets the output limit if the caller requested more than the budget covers. Also sets it if the caller requested none
+ * and the upstream requires a limit or does not enforce its own maximum.
  */
 function promptFor(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
-  const asked = planned.prompt.settings.maxTokens
+  const requested = planned.prompt.settings.maxTokens
   const granted = planned.reservation.outputTokens
-  const isUnset = asked === undefined && granted >= model.maxOutputTokens
+  const isUnset = requested === undefined && granted >= model.maxOutputTokens
   const isFree = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
-  if (asked === undefined ? isUnset && isFree : asked <= granted) return prompt
+  if (requested === undefined ? isUnset && isFree : requested <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 

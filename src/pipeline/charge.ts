@@ -5,24 +5,21 @@ import { add, nano, type NanoUsd, times, toDollars, ZERO } from '../core/money.t
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { withPrompt } from '../upstream/attempts.ts'
-import type { Answered, AskPlan, Planned, Route } from './exchange.ts'
+import type { Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
 import { quote } from './reserve.ts'
 import type { SvcMetrics } from '../formats/format.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** An answer to bill: the usage that its upstream reported, and its text if needed. */
+/** An answer with the usage that its upstream reported. `completion` is called only if the text must be counted. */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion
 }
 
-/**
- * Counts a long prompt with pauses if its bill needs the local count. Returns undefined if there is nothing to wait
- * for.
- */
+/** Counts a long prompt if its bill needs the local count, and yields to the event loop meanwhile. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
-  return plan.kind === 'ask' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
+  return plan.kind === 'upstream' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
 }
 
 /** Returns the bill of a whole answer by the upstream's usage, and by the local count for missing values. */
@@ -43,9 +40,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 }
 
 /**
- * Returns the bill of an incomplete answer. The usage that the upstream reported may be behind the output that it sent.
- * The greater of its count and the local count is billed and marked as an estimate. The local count is at most the
- * output limit that was sent to the upstream, because more was not reserved.
+ * Returns the bill of an incomplete answer, marked as an estimate. The upstream may have sent more output than it has
+ * reported, so the bill uses the greater of its count and the local count. The local count is capped at the reserved
+ * output.
  */
 export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
@@ -55,14 +52,14 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   const counted = texts.reduce((sum, one) => sum + meter.tokenizer.estimate(one), 0)
   const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
   const route = routeOf(answered)
-  const came = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
-  const usage = { ...came, outputTokens: Math.max(came.outputTokens, text) }
+  const reported = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
+  const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
   return billOf(answered, plan, { route, usage, estimated: true })
 }
 
 /**
- * Returns the bill of a request without an answer, or undefined if no upstream call was paid. The key is billed for the
- * calls of small models that the caller ordered by header, at most the reserved amount. The operator pays the rest.
+ * Returns the bill of a request without an answer, or undefined if no upstream call was paid. The key is billed for calls
+ * of small models that the caller requested by header, at most the reserved amount. The operator pays for other calls.
  */
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
@@ -88,22 +85,22 @@ export function billForFailure(planned: Planned): Bill | undefined {
   }
 }
 
-/** Returns the bill of a request whose caller disconnected: the prompt and the received output of a started call. */
+/** Returns the bill of a request whose caller disconnected: the prompt and the output received so far. */
 export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
-  const last = plan.kind === 'ask' ? plan.attempts.last() : undefined
+  const last = plan.kind === 'upstream' ? plan.attempts.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
   const usage = withPrompt(last.usage, () => countedPrompt(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 
-/** Returns the local count of the sent prompt, for a bill without the upstream's count. At most what was reserved. */
+/** Returns the local count of the sent prompt, at most the reserved count. */
 function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
   return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** Returns the bill in the headers of a stream. It assumes the longest answer that was reserved. */
+/** Returns the estimated bill for the headers of a stream. It assumes the longest answer that is reserved. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
@@ -117,7 +114,7 @@ interface Billed {
   readonly estimated: boolean
 }
 
-function billOf(planned: Planned, plan: AskPlan, { route, usage, estimated }: Billed): Bill {
+function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, estimated }: Billed): Bill {
   const { margin, prompt, size, reservation } = planned
   const { optimized, counted, attempts } = plan
   const { model } = route
@@ -142,7 +139,7 @@ function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** The bill as the formats show it in bodies and streams. Amounts become dollars when a format reads them. */
+/** The bill in bodies and streams. Amounts are converted to dollars when they are read. */
 export class BillMetrics implements SvcMetrics {
   readonly #bill: Bill
 
@@ -206,21 +203,20 @@ export class BillMetrics implements SvcMetrics {
     return this.#bill.margin
   }
 
-  /** The three fields that the message format shows: what a stored answer needs to be streamed again. */
+  /** Returns the fields that the messages format contains. */
   toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
     const { savingsPercent: percent, originalCost, yourCost } = this
     return { savingsPercent: percent, originalCost, yourCost }
   }
 }
 
-/** An answer that was not generated for this request. */
 interface HitAnswer {
   readonly promptTokens: number
   readonly usage: Usage | undefined
   readonly spent: NanoUsd
 }
 
-/** Returns the bill of a cache hit, with the cost of an own upstream call as the saved amount. */
+/** Returns the bill of a cache hit. The theoretical cost is that of an upstream call. */
 export function hitBill(
   { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
   { promptTokens, usage, spent }: HitAnswer,

@@ -8,7 +8,7 @@ import { eventSinkOf } from './stream-answer.ts'
 import { baseHeaders } from './response.ts'
 import { release } from './settle.ts'
 
-/** Printable ASCII, because headers transmit other characters differently. */
+/** Printable ASCII, because clients encode other characters in headers differently. */
 const KEY = /^[\x20-\x7e]{1,255}$/
 
 /**
@@ -23,13 +23,13 @@ export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Pa
 }
 
 async function claim(parsed: Parsed, idempotencyKey: string, services: Services): Promise<Parsed | undefined> {
-  const { key, subscribers, cancellation, request, asked } = parsed
+  const { key, subscribers, cancellation, request, requestBody } = parsed
   if (subscribers === undefined) return parsed
   const claimed = await services.idempotency.claim({
     owner: key.id,
     idempotencyKey,
     // SHA-256, because a request with a forged fingerprint would get the answer of another request.
-    fingerprint: sha256(`${request.path}\n${JSON.stringify(asked)}`),
+    fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
     subscribers,
     signal: cancellation.signal,
     patienceMs: services.timeouts.total,

@@ -34,7 +34,7 @@ export function parseEmbedding(authenticated: Authenticated, services: Services)
     const named = services.resolve(embedding.model, key)
     checkAccess(key, { prompt, modelName: named.name, otherNames: named.routes.map(routeName) })
     const resolved = embeddingRoutes(named)
-    authenticated.asked = body
+    authenticated.requestBody = body
     authenticated.prompt = prompt
     authenticated.resolved = resolved
     authenticated.size = measureInputs(
@@ -101,7 +101,7 @@ function addTo(counted: number | undefined, frame: number): number | undefined {
 export async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
   const planned = untouched(reserved)
-  if (embedding === undefined || planned.plan.kind !== 'ask') return undefined
+  if (embedding === undefined || planned.plan.kind !== 'upstream') return undefined
   const { key, startedAt, cancellation, resolved } = planned
   const { attempts } = planned.plan
   const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }

@@ -21,30 +21,28 @@ import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 
-/** What an exchange begins with. */
 export interface ExchangeStart {
-  /** Also the value of x-request-id. */
+  /** The value of x-request-id. */
   readonly id: string
-  /** Milliseconds since 1970. */
+  /** In milliseconds since 1970. */
   readonly startedAt: number
   readonly request: HttpRequest
   readonly sink: ResponseSink
   readonly format: ClientFormat
 }
 
-/** Who waits for the answer. */
 export interface ExchangeCaller {
   /** False for work without a client connection, such as the items of a batch. */
   readonly isConnected: boolean
-  /** The request goes on without a reader. */
+  /** True if the request continues after its caller has disconnected. */
   readonly isDetached: boolean
-  /** @default a new one */
+  /** @default a new cancellation */
   readonly cancellation?: Cancellation
 }
 
 /**
- * One request from arrival to settlement. All fields are declared here, so that the object's shape never changes; the
- * types below state which of them each stage may rely on.
+ * One request from arrival to settlement. All fields are initialized here, because V8 is slower for objects whose shape
+ * changes. The types below state which fields are set before each stage.
  */
 export class Exchange {
   readonly id: string
@@ -53,41 +51,41 @@ export class Exchange {
   readonly sink: ResponseSink
   readonly format: ClientFormat
   readonly cancellation: Cancellation
-  /** The readers of the answer. Absent without a client connection, as for the items of a batch. */
+  /** The readers of the answer. Undefined for work without a client connection, such as the items of a batch. */
   readonly subscribers: Subscribers | undefined
-  /** The request goes on without a reader. */
+  /** True if the request continues after its caller has disconnected. */
   isDetached: boolean
-  /** The caller itself has left. */
+  /** True after the caller has disconnected, even if others still read the answer. */
   hasLeft = false
-  /** Called when the caller itself leaves. */
+  /** Called when the caller disconnects. */
   onLeave: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
-  /** The body as the caller wrote it, before earlier turns took their place in the prompt. */
-  asked: JsonObject | undefined = undefined
+  /** The body as received, before earlier turns are inserted. */
+  requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
   resolved: Resolved | undefined = undefined
   size: Size | undefined = undefined
   steering: Steering | undefined = undefined
-  /** Present for an embeddings request. */
+  /** Set for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
-  /** The capacity that a large body takes of its key until the request ends. */
+  /** The capacity that a large body takes from its key. Released when the request ends. */
   capacity: HeldCapacity | undefined = undefined
-  /** Present for the first request with its Idempotency-Key. */
+  /** Set for the first request with its Idempotency-Key. */
   first: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
-  /** The route that answered; undefined for a replay. */
+  /** The route that answered. Undefined for a cache hit. */
   route: Route | undefined = undefined
-  /** Names of hints that the upstream's format could not carry. */
+  /** Names of request fields that the upstream's format cannot express. */
   ignored: readonly string[] = []
-  /** How long the request has waited for the store so far, in milliseconds. */
+  /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
-  /** What audit, metrics and log record of the request, once it has ended. */
+  /** The record for audit, metrics and log. Set when the request ends. */
   finished: Finished | undefined = undefined
-  /** The request has been settled, or needs no settlement. */
+  /** True after settlement, or if nothing was reserved. */
   isEnded = false
 
   constructor(start: ExchangeStart, caller: ExchangeCaller) {
@@ -101,18 +99,18 @@ export class Exchange {
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
   }
 
-  /** Lets the request go on without a reader. */
+  /** Lets the request continue after its caller has disconnected. */
   detach(): void {
     if (this.isDetached) return
     this.isDetached = true
     this.subscribers?.join()
   }
 
-  /** The request is cancelled when the last subscriber leaves: its caller, a repetition, a follower of its stream. */
+  /** Cancels the request when its last subscriber has left: the caller, repetitions, and followers of its stream. */
   #subscribe(): Subscribers {
     const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
     const leave = subscribers.join()
-    // A subscriber that never leaves.
+    // This subscription never ends, so the request is not cancelled.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
       this.hasLeft = true
@@ -126,7 +124,7 @@ export class Exchange {
 export type Authenticated = Exchange & { readonly key: VirtualKey }
 
 export type Parsed = Authenticated & {
-  readonly asked: JsonObject
+  readonly requestBody: JsonObject
   readonly prompt: Prompt
   readonly resolved: Resolved
   readonly size: Size
@@ -145,83 +143,86 @@ export interface Route {
   readonly model: Model
 }
 
-/** What a model name resolves to: the first route is tried first, the others are its fallbacks. */
+/** The routes of a model name. The first route is tried first. The others are its fallbacks. */
 export interface Resolved {
-  /** As the caller wrote it. */
+  /** The name in the request. */
   readonly name: string
   readonly routes: readonly [Route, ...Route[]]
 }
 
-/** The size of a prompt, in tokens. Nothing of it is computed before it is read. */
+/** The size of a prompt, in tokens. Each value is computed on its first read. */
 export interface Size {
-  /** By our own count. Blocks the event loop for a long prompt, unless `prepare` was called before. */
+  /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
-  /** Computes the estimate of a long prompt with pauses. Returns undefined where nothing is to be waited for. */
+  /** Computes the estimate of a long prompt, and yields to the event loop meanwhile. */
   prepare(): MaybePromise<void>
-  /** True when the body may hold media that is named by its digest, which is computed with pauses. */
+  /** True if the body may contain media so long that its digest must be computed in slices. */
   readonly mayHoldLongMedia: boolean
-  /** The bound by bytes, for token limits. */
+  /** Upper bound by the number of bytes, for token limits. */
   readonly bound: number
-  /** True where `reserved` reads the estimate. */
+  /** True if `reserved` reads `estimate`. */
   needsEstimate(route: Route): boolean
-  /** The most that is reserved for a route: the bound, or the model's window where that is less or work of the vendor is asked for. */
+  /**
+   * Tokens to reserve for a route: the bound, or the model's context window if that is less. Also the window if the vendor
+   * adds content, such as search results.
+   */
   reserved(route: Route): number
-  /** The most that a route's upstream can report of the prompt as it is sent. */
+  /** Maximum number of prompt tokens that the route's upstream can report. */
   reportable(route: Route): number
-  /** Exact for a route; undefined where no exact counter exists. */
+  /** Returns an exact counter for the route, or undefined if none exists. */
   counter(route: Route): Counter | undefined
-  /** The gateway's own exact count, for token limits. */
+  /** Returns the exact local count, for token limits. */
   count(): Promise<number>
 }
 
-/** A way to count a prompt exactly. */
+/** Counts a prompt exactly. */
 export interface Counter {
-  /** Undefined when the count failed. */
+  /** Returns undefined if the count fails. */
   readonly count: () => Promise<number | undefined>
-  /** True when it calls an upstream. */
+  /** True if counting calls an upstream. */
   readonly callsUpstream: boolean
 }
 
-/** How the request will be answered. */
-export type Plan = ReplayPlan | AskPlan
+export type Plan = ReplayPlan | UpstreamPlan
 
-/** No upstream is called. */
+/** Answers without an upstream call. */
 export interface ReplayPlan {
   readonly kind: 'replay'
-  /** A stored answer, or the stream of an identical request while it is generated. */
+  /** A stored answer, or the running stream of an identical request. */
   readonly answer: Completion | AnswerSource
   readonly bill: Bill
-  /** Present when further requests wait for this one. */
+  /** Present if other requests wait for this one. */
   readonly keep?: Keep
 }
 
-/** A stream that identical requests may follow. */
+/** A running stream that identical requests can follow. */
 export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 
-/** An upstream is called. */
-export interface AskPlan {
-  readonly kind: 'ask'
+/** Answers by an upstream call. */
+export interface UpstreamPlan {
+  readonly kind: 'upstream'
   readonly prompt: Prompt
   readonly optimized: WaterfallResult
   readonly counted: Counted
   readonly keep: Keep
   readonly attempts: Attempts
-  /** Present when the prompt has markers for the vendor's prompt cache. */
+  /** Present if the prompt has markers for the vendor's prompt cache. */
   readonly marked?: MarkedPrompt
 }
 
-/** Notified once when the request has ended: what may be stored, and whether followers may have it. */
+/** Stores the answer in the cache and shares it with identical requests. */
 export interface Keep {
+  /** Called once, when the request has ended. */
   finish(outcome: RequestOutcome): void
-  /** Called when the stream of the answer begins. Absent if no request may follow it. */
+  /** Called when the stream of the answer begins. Absent if other requests must not follow it. */
   share?(live: PublishedAnswer): void
 }
 
-/** Our own counts of the prompt as received and as sent; equal when nothing was rewritten. */
+/** Local counts of the prompt before and after optimization. */
 export interface Counted {
   readonly original: number
   readonly sent: number
-  /** Computes both for a long prompt with pauses. Absent: they are known. */
+  /** Computes both for a long prompt, and yields to the event loop meanwhile. Absent if they are known. */
   prepare?(): MaybePromise<void>
 }
 
@@ -229,12 +230,12 @@ export type Answer =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
 
-/** How a request ended, for the records. */
+/** The end of a request, for the records. */
 export interface RequestOutcome {
-  /** The HTTP status that the caller saw. */
+  /** The HTTP status of the response. */
   readonly status: number
   readonly bill?: Bill
-  /** Makes the whole answer; absent for one that broke off or was left. */
+  /** Returns the whole answer. Absent if the answer is incomplete. */
   readonly completion?: () => Completion
   readonly failure?: GatewayError
 }

@@ -18,30 +18,30 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Services, SharedAnswer } from './services.ts'
 import { ownAnswerId } from './turns.ts'
 
-/** Publishes the stream of the process that has the claim, for requests in other processes. */
+/** Publishes the stream of the request that holds the claim, for identical requests in other processes. */
 export function publishToOthers(
   live: PublishedAnswer,
   claim: AnswerClaim,
   keyId: string,
   { runtime, detached }: Services,
 ): void {
-  const place = placeOf(claim, keyId)
-  if (place === undefined || !claim.isOwned()) return
-  // The gateway closes after the last part was written.
-  detached.add({ end: () => {}, ended: publishStream(live, place, runtime) })
+  const location = locationOf(claim, keyId)
+  if (location === undefined || !claim.isOwned()) return
+  // `close` waits until the last part is written.
+  detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 
-/** Returns a search for the stream of the process that has the claim. */
+/** Returns a function that finds the stream of the process that holds the claim. */
 export function searchFor(
   claim: AnswerClaim,
   keyId: string,
   { runtime, timeouts }: Services,
 ): (() => Promise<LiveStream | undefined>) | undefined {
-  const place = placeOf(claim, keyId)
-  return place && createStreamSearch(place, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
+  const location = locationOf(claim, keyId)
+  return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
 }
 
-function placeOf({ values, id }: AnswerClaim, keyId: string): StreamPlace | undefined {
+function locationOf({ values, id }: AnswerClaim, keyId: string): StreamPlace | undefined {
   return values && { values, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
 }
 
@@ -50,22 +50,22 @@ const READERS: Readonly<Record<Dialect, () => StepReader>> = {
   anthropic: messagesReader,
   responses: responsesReader,
 }
-/** Maximum size of one event of the followed stream. */
+/** Maximum size of an event of the followed stream, in characters. */
 const MAX_EVENT_CHARS = 16 * 1024 * 1024
-/** Maximum wait for the first content. The request then calls the upstream itself. */
-const BEGIN_MS = 30_000
+/** Maximum wait for the first content, in milliseconds. After that, the request calls the upstream itself. */
+const MAX_BEGIN_MS = 30_000
 
-/** A stream that is followed, and the requests that wait for the one that follows it. */
 interface Followed {
   readonly live: LiveStream
+  /** Present if requests in this process wait for the request that follows the stream. */
   readonly leader?: Leader<SharedAnswer, PublishedAnswer>
 }
 
 export type FollowStream = typeof followStream
 
 /**
- * Answers a request by the stream of an identical one, as a cache hit. Resolves when the first content is there, with
- * undefined if none comes: the request then calls the upstream itself.
+ * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content, or with
+ * undefined if the stream has none. The request then calls the upstream itself.
  */
 export async function followStream(
   reserved: Reserved,
@@ -76,7 +76,7 @@ export async function followStream(
   const dialect = live.about['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
   const answer = new FollowedAnswer(live, READERS[dialect](), ownAnswerId(reserved, services))
-  const cancel = services.runtime.after(BEGIN_MS, () => answer.abort())
+  const cancel = services.runtime.after(MAX_BEGIN_MS, () => answer.abort())
   const hasBegun = await answer.begun
   cancel()
   if (!hasBegun) return undefined
@@ -88,13 +88,13 @@ export async function followStream(
     get bill() {
       return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: answer.usage, spent: miss.spent })
     },
-    ...(leader !== undefined && { keep: passOn(leader) }),
+    ...(leader !== undefined && { keep: keepForFollowers(leader) }),
   }
   return { replay }
 }
 
-/** Shares a followed stream with the requests of this process that wait for it. */
-function passOn(leader: Leader<SharedAnswer, PublishedAnswer>): Keep {
+/** Shares the followed stream with the waiting requests of this process. */
+function keepForFollowers(leader: Leader<SharedAnswer, PublishedAnswer>): Keep {
   return {
     share: leader.publish,
     finish: ({ status, completion, bill }) => {
@@ -111,9 +111,9 @@ function isDialect(dialect: unknown): dialect is Dialect {
   return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
 }
 
-/** The steps of a stream that was written for the caller of another request. */
+/** Reads a stream that was written for another caller, and provides it as the answer of this request. */
 export class FollowedAnswer implements AnswerSource, EventSink {
-  /** True when the first content has arrived; false when the stream ended before. */
+  /** Resolves with true after the first content, or with false if the stream ends before it. */
   readonly begun: Promise<boolean>
   usage: Usage | undefined
 
@@ -122,12 +122,12 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   readonly #reader: StepReader
   readonly #ownId: string | undefined
   readonly #early: AnswerEvent[] = []
-  /** The end of the answer waits for the end of the stream, because the usage is known then. */
+  /** The last events of the answer. They are sent at the end of the stream, when the usage is known. */
   readonly #last: AnswerEvent[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []
   #isReading = false
-  /** The end of the stream that is followed. It waits until all chunks are read. */
+  /** Ends the answer. Called after all chunks are read. */
   #ending: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown
@@ -150,9 +150,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
     if (this.#isOver) this.#leave()
   }
 
-  // ─── The stream that is followed ───
-
-  /** Takes one chunk per turn of the event loop, because many requests may follow one stream. */
+  /** Accepts one chunk per turn of the event loop, because many requests may follow one stream. */
   write(chunk: EventChunk): boolean {
     if (this.#isOver) return true
     this.#waiting.push(chunk)
@@ -191,8 +189,6 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   }
 
   leave(): void {}
-
-  // ─── The source of the request ───
 
   read(receiver: SourceReceiver): void {
     this.#receiver = receiver
@@ -263,6 +259,6 @@ const encoder = new TextEncoder()
 function brokenOff(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The identical request whose answer this request follows was broken off. Send the request again.',
+    'The identical request that this request shares its answer with ended early. Send the request again.',
   )
 }

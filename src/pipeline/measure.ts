@@ -10,13 +10,13 @@ import { callerLeft } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
-/** Shorter texts are their own digest: see core/digest.ts. */
+/** Texts below this length have no digest; see core/digest.ts. */
 const MIN_LONG_MEDIA = 256 * 1024
-/** Maximum duration of a count by a vendor, in milliseconds. After it the bound in bytes is used. */
+/** Maximum duration of a vendor's count, in milliseconds. After that, the bound in bytes is used. */
 const COUNT_MS = 10_000
-/** Maximum number of bytes of a prompt that is estimated synchronously: it takes less than a millisecond. */
+/** Maximum size of a prompt that is estimated synchronously, in bytes. The estimate takes less than a millisecond. */
 const SHORT_BYTES = 65_536
-/** Added to the counts of vendors. They are estimates, and the billed count can be a few tokens higher. */
+/** Number of tokens added to a vendor's count, because the billed count can be a few tokens higher. */
 const COUNT_SLACK = 16
 
 interface Measured {
@@ -24,7 +24,7 @@ interface Measured {
   readonly services: Services
 }
 
-/** The size of a prompt whose body has a given number of bytes. Each value is computed when it is first read, and cached. */
+/** The size of a prompt. Each value is computed on its first read and cached. */
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
@@ -55,7 +55,7 @@ export class PromptSize implements Size {
   }
 
   get bound(): number {
-    return this.weight.bytes + softTokens(this.weight)
+    return this.weight.bytes + usualTokens(this.weight)
   }
 
   needsEstimate(route: Route): boolean {
@@ -66,7 +66,7 @@ export class PromptSize implements Size {
     const window = windowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
-    // A longer prompt is answered only after a tier has shortened it, and is then billed by our own count.
+    // A prompt above the window is answered only if a tier shortens it, and is then billed by the local count.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
@@ -80,7 +80,7 @@ export class PromptSize implements Size {
   }
 
   async count(): Promise<number> {
-    return (await this.local()) + softTokens(this.weight)
+    return (await this.local()) + usualTokens(this.weight)
   }
 
   get prompt(): Prompt {
@@ -95,7 +95,7 @@ export class PromptSize implements Size {
     return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
   }
 
-  /** The exact o200k count of the texts. */
+  /** Returns the exact o200k count of the texts. */
   local(): Promise<number> {
     return (this.#local ??= this.countBy('o200k'))
   }
@@ -105,7 +105,7 @@ export class PromptSize implements Size {
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
 
-  /** Content that the vendor reads by itself is bounded only by the context window. */
+  /** True if the vendor may add content, which only the context window limits. */
   get #isOpenEnded(): boolean {
     return this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow'
   }
@@ -119,8 +119,8 @@ export class PromptSize implements Size {
   }
 }
 
-/** For token limits, an image counts its usual number of tokens. The settlement corrects the number. */
-function softTokens({ frame, images }: PromptWeight): number {
+/** Returns tokens for token limits, with the usual number per image. Settlement corrects the number. */
+function usualTokens({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
 
@@ -130,12 +130,12 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
   if (param === undefined) return
   throw new GatewayError(
     'tools-disabled',
-    `${param} makes the vendor read content or run tools that are not in the request. This gateway does not allow that. Send the content itself, and run tools yourself.`,
+    `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
     { param, code: 'vendor_tools_disabled' },
   )
 }
 
-/** Returns the counter of a route: the model's vocabulary, or else its vendor, or else the operator's `tokenFactor`. */
+/** Returns a counter that uses the model's vocabulary, else the vendor, else the operator's `tokenFactor`. */
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
@@ -144,16 +144,16 @@ function counterFor(route: Route, size: PromptSize): Counter | undefined {
     const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
     return { count: async () => (await count()) + beside(), callsUpstream: false }
   }
-  const loosened =
+  const byFactor =
     tokenFactor === undefined ? undefined : async () => Math.ceil((await size.local()) * tokenFactor) + beside()
   if (provider.countTokens !== undefined) {
-    const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await loosened?.())
+    const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await byFactor?.())
     return { count, callsUpstream: true }
   }
-  return loosened === undefined ? undefined : { count: loosened, callsUpstream: false }
+  return byFactor === undefined ? undefined : { count: byFactor, callsUpstream: false }
 }
 
-/** Returns the vendor's count. Returns undefined if it fails, because a failed count must not fail the request. */
+/** Returns the vendor's count, or undefined if it fails, because a failed count must not fail the request. */
 async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
   const { exchange, services } = measured
   const { runtime, timeouts } = services

@@ -64,7 +64,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
-  const optimized = plan?.kind === 'ask' ? plan.optimized : undefined
+  const optimized = plan?.kind === 'upstream' ? plan.optimized : undefined
   return (exchange.finished = {
     requestId: id,
     keyId: key?.id,

@@ -21,40 +21,43 @@ import { waitForStore } from './reserve.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
-/** Reads what the request asks for, of which model, and how large it is: 400, 403, 404 or 413. */
+/** Reads and checks the prompt, the model and the size of the request. Throws 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-  return chain(readJson(authenticated, services), (given) => parsePrompt(authenticated, given, services))
+  return chain(readJson(authenticated, services), (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
-/** Reads a prompt from a parsed body. */
+/** Reads the prompt of a parsed body, with the stored turns that the body refers to. */
 export function parsePrompt(
   exchange: Authenticated,
-  given: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
+  parsed: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
-  const recalled = services.turns.recall(format, key, given.body)
+  const recalled = services.turns.recall(format, key, parsed.body)
   return chain(waitForStore(exchange, recalled, services), ({ body: whole, narrow }) => {
-    const { body, received } = given
+    const { body, received } = parsed
     const isWhole = whole === body
     const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
-    const bytes = isWhole ? given.bytes : utf8Length(JSON.stringify(whole))
-    return understand(exchange, { asked: body, read, bytes, narrow }, services)
+    const bytes = isWhole ? parsed.bytes : utf8Length(JSON.stringify(whole))
+    return setPrompt(exchange, { requestBody: body, read, bytes, narrow }, services)
   })
 }
 
 interface ReadBody {
-  readonly asked: JsonObject
+  readonly requestBody: JsonObject
   readonly read: Prompt
-  /** Size of the body in bytes, with the earlier turns that it refers to. */
+  /** Size of the body in bytes, stored turns included. */
   readonly bytes: number
   readonly narrow: RecalledBody['narrow']
 }
 
-function understand(exchange: Authenticated, given: ReadBody, services: Services): Parsed {
+function setPrompt(
+  exchange: Authenticated,
+  { requestBody, read, bytes, narrow }: ReadBody,
+  services: Services,
+): Parsed {
   const { key } = exchange
-  const { asked, read, bytes, narrow } = given
   checkPromptLength(read, services.limits.promptBytes)
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, otherNames: named.routes.map(routeName) })
@@ -64,9 +67,9 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
-  // The vendor continues it without a reader.
+  // The vendor continues background work after the caller has disconnected.
   if (isInBackground(prompt)) exchange.detach()
-  exchange.asked = asked
+  exchange.requestBody = requestBody
   exchange.prompt = prompt
   exchange.resolved = resolved
   exchange.size = new PromptSize(prompt, bytes, { exchange, services })
@@ -74,12 +77,12 @@ function understand(exchange: Authenticated, given: ReadBody, services: Services
   return exchange as Parsed
 }
 
-/** True for a request of the responses format that its vendor answers in the background. */
+/** Returns true for a streamed request of the responses format that runs in the background. */
 export function isInBackground({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
-/** The JSON body of a request, within the limits of the gateway. */
+/** Parses the JSON body of a request. Throws 413 for a body that exceeds a limit. */
 export function readJson(
   exchange: Authenticated,
   services: Services,
@@ -90,7 +93,7 @@ export function readJson(
   return chain(readBytes(exchange, services), (bytes) => parseBodyInTurns(bytes, limits, turns))
 }
 
-/** Returns the body of a request. A large one takes capacity of its key until the request ends. */
+/** Returns the body of a request. A large body takes capacity from its key until the request ends. */
 export function readBytes(
   exchange: Authenticated,
   { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
@@ -107,38 +110,40 @@ export function readBytes(
   })
 }
 
-/** The limits of a request's body, and those of its JSON. */
+/** Returns the limits of request bodies. */
 export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
   const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
   return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
 }
 
-/** The limits of every JSON body. */
+/** Returns the limits of JSON bodies. */
 export function parseLimits(limits: Limits): ParseLimits {
   const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
   return { depth, keys, numbers, syntaxBytes }
 }
 
-/** An operator's function may answer anything; a bill that is no number would pass every budget. */
+/** Returns the margin of a request. Throws for a margin that is not a number, because its bill would pass every budget. */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
-  throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Tell its operator.')
+  throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Contact its operator.')
 }
 
-/** The whole name of a route. */
+/** Returns the full name of the model, `<provider>/<model_id>`. */
 export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 
-/** The message format has a range of its own, which is also that of its models when they are asked in another format. */
+/** Throws for a temperature above the maximum. Models of the messages format allow at most 1. */
 function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, maximum: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
   const isNarrow = routes[0].provider.dialect === 'anthropic'
   const greatest = isNarrow ? Math.min(1, maximum) : maximum
   if (temperature <= greatest) return
-  const advice = isNarrow ? 'This model knows no higher one.' : 'The operator can raise it by limits.maxTemperature.'
+  const advice = isNarrow
+    ? 'The maximum of this model is 1.'
+    : 'The operator can raise the maximum with limits.maxTemperature.'
   throw new GatewayError(
     'invalid-request',
     `temperature is ${temperature}; expected a number from 0 to ${greatest}. ${advice}`,
@@ -146,7 +151,10 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
   )
 }
 
-/** Threads are held by an upstream of the message format; elsewhere the error code makes the official client fall back. */
+/**
+ * Throws for a thread if a route does not support threads, which only upstreams of the messages format store. The error
+ * code makes the official client send the whole conversation.
+ */
 function checkThread(prompt: Prompt, resolved: Resolved): void {
   if (prompt.native.value['thread'] === undefined) return
   if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return
@@ -162,8 +170,8 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
 }
 
 /**
- * The defaults of a catalog entry, where the caller set nothing. A model that refuses temperature together with
- * top_p is sent temperature alone, unless the caller chose top_p alone.
+ * Adds the model's default settings for fields that the caller left unset. A model that refuses temperature together
+ * with top_p receives only the temperature, unless the caller set only top_p.
  */
 function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
@@ -173,15 +181,17 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
   return { ...prompt, settings: chosen }
 }
 
-function oneSampler(filled: Settings, asked: Settings): Settings {
+function oneSampler(filled: Settings, requested: Settings): Settings {
   if (filled.temperature === undefined || filled.topP === undefined) return filled
   const { temperature, topP, ...others } = filled
-  return asked.temperature === undefined && asked.topP !== undefined ? { ...others, topP } : { ...others, temperature }
+  return requested.temperature === undefined && requested.topP !== undefined
+    ? { ...others, topP }
+    : { ...others, temperature }
 }
 
 /**
- * Checks all headers by which a caller steers a request and returns those for the savings tiers. Throws `invalid-request`
- * before anything is reserved or spent: an ignored `X-Svc-Explain` would bill a request that was meant to be free.
+ * Checks all steering headers and returns those for the savings tiers. Throws `invalid-request` for an unknown header,
+ * because a misspelled `X-Svc-Explain` would be ignored and the request billed.
  */
 export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,

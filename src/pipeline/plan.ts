@@ -10,7 +10,7 @@ import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
-/** Decides how to answer: from the cache, or by calling an upstream with the smallest prompt that pays. */
+/** Chooses between an answer from the cache and an upstream call, and optimizes the prompt of the call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
   return chain(recall(reserved, services), (recalled) =>
@@ -27,7 +27,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   return chain(planned, (made) => mark(made, promptCache, services))
 }
 
-/** A prompt that no tier can shorten is sent as received, without a count. */
+/** Optimizes the prompt. A prompt too small for every tier is sent as received, without being counted. */
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
@@ -38,10 +38,10 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
   })
 }
 
-/** No vendor caches shorter prefixes, in tokens; a token takes at least one byte. */
+/** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter ones. */
 const MIN_PREFIX = 1024
 
-/** Returns true when every vendor that may answer bills cached prefixes by markers. */
+/** Returns true if every route's vendor caches only the prefixes that the prompt marks. */
 function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
   return (
     steering.level !== 'off' &&
@@ -55,7 +55,7 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** If the decision on markers fails, none are placed. */
+/** Adds markers for the vendor's prompt cache if they pay. Adds none if the decision fails. */
 async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -66,7 +66,7 @@ async function mark(planned: Planned, promptCache: PromptCache, { observers }: S
     const marked = await promptCache(request)
     if (marked !== undefined) planned.plan = { ...plan, prompt: marked.prompt, marked }
   } catch (cause) {
-    observers.failed('the prompt cache of the vendor could not be used', cause)
+    observers.failed('markers for the prompt cache could not be placed', cause)
   }
   return planned
 }
@@ -90,7 +90,7 @@ async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, service
   const optimized = { ...rewritten, spent: add(rewritten.spent, spent) }
   const { rewrite } = optimized
   reserved.plan = {
-    kind: 'ask',
+    kind: 'upstream',
     prompt: rewrite?.prompt ?? prompt,
     optimized,
     counted: { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens },
@@ -105,7 +105,7 @@ async function digestMedia(prompt: Prompt): Promise<void> {
   await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-/** Conversations that the upstream stores, and its background work, can be neither compared nor shortened. */
+/** Returns true for background work and for conversations that the upstream stores. Neither is cached or optimized. */
 export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true
@@ -114,12 +114,12 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
 
 const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
-/** The plan of a request that is sent as received. Its tokens are counted only if a bill needs them. */
+/** Plans to send the prompt as received. Its tokens are counted only if the bill needs them. */
 export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimized = new Untouched(size, spent)
   const attempts = new Attempts(cancellation)
-  reserved.plan = { kind: 'ask', prompt, optimized, counted: optimized, keep, attempts }
+  reserved.plan = { kind: 'upstream', prompt, optimized, counted: optimized, keep, attempts }
   return reserved as Planned
 }
 

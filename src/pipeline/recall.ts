@@ -11,13 +11,13 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-/** Stores nothing: for requests that the cache must not see. */
+/** Stores nothing. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
-/** The request was not answered from the cache. */
+/** A request that the cache did not answer. */
 export interface RecallMiss {
   readonly keep: Keep
-  /** What a verifier of the cache cost. */
+  /** The cost of the cache's verifier. */
   readonly spent: NanoUsd
 }
 
@@ -30,8 +30,8 @@ type Found = { readonly replay: ReplayPlan } | RecallMiss
 const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /**
- * Returns a stored answer, the answer of an identical request, or the function that stores the answer of this request.
- * Rejects only when the caller disconnects.
+ * Returns a stored answer or the answer of an identical request. On a miss, returns the `Keep` that stores the answer of
+ * this request. Rejects only if the caller disconnects.
  */
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
@@ -63,7 +63,7 @@ function find(reserved: Reserved, memory: AnswerCache, services: Services): Mayb
   })
 }
 
-/** Waits for the identical request of the same key that is running, when there is one. A stream follows its stream. */
+/** Waits for a running identical request of the same key. A stream follows that request's stream. */
 function join(
   reserved: Reserved,
   miss: CacheMiss,
@@ -77,9 +77,9 @@ function join(
 
 const loadFollowing = () => import('./on-demand.ts')
 
-const followStream: FollowStream = async (...given) => (await loadFollowing()).followStream(...given)
+const followStream: FollowStream = async (...parameters) => (await loadFollowing()).followStream(...parameters)
 
-/** Several choices in one stream cannot be written again. */
+/** Returns true if the answer can follow a stream, which is limited to one choice. */
 function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
 }
@@ -96,7 +96,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-/** Calls the upstream, unless another process does so for an identical request. */
+/** Calls the upstream, unless another process already answers an identical request. */
 function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
   const { spent, claim } = miss
   const found: Found = { keep: keepFor(reserved, miss, { leader, services }), spent }
@@ -117,7 +117,7 @@ function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, service
   )
 }
 
-/** Waits for the process that has the claim. */
+/** Waits for the process that holds the claim. */
 async function joinOther(
   reserved: Reserved,
   claim: NonNullable<CacheMiss['claim']>,
@@ -134,8 +134,8 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
 }
 
 /**
- * Stores a complete answer, then shares it with the followers. The caller whose answer it is does not wait for that: a
- * slow embedder must not delay it.
+ * Returns a `Keep` that stores a complete answer and then shares it with the followers. The caller does not wait for this,
+ * because the embedder may be slow.
  */
 function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keeping): Keep {
   const { observers } = services
@@ -171,7 +171,7 @@ function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keep
 }
 
 interface Keeping {
-  /** Absent if no request of this process waits for this one. */
+  /** Absent if no request in this process waits for this one. */
   readonly leader?: AnswerLeader
   readonly services: Services
 }

@@ -5,16 +5,16 @@ import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
 import { storeFault } from '../core/errors.ts'
 
-/** Counts the request against the limits of its key and reserves the cost of its worst case: 429 or 402. */
+/** Applies the rate limits of the key and reserves the worst-case cost of the request. Throws 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const { resolved, size } = parsed
-  // The worst case of a prompt above a model's window depends on its estimate, which is computed with pauses.
+  // The worst case of a prompt above a model's window depends on its estimate.
   const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
   return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
 }
 
 function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved> {
-  const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
+  const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
   return chain(services.ledger.reserve(parsed.key, quote(parsed), wait), (reservation) => {
     parsed.reservation = reservation
     return parsed as Reserved
@@ -22,7 +22,7 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 }
 
 /**
- * Returns the worst case over all routes, because a fallback must not cost more than what was reserved.
+ * Returns the worst case over all routes, because a fallback must not cost more than the reserved amount.
  *
  * @param callsUpstream False for a quote that must not call an upstream to count.
  */
@@ -47,15 +47,15 @@ export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
 type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
- * Waits for a call of the store on behalf of a request. If all calls of the request together take longer than
- * `storeTimeoutMs`, rejects with `overloaded`. The call itself continues. Other time of the request does not count.
+ * Waits for a store call of a request. Rejects with `overloaded` when the store calls of the request have taken
+ * `storeTimeoutMs` in total. The call itself continues.
  */
-export function waitForStore<value>(
+export function waitForStore<Value>(
   exchange: Exchange,
-  given: MaybePromise<value>,
+  pending: MaybePromise<Value>,
   { runtime, storeTimeoutMs }: Waiting,
-): MaybePromise<value> {
-  if (!isPromise(given)) return given
+): MaybePromise<Value> {
+  if (!isPromise(pending)) return pending
   const startedAt = runtime.now()
   const left = Math.max(0, storeTimeoutMs - exchange.storeMs)
   return new Promise((resolve, reject) => {
@@ -69,7 +69,7 @@ export function waitForStore<value>(
       cancel()
       exchange.storeMs += Math.max(0, runtime.now() - startedAt)
     }
-    given.then(
+    pending.then(
       (value) => {
         finish()
         resolve(value)

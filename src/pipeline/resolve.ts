@@ -8,21 +8,21 @@ import type { Resolved, Route } from './exchange.ts'
 import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
-/** The models that callers can request. */
 export interface ModelNames {
-  /** Finds the route of a full name: an alias, or `<provider>/<model_id>`. */
+  /** Returns the route of an alias or of a name `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
-  /** The routes of a name without a provider, in the order in which they are tried. */
+  /** Returns the routes of a name without a provider, in the order of attempts. */
   serving(id: string): readonly Route[]
-  /** All listed models, by their full names. */
+  /** Returns the listed models with their full names. */
   list(): readonly { readonly name: string }[]
 }
 
 type FindRoute = ModelNames['resolve']
 
 /**
- * A full name has one route. A name without a provider is routed to the providers of the key: one is drawn by weight,
- * and the others are its fallbacks. For a key without providers it is routed to all providers that serve the model.
+ * Returns the function that finds the routes of a model name. A full name has one route. A name without a provider is
+ * routed to the providers of the key: the first is drawn by weight, and the others are its fallbacks. For a key without
+ * providers, it is routed to all providers that serve the model.
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
@@ -36,7 +36,7 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
   }
 }
 
-/** Removes routes that the key may not use. If it may use none, the check of its permissions refuses the request. */
+/** Removes routes that the key may not use, unless it may use none: then `checkAccess` refuses the request. */
 function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
   const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
   const [first, ...others] = usable.length > 0 ? usable : serving
@@ -61,19 +61,21 @@ function unusable(): GatewayError {
 }
 
 const MAX_NEAR = 3
-/** Maximum length of a name that is compared. */
+/** Maximum length of a name for which similar names are searched. */
 const MAX_COMPARED = 80
 
-/** Returns the names nearest to an unknown name, among the models that the key may use. */
+/** Returns the names most similar to an unknown name, among the models that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
   if (name.length > MAX_COMPARED) return []
-  const given = name.toLowerCase()
-  const far = Math.max(2, Math.floor(given.length / 3))
+  const lowerCase = name.toLowerCase()
+  const maxDistance = Math.max(2, Math.floor(lowerCase.length / 3))
   const distanceTo = (candidate: string): number =>
-    Math.abs(candidate.length - given.length) > far ? far + 1 : distance(candidate.toLowerCase(), given)
+    Math.abs(candidate.length - lowerCase.length) > maxDistance
+      ? maxDistance + 1
+      : distance(candidate.toLowerCase(), lowerCase)
   const near = models.list().flatMap(({ name: whole }) => {
     const away = Math.min(distanceTo(whole), distanceTo(whole.slice(whole.indexOf('/') + 1)))
-    return away <= far && mayUse(key, whole) ? [{ whole, away }] : []
+    return away <= maxDistance && mayUse(key, whole) ? [{ whole, away }] : []
   })
   return near
     .toSorted((a, b) => a.away - b.away)
@@ -90,17 +92,17 @@ function unknown(name: string, near: readonly string[]): GatewayError {
   )
 }
 
-/** The routes that can answer a prompt: 400 where the model only embeds. */
+/** Returns the routes that can answer a prompt. Throws 400 for an embedding model. */
 export function answeringRoutes(resolved: Resolved): Resolved {
   return only(resolved, ({ model }) => model.kind !== 'embedding', EMBEDS)
 }
 
-/** The routes that can embed: 400 where the model only answers, or no provider of it embeds. */
+/** Returns the routes that can embed texts. Throws 400 if there is none. */
 export function embeddingRoutes(resolved: Resolved): Resolved {
   return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
 }
 
-/** The routes that know the prompt's operation: 400 where it is one of a format that the model's provider does not have. */
+/** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
 export function operatingRoutes(resolved: Resolved, { operation, native }: Prompt): Resolved {
   if (operation === undefined) return resolved
   return only(resolved, ({ provider }) => speaks(provider, native.dialect), CANNOT_COMPACT)

@@ -12,62 +12,62 @@ import type { Services } from './services.ts'
 import { hasFlag } from '../core/http.ts'
 
 /**
- * The whole way of a model request, one line per stage.
+ * Returns the stages of a model request in their order.
  *
- * @param authenticateBy another way to find the key, for requests that carry none: the items of batches.
+ * @param authenticateBy Finds the key. Batch items have no key in their headers and use the key of their batch.
  */
 export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
-  return Stages.begin(authenticateBy) // the key: 401
+  return Stages.begin(authenticateBy) // key: 401
     .next(parseRequest) //               prompt, model, permissions: 400 403 404 413
-    .next(explain) //                    X-Svc-Explain: says what would happen
-    .next(deduplicate) //                Idempotency-Key: the same answer again, 409
-    .next(reserve) //                    counters and worst-case cost: 402 429
-    .next(plan) //                       a cached answer, or which prompt to send
+    .next(explain) //                    X-Svc-Explain: returns the plan without running it
+    .next(deduplicate) //                Idempotency-Key: repeats the first answer, 409
+    .next(reserve) //                    rate limits and worst-case cost: 402 429
+    .next(plan) //                       cached answer, or the prompt to send
     .next(callUpstream) //               retries and fallbacks: 502 503 504
-    .next(respond) //                    in the caller's format; settles once
+    .next(respond) //                    caller's format; settles once
 }
 
-/** Returns the exchange with further fields, or undefined if the stage has answered the request. */
-export type Stage<before, after> = (exchange: before, services: Services) => MaybePromise<after | undefined>
+/** Returns the exchange with further fields set, or undefined if the stage has answered the request. */
+export type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
 
-/** A stage of which only the order is known: the builder has checked that it fits the one before it. */
+/** A stage without its types. `next` checks that each stage accepts the result of the previous stage. */
 interface OrderedStage {
   run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
 }
 
 /**
- * A sequence of stages. A stage runs when the previous one returns, synchronously if that returned no promise. The
- * failure of any stage is turned into a response in one place.
+ * A sequence of stages. Stages run synchronously until one returns a promise. `fail` writes the response for an error of
+ * any stage.
  */
-export class Stages<last extends Exchange> {
+export class Stages<Last extends Exchange> {
   readonly #stages: readonly OrderedStage[]
 
   private constructor(stages: readonly OrderedStage[]) {
     this.#stages = stages
   }
 
-  static begin<after extends Exchange>(stage: Stage<Exchange, after>): Stages<after> {
+  static begin<After extends Exchange>(stage: Stage<Exchange, After>): Stages<After> {
     return new Stages([{ run: stage }])
   }
 
-  next<after extends Exchange>(stage: Stage<last, after>): Stages<after> {
-    const added: { run(exchange: last, services: Services): MaybePromise<after | undefined> } = { run: stage }
-    return new Stages<after>([...this.#stages, added])
+  next<After extends Exchange>(stage: Stage<Last, After>): Stages<After> {
+    const added: { run(exchange: Last, services: Services): MaybePromise<After | undefined> } = { run: stage }
+    return new Stages<After>([...this.#stages, added])
   }
 
   run(exchange: Exchange, services: Services): MaybePromise<void> {
     try {
       for (let index = 0; index < this.#stages.length; index++) {
-        const given = this.#stages[index]?.run(exchange, services)
-        if (isPromise(given)) return this.#runAfter(given, index + 1, exchange, services)
-        if (given === undefined) return undefined
+        const result = this.#stages[index]?.run(exchange, services)
+        if (isPromise(result)) return this.#runAfter(result, index + 1, exchange, services)
+        if (result === undefined) return undefined
       }
     } catch (error) {
       return fail(exchange, error, services)
     }
   }
 
-  /** Returns one promise for all stages from the first one that waits. */
+  /** Runs the remaining stages after the first promise. One async function for all of them creates fewer promises. */
   async #runAfter(
     waiting: Promise<Exchange | undefined>,
     next: number,
@@ -75,10 +75,10 @@ export class Stages<last extends Exchange> {
     services: Services,
   ): Promise<void> {
     try {
-      let before = await waiting
-      for (let index = next; before !== undefined && index < this.#stages.length; index++) {
-        const given = this.#stages[index]?.run(exchange, services)
-        before = isPromise(given) ? await given : given
+      let current = await waiting
+      for (let index = next; current !== undefined && index < this.#stages.length; index++) {
+        const result = this.#stages[index]?.run(exchange, services)
+        current = isPromise(result) ? await result : result
       }
     } catch (error) {
       await fail(exchange, error, services)
@@ -86,7 +86,7 @@ export class Stages<last extends Exchange> {
   }
 }
 
-/** Answers requests with `X-Svc-Explain`; other requests continue. The code is loaded when it is first needed. */
+/** Answers requests with `X-Svc-Explain`. Loads the code on the first such request. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')

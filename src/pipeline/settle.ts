@@ -11,10 +11,10 @@ import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import { rateStatusOf } from './authenticate.ts'
 import { baseHeaders, sendJson } from './response.ts'
 
-/** An exchange of which the model is known. */
+/** An exchange whose model is known. */
 type Billed = Exchange & Pick<Planned, 'resolved'>
 
-/** Ends a request that was answered, in whole or in part: its usage replaces what was reserved, and is recorded. */
+/** Ends a request with a whole or partial answer. Settles the reservation with the actual usage and records the request. */
 export function settle(
   answered: Billed,
   outcome: RequestOutcome & { readonly bill: Bill },
@@ -24,9 +24,8 @@ export function settle(
 }
 
 /**
- * Ends a request that was refused, failed or was left before its answer. What was reserved is given back, except for what
- * `billForFailure` and `billForLeft` state. The items of a batch have no caller who could leave: an item that is ended
- * early is tried again.
+ * Ends a request without an answer. Returns the reserved amount to the budget, except for the bill of `billForFailure` or
+ * `billForLeft`. Batch items have no caller who could disconnect: a cancelled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
@@ -42,7 +41,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
   return exchange.plan !== undefined
 }
 
-/** The only place that settles. Further calls do nothing, so a request settles once however it ends. */
+/** Settles and records the request. Further calls have no effect, so that each request settles once. */
 function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
@@ -50,7 +49,7 @@ function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: 
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan !== undefined) finish(exchange.plan, outcome, services)
-  // A settlement or audit record that takes too long goes on without the caller.
+  // The response does not wait longer than the store timeout. Settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
 }
@@ -61,7 +60,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
   } catch {}
 }
 
-/** Nothing that is kept of an answer can fail the request. */
+/** Stores the answer for later requests. Failures are only reported, because the request itself has succeeded. */
 function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keep?.finish(outcome)
@@ -70,15 +69,15 @@ function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): v
     if (optimized.reportCacheRead === undefined && marked === undefined) return
     const usage = outcome.completion?.().usage
     if (usage === undefined) return
-    // The next turn of the conversation learns what its upstream read from its cache.
+    // Later turns of the conversation use the reported cache reads to decide whether a shorter prompt pays.
     void optimized.reportCacheRead?.(usage.cacheReadTokens)
     void marked?.report(usage)
   } catch (cause) {
-    observers.failed('an answered request could not be kept for later ones', cause)
+    observers.failed('an answer could not be stored for later requests', cause)
   }
 }
 
-/** Never rejects: what the store did not take is logged and tried again. */
+/** Never rejects. Failed settlements are logged and retried. */
 function settleReservation(
   exchange: Exchange,
   used: Used,
@@ -96,7 +95,7 @@ function settleReservation(
   }
 }
 
-/** A cache hit uses no tokens of a limit: nothing was sent. */
+/** Returns the usage for limits and tallies. A cache hit uses no tokens, because no prompt was sent. */
 function usedBy({ resolved }: Billed, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
@@ -122,7 +121,7 @@ function nothingUsed({ resolved }: Exchange): Used {
   }
 }
 
-/** The one place where a failure becomes a response, in the caller's format. Never rejects. */
+/** Ends a failed request and sends the error in the caller's format. Never rejects. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
   const failure = exchange.cancellation.isCancelled ? callerLeft(error) : asFailure(error)
   const status = failureStatus(failure)
@@ -135,8 +134,8 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
 }
 
 /**
- * Those who wait with the same Idempotency-Key get the same refusal, except that of a caller who left. Later requests get
- * it only when asking again would not change it: the upstream blamed the request itself.
+ * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller disconnected. Stores the error
+ * for later requests only if the upstream rejected the request itself, so that a retry would fail again.
  */
 async function concludeFirst({ first }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (first === undefined) return
@@ -147,12 +146,12 @@ async function concludeFirst({ first }: Exchange, failure: GatewayError, body: s
   await (isLasting ? first.remember(answer) : first.forget(answer))
 }
 
-/** The failure of a request whose caller has left. The error that stopped it is the cause. */
+/** Returns the failure of a request whose caller has disconnected. */
 export function callerLeft(cause?: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller left before the end of the answer.', { cause })
+  return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
 }
 
-/** Anything that is not a GatewayError is a fault of ours: its text may hold secrets and is not sent to callers. */
+/** Returns a GatewayError. Other errors become `internal` without their text, which may contain secrets. */
 export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error
   return new GatewayError(

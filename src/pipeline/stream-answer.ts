@@ -14,7 +14,7 @@ import { holderOf, keepTurn } from './turns.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
 
-/** Begins the response and passes the stream on until it ends, breaks or is left by everyone who reads it. */
+/** Begins the response and forwards the stream until it ends, breaks, or has no more readers. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
   new StreamAnswer(answered, stream, services).begin()
   return undefined
@@ -28,7 +28,7 @@ class StreamAnswer {
   readonly #buffer: EventBuffer
   readonly #isNamed: boolean
   #isOver = false
-  #isHeld = false
+  #isResponseNamed = false
 
   constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
@@ -77,7 +77,7 @@ class StreamAnswer {
     })
   }
 
-  /** A fault of the gateway while it ends a stream must neither leave the caller waiting nor the request unsettled. */
+  /** Ends the stream with an error if `end` throws. Otherwise the caller would wait and the request stay unsettled. */
   #guard(end: () => void): void {
     try {
       end()
@@ -89,7 +89,7 @@ class StreamAnswer {
     }
   }
 
-  /** The request goes on when its caller has left. A caller who is there and reads slowly is waited for. */
+  /** Continues the stream after its caller has disconnected. A connected caller that reads slowly still pauses it. */
   #detach(leave: () => void): void {
     if (this.#answered.hasLeft) this.#buffer.drain()
     this.#answered.onLeave = () => {
@@ -102,11 +102,11 @@ class StreamAnswer {
     })
   }
 
-  /** Makes the stream known by the answer's id as soon as the upstream has given it. */
+  /** Registers the stream under the answer's id, so that clients can resume it. */
   #name(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
-    if (id !== undefined && !this.#isHeld) this.#hold(id)
+    if (id !== undefined && !this.#isResponseNamed) this.#nameResponse(id)
     if (!this.#isNamed || id === undefined || format.answerId === undefined) return
     this.#services.recordings.name(this.#buffer, {
       owner: key.id,
@@ -116,15 +116,15 @@ class StreamAnswer {
     })
   }
 
-  /** A response in the background can be asked for by its id before its stream has ended. */
-  #hold(id: string): void {
-    this.#isHeld = true
+  /** Registers a background response under its id, so that clients can retrieve it before its stream has ended. */
+  #nameResponse(id: string): void {
+    this.#isResponseNamed = true
     const holder = isInBackground(this.#answered.prompt) ? holderOf(this.#answered) : undefined
     if (holder === undefined) return
     const { turns, observers } = this.#services
     turns
       .hold(this.#answered.key, [id], holder)
-      .catch((cause: unknown) => observers.failed('a response in the background cannot be asked for', cause))
+      .catch((cause: unknown) => observers.failed('a background response could not be registered under its id', cause))
   }
 
   #end(): void {
@@ -143,16 +143,16 @@ class StreamAnswer {
     const closing = this.#writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closing), true)
-      // After settlement: what is kept for later cannot prevent it.
+      // Runs after settlement, which it must not prevent.
       void keepTurn(this.#answered, closing.at(-1)?.data, this.#services)
     })
   }
 
   #break(error: unknown): void {
-    // The upstream call ends first when everyone has left.
+    // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
-    // A stream that broke before it said anything counts as a failed request.
+    // A stream that breaks before its first text is billed as a failed request.
     const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
   }
@@ -165,7 +165,7 @@ class StreamAnswer {
     })
   }
 
-  /** Settles first: a caller that has seen the end of an answer finds it settled. */
+  /** Settles before it writes the last events, so that a client that has read them finds the request settled. */
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -200,17 +200,16 @@ function stopped(): GatewayError {
   )
 }
 
-/** One reader of an event stream. */
 export interface EventReader {
   readonly sink: ResponseSink
   readonly format: ClientFormat
-  /** Of this reader's own request. */
+  /** The request id of this reader. */
   readonly id: string
 }
 
 /**
- * Writes events into a response, and a heartbeat after each interval in which nothing else was written. A reader that takes
- * nothing for `timeouts.total` is disconnected: what waits for it must not be held for ever.
+ * Writes events to a response, and a heartbeat after each interval without events. Disconnects a reader that accepts no
+ * bytes for `timeouts.total`. Otherwise it would hold its buffers and reservation indefinitely.
  */
 export function eventSinkOf(
   { sink, format, id }: EventReader,
@@ -225,7 +224,7 @@ export function eventSinkOf(
     isBlocked = !sink.write(chunk)
     return !isBlocked
   }
-  // Re-armed only when it fires, not at every event.
+  // Set again only when it fires, because setting it for each event is slow.
   const check = (): void => {
     const silentMs = runtime.now() - writtenAt
     if (isBlocked && silentMs >= timeouts.total) return sink.destroy()

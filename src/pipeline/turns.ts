@@ -62,6 +62,6 @@ export function ownAnswerId({ format, id }: Pick<Parsed, 'format' | 'id'>, { run
 }
 
 /** The fields of a request that the writers of answers need. */
-export function writeContext({ prompt, startedAt, id, asked }: Parsed): WriteContext {
-  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody: asked }
+export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
+  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

@@ -184,9 +184,9 @@ export function createBatchWork(options: BatchWorkOptions): BatchWork {
     const answer = await holdClaim(claim, holding, (cancellation) =>
       answerItem({ batch, request, cancellation }, services, options.keyById),
     )
-    if (answer.againAfterMs === undefined) return finish(claim, answer.result, answer.commit)
+    if (answer.retryAfterMs === undefined) return finish(claim, answer.result, answer.commit)
     await answer.commit(true)
-    await putOff(claim, batch, answer.againAfterMs)
+    await putOff(claim, batch, answer.retryAfterMs)
   }
 
   /** What one item was refused, the next ones would be, too: all batches of its key wait. */
