@@ -10,8 +10,8 @@
  *
  * @module
  */
-export { testStore, type MakeStore } from './testing/store-contract.ts'
+export { testStore } from './testing/store-contract.ts'
 export { testVectorIndex, type IndexLimits } from './testing/vector-contracts.ts'
 export { testAnswerStore } from './testing/answer-store-contract.ts'
 export { testEmbedder } from './testing/vector-contracts.ts'
-export type { Expectation, Matchers, TestApi, TestClock } from './testing/test-api.ts'
+export type { Expectation, MakeStore, Matchers, TestApi, TestClock } from './testing/test-api.ts'

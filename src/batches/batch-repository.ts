@@ -5,7 +5,7 @@ import {
   changeBatch,
   cleanupKey,
   EXPIRES_AFTER_MS,
-  forgetBatch,
+  deleteBatch,
   headKey,
   headsOf,
   isBatchId,
@@ -13,7 +13,7 @@ import {
   itemsOf,
   lineOf,
   makeBatchId,
-  OPEN,
+  OPEN_PREFIX,
   type OpenBatch,
   parseBatch,
   positionOf,
@@ -24,7 +24,7 @@ import type { BatchRequest } from './batch-requests.ts'
 
 /** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items. If it rejects, no part of the batch remains. */
+  /** Writes a batch with all its items. If it rejects, it deletes all parts of the batch. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
   /** Returns a batch. Throws `not-found` for an unknown batch and for a batch of another key. */
   read(keyId: string, id: string): Promise<Batch>
@@ -36,9 +36,9 @@ export interface BatchRepository {
    * Deletes an ended batch with its results. Throws `not-found`, or `invalid-request` for a batch that has not ended.
    */
   remove(keyId: string, id: string): Promise<void>
-  /** Yields the lines of the results, read on demand. Each line ends in a line feed. */
+  /** Yields the lines of the results, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Returns unfinished batches of all keys, oldest first. Batches that `known` returns are not read again. */
+  /** Returns the unfinished batches of all keys, oldest first. Does not read batches that `known` returns. */
   open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
@@ -49,9 +49,9 @@ interface BatchOwner {
 
 export interface BatchQuery {
   readonly limit: number
-  /** Only batches older than this one. */
+  /** Returns only batches older than this id. */
   readonly after?: string
-  /** Only the batches directly before this one, which are newer. */
+  /** Returns only the batches directly before this id, which are newer. */
   readonly before?: string
 }
 
@@ -64,38 +64,38 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Yields to the event loop, because a local store answers many calls without a pause. */
+  /** Yields to the event loop, because calls of a local store never do. */
   readonly pause: () => Promise<void>
 }
 
-/** Maximum number of batches of a key, ended ones included. */
+/** Maximum number of batches of a key, including ended batches. */
 const MAX_BATCHES = 1_000
-/** Number of values that are written or read concurrently. */
+/** Number of requests that are written concurrently. */
 const PAGE = 100
-/** Time in milliseconds after which an incomplete batch belongs to a dead process. */
-const FILLED_WITHIN_MS = 3_600_000
+/** Time after which an incomplete batch is deleted, in milliseconds. Its process is dead by then. */
+const FILL_TIMEOUT_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {
   const { store, now, uuid, pause } = parts
 
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
-    const kept = await store.list(headsOf(keyId), { limit: MAX_BATCHES })
-    if (kept.length >= MAX_BATCHES) throw tooMany()
+    const existing = await store.list(headsOf(keyId), { limit: MAX_BATCHES })
+    if (existing.length >= MAX_BATCHES) throw tooManyBatches()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
     const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
-    const due = cleanupKey(createdAt + FILLED_WITHIN_MS, id)
+    const due = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
     const quota = quotaOf('batch', keyId)
     try {
       await store.set(due, keyId, { quota })
       await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
       await fill({ id, keyId }, requests)
-      await store.set(OPEN + id, keyId, { quota })
+      await store.set(OPEN_PREFIX + id, keyId, { quota })
       return await change(keyId, id, (present) => ({ ...present, state: 'working' }))
     } catch (error) {
-      await forgetBatch(parts, { keyId, id })
+      await deleteBatch(parts, { keyId, id })
         .then(() => store.delete(due))
         .catch(() => {})
       throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? quotaFull(error) : error
@@ -107,13 +107,13 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     for (let from = 0; from < requests.length; from += PAGE) {
       const page = requests.slice(from, from + PAGE)
       const writes = page.flatMap(({ text }, index) => {
-        const place = positionOf(from + index)
+        const position = positionOf(from + index)
         return [
-          store.set(itemKey('request', id, place), text, { quota }),
-          store.set(itemKey('todo', id, place), UNCLAIMED, { quota }),
+          store.set(itemKey('request', id, position), text, { quota }),
+          store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
         ]
       })
-      // All writes must end before the batch is deleted.
+      // Waits for all writes, because a later write would survive the deletion of the batch.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
       await pause()
@@ -122,13 +122,13 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function read(keyId: string, id: string): Promise<Batch> {
     const batch = isBatchId(id) ? parseBatch(await store.get(headKey(keyId, id))) : undefined
-    if (batch === undefined || batch.state === 'filling') throw unknown()
+    if (batch === undefined || batch.state === 'filling') throw unknownBatch()
     return batch
   }
 
   async function change(keyId: string, id: string, make: (batch: Batch) => Batch): Promise<Batch> {
     const changed = await changeBatch(store, { keyId, id }, make)
-    if (changed === undefined) throw unknown()
+    if (changed === undefined) throw unknownBatch()
     return changed
   }
 
@@ -146,7 +146,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
   }
 
-  /** Returns the batches before `before`. Reads all batches of the key at once, because there are at most 1,000. */
+  /** Lists all batches of the key in one call, because a key has at most 1,000. */
   async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
     const all = await store.list(heads, { limit: MAX_BATCHES })
     const keys = all.filter((key) => key < heads + before)
@@ -164,18 +164,18 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   async function remove(keyId: string, id: string): Promise<void> {
     const batch = await read(keyId, id)
     if (batch.state !== 'ended') throw notEnded('deleted')
-    await forgetBatch(parts, { keyId, id })
+    await deleteBatch(parts, { keyId, id })
   }
 
   async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
     for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
-  /** Reverses the stored order, because the ids of later batches are smaller. */
+  /** Reverses the stored order, because later batches have smaller ids. */
   async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const found: OpenBatch[] = []
     for (let after: string | undefined; ;) {
-      const keys = await store.list(OPEN, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
+      const keys = await store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
       const batches = await Promise.all(keys.map((key) => openBatch(key, known)))
       found.push(...batches.filter((batch) => batch !== undefined))
       if (keys.length < MAX_BATCHES) return found.toReversed()
@@ -185,7 +185,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   async function openBatch(key: string, known: (id: string) => OpenBatch | undefined): Promise<OpenBatch | undefined> {
-    const id = key.slice(OPEN.length)
+    const id = key.slice(OPEN_PREFIX.length)
     const batch = known(id)
     if (batch !== undefined) return batch
     const keyId = await store.get(key)
@@ -200,10 +200,10 @@ interface Keys {
   readonly hasMore: boolean
 }
 
-function unknown(): GatewayError {
+function unknownBatch(): GatewayError {
   return new GatewayError(
     'not-found',
-    'This key has no message batch with this id. GET /v1/messages/batches lists its batches.',
+    'This key has no message batch with this id. List its batches with GET /v1/messages/batches.',
   )
 }
 
@@ -214,17 +214,17 @@ export function notEnded(action: string): GatewayError {
   )
 }
 
-function tooMany(): GatewayError {
+function tooManyBatches(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `This key has ${MAX_BATCHES} message batches, the maximum. Delete batches that have ended.`,
+    `This key has ${MAX_BATCHES} message batches, which is the maximum. Delete ended batches.`,
   )
 }
 
 function quotaFull(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
-    "This batch does not fit the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",
+    "This batch exceeds the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",
     { cause },
   )
 }

@@ -4,11 +4,11 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 /** One request of a batch. */
 export interface BatchRequest {
   readonly customId: string
-  /** The JSON text of `{custom_id, params}` as received. `params` are validated when the item is processed. */
+  /** JSON text of `{custom_id, params}`. `params` is validated when the item is processed. */
   readonly text: string
 }
 
-/** Parses bytes as a JSON object. Throws `invalid-request`. */
+/** Parses bytes as a JSON object. Rejects with `invalid-request`. */
 type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
 
 interface ReadOptions {
@@ -19,18 +19,18 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Number of bytes that are parsed without a pause. Dense JSON takes a few milliseconds. */
-const SLICE = 65_536
+/** Number of bytes that are parsed without a pause, which takes at most a few milliseconds. */
+const PARSED_SLICE = 65_536
 
 /**
- * Reads the requests of a new batch one by one, with pauses. Throws `invalid-request` with the path of the first
- * invalid request.
+ * Reads the requests of a new batch, with pauses. Rejects with `invalid-request` and the path of the first invalid
+ * request.
  */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
-  const { spans, rest } = await find(bytes, options.pause)
+  const { spans, rest } = await findRequests(bytes, options.pause)
   const { requests: emptied } = (await options.parse(rest)).body
   if (spans.length === 0 || !Array.isArray(emptied) || emptied.length > 0) {
-    throw wrong('requests', 'expected one list of {custom_id, params}, at least one')
+    throw invalidRequest('requests', 'expected a list of one or more {custom_id, params}')
   }
   const requests: BatchRequest[] = []
   const seen = new Map<string, number>()
@@ -38,14 +38,14 @@ export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions)
   for (const [index, span] of spans.entries()) {
     requests.push(await readOne(bytes, span, { index, seen, parse: options.parse }))
     parsed += span.end - span.start
-    if (parsed < SLICE) continue
+    if (parsed < PARSED_SLICE) continue
     parsed = 0
     await options.pause()
   }
   return requests
 }
 
-async function find(
+async function findRequests(
   bytes: Uint8Array,
   pause: ReadOptions['pause'],
 ): Promise<{ readonly spans: readonly ByteSpan[]; readonly rest: Uint8Array }> {
@@ -60,7 +60,7 @@ async function find(
   }
 }
 
-interface Reading {
+interface ReadState {
   readonly index: number
   readonly seen: Map<string, number>
   readonly parse: ParseObject
@@ -69,21 +69,25 @@ interface Reading {
 async function readOne(
   bytes: Uint8Array,
   { start, end }: ByteSpan,
-  { index, seen, parse }: Reading,
+  { index, seen, parse }: ReadState,
 ): Promise<BatchRequest> {
   const path = `requests.${index}`
-  if (bytes[start] !== OPEN_BRACE || start === end) throw wrong(path, 'expected an object of custom_id and params')
+  if (bytes[start] !== OPEN_BRACE || start === end)
+    throw invalidRequest(path, 'expected an object with custom_id and params')
   const { body, text } = await parseAt(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
   if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
-    throw wrong(`${path}.custom_id`, `expected a text of 1 to ${MAX_ID_LENGTH} characters`)
+    throw invalidRequest(`${path}.custom_id`, `expected a string of 1 to ${MAX_ID_LENGTH} characters`)
   }
   const first = seen.get(customId)
   if (first !== undefined) {
-    throw wrong(`${path}.custom_id`, `requests.${first} has the same custom_id; ids must be unique within a batch`)
+    throw invalidRequest(
+      `${path}.custom_id`,
+      `requests.${first} has the same custom_id; expected a unique id for each request`,
+    )
   }
   seen.set(customId, index)
-  if (!isJsonObject(params)) throw wrong(`${path}.params`, 'expected the body of a message request')
+  if (!isJsonObject(params)) throw invalidRequest(`${path}.params`, 'expected an object, the body of a message request')
   return { customId, text }
 }
 
@@ -97,24 +101,21 @@ async function parseAt<value>(path: string, parsing: Promise<value>): Promise<va
 }
 
 function tooMany(): GatewayError {
-  return wrong('requests', `there are more than ${MAX_REQUESTS}. Create several batches`)
+  return invalidRequest('requests', `expected at most ${MAX_REQUESTS} requests. Create several batches`)
 }
 
-function wrong(param: string, problem: string): GatewayError {
+function invalidRequest(param: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
 }
 
-/** Byte offsets of a part of a body. */
+/** Byte offsets of a part of the body. */
 interface ByteSpan {
   readonly start: number
   readonly end: number
 }
 
-/** The span of one request of a batch. `undefined` between slices of the scan, where the caller may yield. */
-type Scanned = ByteSpan | undefined
-
-/** Number of bytes between two yields of the scan. */
-const SCAN_SLICE = 262_144
+/** Number of bytes that are scanned without a pause. */
+const SCANNED_SLICE = 262_144
 
 const QUOTE = 34
 const COMMA = 44
@@ -126,33 +127,33 @@ const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 const SPACE = 32
 
-const NAME = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
+const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Finds the elements of the array `requests` in the bytes of a batch, so that each can be parsed separately. Parsing a
- * body of many megabytes at once would block the event loop for seconds. Returns the body with an empty array in place
- * of the elements, for the parser to check.
+ * Yields the elements of the array `requests` in the body of a batch, and undefined where the caller may pause. Each
+ * element can then be parsed separately, because parsing a body of many megabytes at once would block the event loop for
+ * seconds. Returns the body with an empty array instead of the elements.
  *
- * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is not detected here, but when the
- * element or the remaining body is parsed.
+ * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is detected later, when an element or
+ * the remaining body is parsed.
  */
-export function* scanRequests(bytes: Uint8Array): Generator<Scanned, Uint8Array, void> {
+export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
     at: 0,
     depth: 0,
     isInString: false,
     text: { start: 0, end: 0 },
-    isKeyDone: false,
+    isAtValue: false,
     list: undefined,
     start: -1,
     end: 0,
   }
-  let nextPause = SCAN_SLICE
+  let nextPause = SCANNED_SLICE
   for (; scan.at < bytes.length; scan.at += 1) {
-    const element = step(bytes, scan)
+    const element = scanByte(bytes, scan)
     if (element !== undefined) yield element
     if (scan.at < nextPause) continue
-    nextPause = scan.at + SCAN_SLICE
+    nextPause = scan.at + SCANNED_SLICE
     yield undefined
   }
   return restOf(bytes, scan.list)
@@ -163,43 +164,46 @@ interface Scan {
   /** Number of open brackets. */
   depth: number
   isInString: boolean
-  /** The last string without its quotes. */
+  /** The last string, without its quotes. */
   text: { start: number; end: number }
   /** True between the colon after `requests` and the value. */
-  isKeyDone: boolean
-  /** The brackets of the array, `end` being -1 while it is open. Only the first array counts. */
+  isAtValue: boolean
+  /** Offsets of the brackets of the first array `requests`. `end` is -1 while the array is open. */
   list: { readonly start: number; end: number } | undefined
-  /** The element that is being scanned; -1 between elements. */
+  /** Start of the current element, or -1 between elements. */
   start: number
+  /** End of the last token. */
   end: number
 }
 
-/** Reads one byte. Returns the element that the byte ends, if any. */
-function step(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
+/** Scans one byte. Returns the element that ends before the byte, if any. */
+function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.at] ?? 0
-  if (scan.isInString) return stepInString(byte, scan)
+  if (scan.isInString) return scanStringByte(byte, scan)
   if (byte <= SPACE) return undefined
   const isInList = scan.list?.end === -1
-  if (isInList && scan.depth === IN_LIST && (byte === COMMA || byte === CLOSE_BRACKET)) return endElement(scan, byte)
+  if (isInList && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET))
+    return endElement(scan, byte)
   if (isInList && scan.start === -1) scan.start = scan.at
   if (byte === QUOTE) openString(scan)
-  else if (byte === COLON) scan.isKeyDone = scan.depth === 1 && scan.list === undefined && isName(bytes, scan.text)
-  else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) open(scan, byte)
+  else if (byte === COLON)
+    scan.isAtValue = scan.depth === 1 && scan.list === undefined && isRequestsKey(bytes, scan.text)
+  else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) openBracket(scan, byte)
   else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
-  if (byte !== COLON) scan.isKeyDone = false
+  if (byte !== COLON) scan.isAtValue = false
   scan.end = scan.at + 1
   return undefined
 }
 
-/** Depth of the array's elements, inside the body and the array. */
-const IN_LIST = 2
+/** Depth of the elements, inside the body and the array. */
+const ELEMENT_DEPTH = 2
 
-function open(scan: Scan, byte: number): void {
+function openBracket(scan: Scan, byte: number): void {
   scan.depth += 1
-  if (scan.isKeyDone && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
+  if (scan.isAtValue && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
 }
 
-/** Ends an element. A missing element (`[1,,2]`) is an empty span. An empty array has no elements. */
+/** Ends an element. Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
 function endElement(scan: Scan, byte: number): ByteSpan | undefined {
   const { start, end, list } = scan
   const isFirst = list !== undefined && scan.end <= list.start + 1
@@ -218,7 +222,7 @@ function openString(scan: Scan): void {
   scan.text.start = scan.at + 1
 }
 
-function stepInString(byte: number, scan: Scan): undefined {
+function scanStringByte(byte: number, scan: Scan): undefined {
   if (byte === BACKSLASH) scan.at += 1
   if (byte !== QUOTE) return
   scan.isInString = false
@@ -226,8 +230,8 @@ function stepInString(byte: number, scan: Scan): undefined {
   scan.end = scan.at + 1
 }
 
-function isName(bytes: Uint8Array, { start, end }: ByteSpan): boolean {
-  return end - start === NAME.length && NAME.every((letter, index) => bytes[start + index] === letter)
+function isRequestsKey(bytes: Uint8Array, { start, end }: ByteSpan): boolean {
+  return end - start === REQUESTS_KEY.length && REQUESTS_KEY.every((letter, index) => bytes[start + index] === letter)
 }
 
 function restOf(bytes: Uint8Array, list: Scan['list']): Uint8Array {

@@ -2,29 +2,28 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../core/store.ts'
 
-/** The result of an item. */
+/** The result type of an item. */
 export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
 
-/** One batch as stored. Items and results are separate values. Times are milliseconds since 1970. */
+/** A stored batch. Its items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
-  /** Number of items. */
   readonly total: number
   readonly createdAt: number
-  /** Time at which unanswered items expire. */
+  /** Expiry of unanswered items. */
   readonly expiresAt: number
-  /** Headers of the request that created the batch. They apply to each item. */
+  /** Headers of the request that created the batch, which apply to each item. */
   readonly headers: Readonly<Record<string, string>>
-  /** `filling` until all items are written. A filling batch is not shown. */
+  /** `filling` until all items are written. A filling batch is not listed. */
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
   /** Time at which the results were deleted. */
   readonly archivedAt?: number
-  /** Present once the batch has ended. */
+  /** Present after the end of the batch. */
   readonly counts?: Counts
 }
 
@@ -32,9 +31,9 @@ const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
 /** Retention of results from the creation of the batch, in milliseconds. */
-export const RESULTS_FOR_MS: number = 29 * DAY_MS
+export const RESULTS_RETENTION_MS: number = 29 * DAY_MS
 /** Retention of a batch from its creation, in milliseconds. */
-export const LISTED_FOR_MS: number = 90 * DAY_MS
+export const BATCH_RETENTION_MS: number = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
 const ID = /^msgbatch_[0-9a-f]{32}$/
@@ -49,14 +48,13 @@ export function makeBatchId(now: number, uuid: string): string {
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
 }
 
-/** Returns true for a valid id. Only valid ids become part of store keys. */
 export function isBatchId(text: string): boolean {
   return ID.test(text)
 }
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Parses a stored batch. Returns undefined for an invalid value. */
+/** Returns undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -76,7 +74,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Writes a batch in the message format. Until the batch has ended, all its items count as processing. */
+/** Writes a batch in the message format. Until the batch has ended, all items count as processing. */
 export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
@@ -98,9 +96,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Store keys of batches. Their values have no expiry, so that no store drops them. */
-
-/** Returns the store key of a batch (`Batch` as JSON). A key's batches are listed newest first. */
+/** Returns the store key of a batch. Values of batches have no expiry, so that no store drops them. */
 export function headKey(keyId: string, id: string): string {
   return `${headsOf(keyId)}${id}`
 }
@@ -109,39 +105,39 @@ export function headsOf(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
-/** Prefix of unfinished batches. The value is the id of the batch's virtual key. */
-export const OPEN = 'batch-open:'
+/** Key prefix of unfinished batches. The value is the id of the virtual key. */
+export const OPEN_PREFIX = 'batch-open:'
 
-/** Prefix of cleanup entries, ordered by time. The value is the id of the batch's virtual key. */
-export const CLEANUP = 'batch-due:'
+/** Key prefix of cleanup entries, in the order of their times. The value is the id of the virtual key. */
+export const CLEANUP_PREFIX = 'batch-due:'
 const DUE_TIME_DIGITS = 15
 
 export function cleanupKey(at: number, id: string): string {
-  return `${CLEANUP}${String(Math.floor(at)).padStart(DUE_TIME_DIGITS, '0')}:${id}`
+  return `${CLEANUP_PREFIX}${String(Math.floor(at)).padStart(DUE_TIME_DIGITS, '0')}:${id}`
 }
 
 export function readCleanupKey(key: string): { readonly at: number; readonly id: string } {
-  const [at = '', id = ''] = key.slice(CLEANUP.length).split(':')
+  const [at = '', id = ''] = key.slice(CLEANUP_PREFIX.length).split(':')
   return { at: Number(at), id }
 }
 
 /** Kinds of stored values of an item. */
 type ItemValue =
-  /** The claim on the item. Deleted when the item is finished. */
+  /** The claim on the item. Deleted after the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results with its pending settlement. */
+  /** A line of the results, with its settlement until the settlement is made. */
   | 'result'
 
-/** Returns the prefix of all values of one kind of a batch. */
+/** Returns the key prefix of one kind of values of a batch. */
 export function itemsOf(kind: ItemValue, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
 const INDEX_DIGITS = 5
 
-/** Returns the position of an item in its batch as sortable text. */
+/** Returns the index of an item in its batch as sortable text. */
 export function positionOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
@@ -156,39 +152,38 @@ export interface OpenBatch {
   readonly keyId: string
 }
 
-/** The dependencies of reading and writing batches. */
 export interface BatchStore {
   readonly store: Store
-  /** Yields to the event loop, because a local store answers many calls without a pause. */
+  /** Yields to the event loop, because calls of a local store never do. */
   readonly pause: () => Promise<void>
 }
 
-/** Returns write options for small values, which were counted against the key's quota at the creation of the batch. */
+/** Returns the options to write a small value, whose space the batch has taken from the quota at its creation. */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
-/** Number of keys per page of a listing. */
+/** Number of keys that one call lists. */
 const PAGE = 100
-const ROUNDS = 50
+const MAX_CHANGE_ATTEMPTS = 50
 
-/** The value of `todo` for an unclaimed item. */
+/** The claim of an item that no process has claimed yet. */
 export const UNCLAIMED = '0'
 
-/** Returns the line of a result, without the settlement after it. */
+/** Returns the line of a stored result, without its settlement. */
 export function lineOf(value: string): string {
   const end = value.indexOf('\n')
   return end < 0 ? value : value.slice(0, end)
 }
 
-/** Replaces a batch in one atomic step. Resolves with undefined if the batch does not exist. */
+/** Replaces a batch atomically. Resolves with undefined if the batch does not exist. */
 export async function changeBatch(
   store: Store,
   { keyId, id }: OpenBatch,
   make: (batch: Batch) => Batch,
 ): Promise<Batch | undefined> {
   const key = headKey(keyId, id)
-  for (let round = 0; round < ROUNDS; round += 1) {
+  for (let attempt = 0; attempt < MAX_CHANGE_ATTEMPTS; attempt += 1) {
     const text = await store.get(key)
     const present = parseBatch(text)
     if (present === undefined) return undefined
@@ -196,16 +191,16 @@ export async function changeBatch(
     if (changed === present || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
       return changed
   }
-  throw new GatewayError('conflict', 'This batch is being changed by other requests. Retry.')
+  throw new GatewayError('conflict', 'Other requests are changing this batch. Retry.')
 }
 
 /**
- * Deletes a batch and all its values. The caller deletes the cleanup entry afterwards, so that the entry remains if the
+ * Deletes a batch and all its values. The caller then deletes the cleanup entry, so that the entry remains if the
  * process dies.
  */
-export async function forgetBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
+export async function deleteBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
   await parts.store.delete(headKey(keyId, id))
-  await parts.store.delete(OPEN + id)
+  await parts.store.delete(OPEN_PREFIX + id)
   for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemsOf(kind, id))
 }
 
@@ -218,16 +213,16 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Number of values that are read together. Small, so that the largest answers fit into memory. */
-const READ_TOGETHER = 4
+/** Number of concurrent reads. Low, so that the largest answers fit into memory. */
+const MAX_CONCURRENT_READS = 4
 
-/** Yields the values of all keys with a prefix in order, read on demand. */
+/** Yields the values of all keys with a prefix, in order. Reads them on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
     if (keys.length === 0) return
-    for (let from = 0; from < keys.length; from += READ_TOGETHER) {
-      const values = await Promise.all(keys.slice(from, from + READ_TOGETHER).map((key) => store.get(key)))
+    for (let from = 0; from < keys.length; from += MAX_CONCURRENT_READS) {
+      const values = await Promise.all(keys.slice(from, from + MAX_CONCURRENT_READS).map((key) => store.get(key)))
       yield* values.filter((value) => value !== undefined)
     }
     after = keys.at(-1)
@@ -237,13 +232,13 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
 
 const CLEANUP_PAGE = 20
 /**
- * Deletes expired data: results 29 days after the creation of their batch, batches after 90 days, and incomplete
- * batches of dead processes. Several processes may run it concurrently.
+ * Deletes results 29 days after the creation of their batch, batches after 90 days, and incomplete batches of dead
+ * processes. Several processes may clean up concurrently.
  */
 export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
   const { store, now } = parts
   for (;;) {
-    const keys = await store.list(CLEANUP, { limit: CLEANUP_PAGE })
+    const keys = await store.list(CLEANUP_PREFIX, { limit: CLEANUP_PAGE })
     const due = keys.filter((key) => readCleanupKey(key).at <= now())
     for (const key of due) await cleanUpBatch(parts, key, now())
     if (due.length < CLEANUP_PAGE) return
@@ -256,24 +251,24 @@ async function cleanUpBatch(parts: BatchStore, key: string, at: number): Promise
   const keyId = (await store.get(key)) ?? ''
   const batch = parseBatch(await store.get(headKey(keyId, id)))
   const next = batch === undefined ? undefined : nextCleanup(batch, at)
-  if (batch === undefined || next === undefined) await forgetBatch(parts, { keyId, id })
+  if (batch === undefined || next === undefined) await deleteBatch(parts, { keyId, id })
   else {
-    if (isPast(batch, at)) await archive(parts, batch, at)
+    if (areResultsExpired(batch, at)) await archive(parts, batch, at)
     await store.set(cleanupKey(next, id), keyId, smallValueOf(keyId))
   }
   await store.delete(key)
 }
 
-function isPast(batch: Batch, at: number): boolean {
-  return batch.state === 'ended' && at >= batch.createdAt + RESULTS_FOR_MS
+function areResultsExpired(batch: Batch, at: number): boolean {
+  return batch.state === 'ended' && at >= batch.createdAt + RESULTS_RETENTION_MS
 }
 
-/** Returns the time of the next cleanup of a batch, or undefined if all of it is deleted. */
+/** Returns the time of the next cleanup of a batch, or undefined if the batch is to be deleted. */
 function nextCleanup(batch: Batch, at: number): number | undefined {
   if (batch.state === 'filling') return undefined
-  if (at < batch.createdAt + RESULTS_FOR_MS) return batch.createdAt + RESULTS_FOR_MS
+  if (at < batch.createdAt + RESULTS_RETENTION_MS) return batch.createdAt + RESULTS_RETENTION_MS
   if (batch.state === 'working') return at + DAY_MS
-  return at < batch.createdAt + LISTED_FOR_MS ? batch.createdAt + LISTED_FOR_MS : undefined
+  return at < batch.createdAt + BATCH_RETENTION_MS ? batch.createdAt + BATCH_RETENTION_MS : undefined
 }
 
 async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {

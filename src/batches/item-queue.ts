@@ -12,7 +12,7 @@ import {
   itemsOf,
   lineOf,
   NO_COUNTS,
-  OPEN,
+  OPEN_PREFIX,
   type OpenBatch,
   parseBatch,
   smallValueOf,
@@ -25,50 +25,51 @@ import type { BatchParts } from './batch-repository.ts'
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly position: string
-  /** The stored value during the claim. */
+  /** The value of `todo` during the claim. */
   storedValue: string
 }
 
 export type TakeResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
-  /** The item is claimed by another process or delayed until about this time. */
+  /** Another process has claimed or delayed the item until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
-/** The stored value of a finished item. */
+/** The result of an item. */
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
-  /** The settlement to make before the item is closed. Absent without reserved money and after the settlement. */
+  /** The settlement to make before the item is closed. Absent if it is already made, or if no money was reserved. */
   readonly settlement?: Settlement
 }
 
 /**
- * Items of batches, claimed by lease. Each item has a `todo` value: a time and an owner. Before that time, only the
- * owner changes the value. Afterwards, the process that replaces the value atomically becomes the owner, so the items
- * of a killed process become available when the lease expires. An item ends in four idempotent steps: store the result
- * and its settlement, unless a result exists; settle; reduce the result to its line; delete the `todo` value. After the
- * death of a process, the next owner continues with the next step. Each item therefore has one result, which is settled
- * once.
+ * Items of batches, claimed by lease.
+ *
+ * The `todo` value of an item contains the expiry and the id of a claim. After the expiry, another process may replace
+ * the value and so claim the item. The items of a killed process therefore become available.
+ *
+ * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce the
+ * result to its line; delete the `todo` value. If a process dies, the next owner continues with the next step. Each item
+ * therefore has one result, which is settled once.
  */
 export interface ItemQueue {
-  /** Returns unfinished items after a position, in order. */
+  /** Returns positions of unfinished items after a position, in order. */
   positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   take(batch: OpenBatch, position: string): Promise<TakeResult>
-  /** Renews the lease of an item. Resolves with false if another process has claimed the item. */
+  /** Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
-  /** Releases the item. Any process may claim it from `at`, in milliseconds since 1970. */
+  /** Releases the item. Any process may claim it after `at`, in milliseconds since 1970. */
   release(claim: ItemClaim, at: number): Promise<void>
-  /** Returns the current batch. */
   batch(of: OpenBatch): Promise<Batch | undefined>
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
-   * Stores the result and returns it. When the answer exceeds the key's quota, an error is stored instead, and the cost
-   * is still settled. Resolves with undefined if another result exists, which remains in effect.
+   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, and the cost is
+   * still settled. Resolves with undefined if another result exists, which remains.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** Called after the settlement. Deletes all values of the item except its line. */
+  /** Deletes all values of the item except its line. Called after the settlement. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
   /** Ends a batch without unfinished items and counts its results. */
   end(batch: OpenBatch): Promise<void>
@@ -91,7 +92,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     kind: 'todo' | 'request' | 'result',
     { batch, position }: Pick<ItemClaim, 'batch' | 'position'>,
   ): string => itemKey(kind, batch.id, position)
-  const holding = (): string => `${now() + leaseMs} ${uuid()}`
+  const newClaim = (): string => `${now() + leaseMs} ${uuid()}`
 
   async function positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
     const prefix = itemsOf('todo', batch.id)
@@ -101,7 +102,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
 
   async function take(batch: OpenBatch, position: string): Promise<TakeResult> {
     const todo = key('todo', { batch, position })
-    const storedValue = holding()
+    const storedValue = newClaim()
     const write = smallValueOf(batch.keyId)
     if (await store.swap(todo, UNCLAIMED, storedValue, write))
       return { kind: 'claimed', claim: { batch, position, storedValue } }
@@ -115,7 +116,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   async function renew(claim: ItemClaim): Promise<boolean> {
-    const storedValue = holding()
+    const storedValue = newClaim()
     const write = smallValueOf(claim.batch.keyId)
     if (!(await store.swap(key('todo', claim), claim.storedValue, storedValue, write))) return false
     claim.storedValue = storedValue
@@ -144,13 +145,13 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   /**
-   * Stores a result. Reads the value after a failed write, because the write may have succeeded although its reply was
-   * lost.
+   * Stores a result. After a failed swap, compares the stored value, because an earlier swap may have succeeded although
+   * its reply was lost.
    */
   async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
-    const slot = key('result', claim)
+    const resultKey = key('result', claim)
     const value = writeResult(given)
-    const isOurs = (await store.swap(slot, undefined, value, write)) || (await store.get(slot)) === value
+    const isOurs = (await store.swap(resultKey, undefined, value, write)) || (await store.get(resultKey)) === value
     return isOurs ? given : undefined
   }
 
@@ -171,11 +172,11 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     await changeBatch(store, batch, (present) =>
       present.state === 'working' ? { ...present, state: 'ended', endedAt: now(), counts } : present,
     )
-    await store.delete(OPEN + batch.id)
+    await store.delete(OPEN_PREFIX + batch.id)
   }
 
   return {
-    positions: positions,
+    positions,
     take,
     renew,
     release,
@@ -188,20 +189,19 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 }
 
-/** Reads every result once. */
 async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts> {
   const counts = { ...NO_COUNTS }
   for await (const value of valuesOf(parts, itemsOf('result', batch.id))) counts[endOf(value)] += 1
   return counts
 }
 
-/** The outcome is at the start of the line, before any text of a caller or a model. */
+/** The result type is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
-/** Beginning of the last field of a line. Unique, because quotes inside earlier strings are escaped. */
+/** Start of the last field of a line. It occurs once, because quotes inside strings are escaped. */
 const CUSTOM_ID = ',"custom_id":'
 
-/** Writes one line of the results. `body` is the JSON text of the message or of the error. */
+/** @param body JSON text of the message or the error. */
 export function writeLine(customId: string, end: ItemEnd, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
   const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
@@ -213,12 +213,12 @@ const QUOTA_EXCEEDED = {
   error: {
     type: 'invalid_request_error',
     message:
-      "The answer was generated and billed, but does not fit the key's storage quota for message batches. Delete ended batches before you create new ones.",
+      "The answer was generated and billed, but it exceeds the key's storage quota for message batches. Delete ended batches before you create new ones.",
   },
   request_id: null,
 }
 
-/** Returns the line of the same item with an error instead of its answer. The line is short enough to fit any quota. */
+/** Returns the line of the same item with an error instead of its answer. The line is short, so it is always stored. */
 function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
@@ -227,7 +227,7 @@ function endOf(value: string): ItemEnd {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
-/** Removes line breaks, because the JSON of an upstream may span several lines. */
+/** Removes line breaks, which the JSON of an upstream may contain. */
 function oneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }
@@ -242,48 +242,48 @@ function readResult(value: string): ItemResult {
   return isSettlement(settlement) ? { line, settlement } : { line }
 }
 
-/** Returns true for the settlement of a line that `writeResult` wrote. */
 function isSettlement(value: unknown): value is Settlement {
   return isJsonObject(value) && typeof value['reservationId'] === 'string' && Array.isArray(value['charges'])
 }
 
-/** The result of a poll. */
-type Found =
+type PollResult =
   | { readonly kind: 'item'; readonly claim: ItemClaim }
-  /** No item is available before about `until`. */
+  /** No item is available until about this time. */
   | { readonly kind: 'wait'; readonly until: number }
   /** Every item is finished. */
   | { readonly kind: 'none' }
 
-/** Polls the unfinished items of one batch in a cycle. */
+/** Claims the unfinished items of one batch, in a cycle. */
 export interface ItemPoll {
   readonly batch: OpenBatch
-  next(): Promise<Found>
+  next(): Promise<PollResult>
 }
 
-/** Creates a poll. Processes use different values of `start`, the preceding position, to begin with different items. */
+/** @param start The position before the first item. It differs between processes, so that they begin with different items. */
 export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
   let ahead: string[] = []
   let last = start
 
-  async function next(): Promise<Found> {
-    const look = { fromStart: last === undefined, busy: 0, soonest: Infinity }
+  async function next(): Promise<PollResult> {
+    const cycle = { isFromStart: last === undefined, busyCount: 0, availableAt: Infinity }
     for (;;) {
       if (ahead.length === 0) ahead = [...(await queue.positions(batch, last))]
-      const place = ahead.shift()
-      if (place === undefined) {
+      const position = ahead.shift()
+      if (position === undefined) {
         last = undefined
-        if (look.fromStart) return look.busy === 0 ? { kind: 'none' } : { kind: 'wait', until: look.soonest }
-        look.fromStart = true
-        look.busy = 0
+        if (cycle.isFromStart) {
+          return cycle.busyCount === 0 ? { kind: 'none' } : { kind: 'wait', until: cycle.availableAt }
+        }
+        cycle.isFromStart = true
+        cycle.busyCount = 0
         continue
       }
-      last = place
-      const taking = await queue.take(batch, place)
-      if (taking.kind === 'claimed') return { kind: 'item', claim: taking.claim }
-      if (taking.kind !== 'busy') continue
-      look.busy += 1
-      look.soonest = Math.min(look.soonest, taking.until)
+      last = position
+      const result = await queue.take(batch, position)
+      if (result.kind === 'claimed') return { kind: 'item', claim: result.claim }
+      if (result.kind !== 'busy') continue
+      cycle.busyCount += 1
+      cycle.availableAt = Math.min(cycle.availableAt, result.until)
     }
   }
 

@@ -32,7 +32,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
     subscribers,
     signal: cancellation.signal,
-    patienceMs: services.timeouts.total,
+    timeoutMs: services.timeouts.total,
   })
   if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
   parsed.first = claimed.first

@@ -11,7 +11,7 @@ import { stepReader as messagesReader } from '../formats/messages/answer-reader.
 import { stepReader as responsesReader } from '../formats/responses/answer-reader.ts'
 import { createFrameReader, type FrameReader } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
-import { createStreamSearch, publishStream, type LiveStream, type StreamPlace } from '../replay/live-stream.ts'
+import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
 import type { Keep, PublishedAnswer, ReplayPlan, Reserved } from './exchange.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
@@ -41,7 +41,7 @@ export function searchFor(
   return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
 }
 
-function locationOf({ values, id }: AnswerClaim, keyId: string): StreamPlace | undefined {
+function locationOf({ values, id }: AnswerClaim, keyId: string): StreamLocation | undefined {
   return values && { values, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
 }
 

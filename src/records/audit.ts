@@ -4,15 +4,15 @@ import { isJsonObject } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
-import { endingOf, shortened, tokensUsed, type Ending, type Finished } from './finished.ts'
+import { endingOf, truncateName, tokensUsed, type Ending, type Finished } from './finished.ts'
 
 /** One use of a key. */
 export interface AuditRecord {
   /** The end of the request, ISO 8601. */
   readonly timestamp: string
-  /** null: the request carried no known key. */
+  /** The id of the virtual key. null: the request had no known key. */
   readonly keyId: string | null
-  /** The model name as received. null: the request was refused before its model was read. */
+  /** Model name of the request. null: the request was refused before its model was read. */
   readonly model: string | null
   /** Prompt and completion tokens; 0 for a cache hit. */
   readonly tokensUsed: number
@@ -52,22 +52,22 @@ export interface AuditPage {
 
 type WireAuditRecord = WireForm<AuditRecord>
 
-/** Append-only records of all uses of keys, including refused requests. */
+/** Append-only records of all requests, including refused requests. */
 export interface Audit {
-  /** Appends a record. Never rejects: a record that the store refuses is counted in `dropped`. */
+  /** Appends a record. Never rejects. A record that the store refuses is counted in `dropped`. */
   write(finished: Finished): MaybePromise<void>
-  /** Returns the entries that `write` would append, so that a settlement can append them. */
+  /** Returns the log entries of a record, for a settlement that appends them. */
   entriesOf(finished: Finished): readonly SettledEntry[]
   /** Returns stored records with the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
 }
 
-const ALL = 'audit'
+const ALL_KEYS_LOG = 'audit'
 const DEFAULT_LIMIT = 100
 const MAX_PAGE = 1_000
 
-/** Creates the audit. Each record is in the log of all keys and in the log of its key, so reads need no search. */
+/** Writes each record to the log of all keys and to the log of its key, so that reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -84,18 +84,21 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     dropped += 1
   }
 
-  /** Uses `Object.assign`, which takes a tenth of the time of a spread with an added field. */
+  /** Uses `Object.assign`, which is ten times as fast as a spread with an added field. */
   function entriesOf(finished: Finished): readonly SettledEntry[] {
     const entry = entryOf(finished)
     return logsOf(finished).map((log) => Object.assign({ log }, entry))
   }
 
   async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
-    const most = Math.min(MAX_PAGE, Math.max(1, limit))
-    const entries = await store.entries(keyId === undefined ? ALL : logOf(keyId), { ...range, limit: most + 1 })
-    const shown = entries.slice(0, most)
-    const records = shown.map(fromEntry).filter((record) => record !== undefined)
-    const next = entries.length > most ? shown.at(-1)?.cursor : undefined
+    const pageSize = Math.min(MAX_PAGE, Math.max(1, limit))
+    const entries = await store.entries(keyId === undefined ? ALL_KEYS_LOG : logOf(keyId), {
+      ...range,
+      limit: pageSize + 1,
+    })
+    const page = entries.slice(0, pageSize)
+    const records = page.map(fromEntry).filter((record) => record !== undefined)
+    const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
     return next === undefined ? { records } : { records, next }
   }
 
@@ -103,8 +106,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Returns the log entry. Refused requests are free, so a key may send any number of them. Their records have a separate
- * small quota, so that they replace neither records of other keys nor billed records of the same key.
+ * Returns the log entry of a record. Records of unbilled requests have a separate small quota, because a key can send any
+ * number of refused requests for free. They therefore never replace billed records.
  */
 function entryOf(finished: Finished): NewLogEntry {
   const { at, keyId, bill } = finished
@@ -114,11 +117,11 @@ function entryOf(finished: Finished): NewLogEntry {
 }
 
 function logOf(keyId: string): string {
-  return `${ALL}:${keyId}`
+  return `${ALL_KEYS_LOG}:${keyId}`
 }
 
 function logsOf({ keyId }: Finished): readonly string[] {
-  return keyId === undefined ? [ALL] : [ALL, logOf(keyId)]
+  return keyId === undefined ? [ALL_KEYS_LOG] : [ALL_KEYS_LOG, logOf(keyId)]
 }
 
 function toRecord(finished: Finished): WireAuditRecord {
@@ -126,7 +129,7 @@ function toRecord(finished: Finished): WireAuditRecord {
   return {
     timestamp: new Date(finished.at).toISOString(),
     key_id: finished.keyId ?? null,
-    model: shortened(finished.model),
+    model: truncateName(finished.model),
     tokens_used: tokensUsed(finished),
     cost_cents: toCents(billed),
     cost_usd: toDollars(billed),
@@ -137,7 +140,7 @@ function toRecord(finished: Finished): WireAuditRecord {
   }
 }
 
-/** Returns the record of an entry, or undefined for an entry that `write` did not write. */
+/** Returns undefined for an invalid entry. */
 function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
   try {
     const value: unknown = JSON.parse(entry.value)

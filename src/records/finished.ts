@@ -1,7 +1,7 @@
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd } from '../core/money.ts'
 
-/** The fields of a bill that records contain. */
+/** The part of a bill that records contain. */
 export interface FinishedBill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -21,12 +21,12 @@ export interface TierOutcome {
   readonly reason: string
 }
 
-/** A finished request for the audit, the metrics and the log. Contains no text of the prompt or the answer. */
+/** A finished request, for the audit, the metrics and the log. Contains no text of the prompt or the answer. */
 export interface Finished {
   readonly requestId: string
-  /** Undefined: the request had no known key. */
+  /** Undefined if the request had no known key. */
   readonly keyId: string | undefined
-  /** As received from the caller. Undefined: the request was refused before its model was read. */
+  /** Model name of the request. Undefined if the request was refused before its model was read. */
   readonly model: string | undefined
   /** The HTTP status of the response. */
   readonly status: number
@@ -34,22 +34,21 @@ export interface Finished {
   /** The end of the request, in milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
-  /** The tier that rewrote the prompt. The bill identifies answers of tier 1, the cache. */
+  /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Present if the request had a whole or partial answer, or if upstreams were paid without an answer. */
+  /** Absent if the request had no answer, not even a partial one, and upstreams were not paid. */
   readonly bill?: FinishedBill | undefined
-  /** The outcome of each tier that was checked, and its reason. */
   readonly tiers?: readonly TierOutcome[] | undefined
 }
 
 /** The outcome of a request. `left`: the caller disconnected. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
-/** The status in the records of a request whose caller disconnected. It is never sent. */
-const LEFT = 499
+/** Recorded status of a request whose caller disconnected. Never sent. */
+const CLIENT_CLOSED_REQUEST = 499
 
 export function endingOf(finished: Finished): Ending {
-  if (finished.failure === 'cancelled' || finished.status === LEFT) return 'left'
+  if (finished.failure === 'cancelled' || finished.status === CLIENT_CLOSED_REQUEST) return 'left'
   if (finished.status >= 500) return 'failed'
   return finished.status >= 400 ? 'refused' : 'answered'
 }
@@ -59,9 +58,9 @@ export function tokensUsed({ bill }: Finished): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
 
-const MAX_NAME = 200
+const MAX_NAME_LENGTH = 200
 
-/** Cuts a name that a caller chose to the maximum length of records. */
-export function shortened(name: string | undefined): string | null {
-  return name === undefined ? null : name.slice(0, MAX_NAME)
+/** Truncates a name to the maximum length in records. */
+export function truncateName(name: string | undefined): string | null {
+  return name === undefined ? null : name.slice(0, MAX_NAME_LENGTH)
 }

@@ -1,13 +1,13 @@
 import { nano, toDollars } from '../core/money.ts'
 import { type Ending, endingOf, type Finished } from './finished.ts'
 
-/** Requests, tiers and money of this process since its start: `GET /metrics` in process. */
+/** Requests, tiers and money of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {
   readonly optimizer: {
     readonly requestsTotal: number
-    /** Average of the last minute. */
+    /** Average over the last minute. */
     readonly requestsPerSecond: number
-    /** Requests that failed, as a share of all requests, 0 to 1. */
+    /** Failed requests as a fraction of all requests, 0 to 1. */
     readonly errorRate: number
     readonly latencyP50Ms: number
     readonly latencyP95Ms: number
@@ -28,16 +28,16 @@ export interface MetricsSummary {
     /** At list price, without optimization. */
     readonly theoreticalCostUsd: number
     readonly totalBilledUsd: number
-    /** 1 minus `totalCostUsd` divided by `theoreticalCostUsd`: a fraction, negative when optimization cost more. */
+    /** 1 minus `totalCostUsd` divided by `theoreticalCostUsd`. Negative if optimization increased the cost. */
     readonly savingsRatio: number
   }
 }
 
-/** Aggregates of this process since its start. Their size is fixed, because no text of a caller becomes a name. */
+/** Aggregates of this process since its start. Their size is fixed. */
 export interface Metrics {
   record(finished: Finished): void
   summary(now: number): MetricsSummary
-  /** Returns the raw sums, for the Prometheus text and for sums over several processes. */
+  /** Returns raw sums, which can be added over several processes. */
   totals(): MetricsTotals
 }
 
@@ -85,7 +85,7 @@ export function createMetrics(startedAt: number): Metrics {
       optimizer: {
         requestsTotal: requests,
         requestsPerSecond: rate.perSecond(now),
-        errorRate: share(endings.failed, requests),
+        errorRate: fraction(endings.failed, requests),
         latencyP50Ms: rounded(latencies.percentile(0.5)),
         latencyP95Ms: rounded(latencies.percentile(0.95)),
         latencyP99Ms: rounded(latencies.percentile(0.99)),
@@ -102,7 +102,7 @@ export function createMetrics(startedAt: number): Metrics {
         totalCostUsd: toDollars(nano(sums.actual)),
         theoreticalCostUsd: toDollars(nano(sums.theoretical)),
         totalBilledUsd: toDollars(nano(sums.billed)),
-        savingsRatio: share(sums.theoretical - sums.actual, sums.theoretical),
+        savingsRatio: fraction(sums.theoretical - sums.actual, sums.theoretical),
       },
     }
   }
@@ -128,36 +128,36 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
 }
 
 /** Returns a fraction with six digits, or 0 if `whole` is 0. */
-function share(part: number, whole: number): number {
+function fraction(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6
 }
 
-/** Rounds milliseconds to three digits. */
+/** Rounds to three digits. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000
 }
 
 /**
- * Counts of values in buckets whose bounds grow by a fixed factor, so that every percentile is accurate to 1 %.
- * Histograms can be added.
+ * Counts of values in buckets whose bounds grow by a fixed factor, so that percentiles have a relative error of at most
+ * 1 %.
  */
 export interface Histogram {
   record(value: number): void
-  /** Returns the value that the share `quantile` (0 to 1) of all values does not exceed; 0 without values. */
+  /** Returns the smallest value that the fraction `quantile` (0 to 1) of all values does not exceed, or 0 without values. */
   percentile(quantile: number): number
   merge(other: HistogramCounts): void
   counts(): HistogramCounts
 }
 
-/** Serializable form: pairs of a bucket's index and its count. */
+/** Pairs of the index of a bucket and its count. */
 export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
-/** Values up to this limit (a tenth of a microsecond, in milliseconds) share one bucket and count as 0. */
-const SMALLEST = 1e-4
-/** Number of buckets. They cover more than a day in milliseconds; greater values count in the last bucket. */
+/** Upper bound of the first bucket in milliseconds. Its values count as 0. */
+const FIRST_BOUND = 1e-4
+/** Number of buckets. The last one, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
 
 export function createHistogram(): Histogram {
@@ -195,27 +195,26 @@ export function createHistogram(): Histogram {
 }
 
 function bucketOf(value: number): number {
-  if (!(value > SMALLEST)) return 0
-  return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / SMALLEST) / LOG_FACTOR))
+  if (!(value > FIRST_BOUND)) return 0
+  return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND) / LOG_FACTOR))
 }
 
-/** Returns the value of a bucket with the same relative distance from both of its bounds. */
+/** Returns the value with the same relative distance from both bounds of a bucket. */
 function valueOf(index: number): number {
-  return index === 0 ? 0 : (SMALLEST * FACTOR ** index * 2) / (FACTOR + 1)
+  return index === 0 ? 0 : (FIRST_BOUND * FACTOR ** index * 2) / (FACTOR + 1)
 }
 
-/** Measures the rate of recent events. */
 export interface RecentRate {
   count(at: number): void
   /**
-   * Returns the average per second over the last minute, or since the start if that is shorter. Three fraction digits.
+   * Returns the average per second over the last minute, or since the start if that is later. Three fraction digits.
    */
   perSecond(now: number): number
 }
 
 const SECONDS = 60
 
-/** One count for each of the last sixty seconds, in a ring. */
+/** Counts events in a ring of one count per second. */
 export function createRecentRate(startedAt: number): RecentRate {
   const counts = new Float64Array(SECONDS)
   /** The second of each count. */

@@ -1,7 +1,6 @@
 import { nano, toDollars } from '../core/money.ts'
 import { createHistogram, type MetricsTotals } from './metrics.ts'
 
-/** The content type of `writePrometheus`. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
 /** Number of dropped records, by sink. */
@@ -15,7 +14,7 @@ export interface Drops {
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
 /**
- * Writes the metrics in the text format of Prometheus. Label values come from closed sets.
+ * Writes the metrics in the text format of Prometheus.
  *
  * @param waiting Number of settlements that the store has not accepted yet.
  */

@@ -1,8 +1,8 @@
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { type Ending, endingOf, type Finished, shortened, type TierOutcome } from './finished.ts'
+import { type Ending, endingOf, type Finished, truncateName, type TierOutcome } from './finished.ts'
 
-/** Severity of a log record. Requests are INFO when answered, WARN when refused, ERROR when they failed. */
+/** Severity of a log record: INFO for an answered request, WARN for a refused one, ERROR for a failed one. */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
 interface LogLine {
@@ -12,28 +12,29 @@ interface LogLine {
   readonly service: string
 }
 
-/** The log record of a finished request. Field names are those of the specification. */
+/** The log record of a finished request. */
 export interface RequestLogRecord extends LogLine {
   readonly event?: undefined
   /** The response's `X-Request-Id`. */
   readonly request_id: string
-  /** null: the request carried no known key. */
+  /** null: the request had no known key. */
   readonly virtual_key_id: string | null
-  /** The model name as received. null: the request was refused before its model was read. */
+  /** Model name of the request. null: the request was refused before its model was read. */
   readonly model: string | null
-  /** Tokens of the prompt as received, and as sent upstream. */
+  /** Prompt tokens of the request. */
   readonly original_tokens: number
+  /** Prompt tokens sent to the upstream. */
   readonly optimized_tokens: number
   /** The value of `X-Svc-Strategy`. null: the request had no answer. */
   readonly strategy: string | null
   /** Billed amount in cents, rounded half up. */
   readonly cost_cents: number
-  /** Cost at list price without optimization, with six fraction digits. */
+  /** Cost at list price without optimization. Dollar amounts have six fraction digits. */
   readonly theoretical_usd: number
   /** Paid to upstreams. */
   readonly actual_usd: number
   readonly billed_usd: number
-  /** Each tier that was checked, with its outcome and reason. */
+  /** Outcome and reason of each tier that was checked. */
   readonly tiers: readonly TierOutcome[]
   readonly latency_ms: number
   /** The HTTP status of the response; 499 if the caller disconnected. */
@@ -42,7 +43,7 @@ export interface RequestLogRecord extends LogLine {
   readonly failure: FailureKind | null
 }
 
-/** An error in the log. */
+/** A thrown value in the log. */
 export interface LoggedCause {
   readonly name: string
   readonly message: string
@@ -50,8 +51,7 @@ export interface LoggedCause {
 }
 
 /**
- * Fields of events. Each event has the fields that identify its subject. They contain no secrets and no text of
- * prompts.
+ * Fields of events. An event has only the fields that apply to it. They contain no secrets and no text of prompts.
  */
 export interface LogEventFields {
   readonly request_id?: string
@@ -59,7 +59,7 @@ export interface LogEventFields {
   readonly provider?: string | null
   readonly model?: string | null
   readonly batch_id?: string
-  /** The item of the batch, by its position. */
+  /** Position of the item in the batch. */
   readonly item?: string
   readonly reservation_id?: string
   readonly warning?: string
@@ -73,66 +73,63 @@ export interface LogEventFields {
   readonly billed_nano_usd?: number
 }
 
-/** The log record of an event that is not a request: a warning or a failure of the gateway itself. */
+/** The log record of a warning or a failure of the gateway. */
 export interface EventLogRecord extends LogLine, LogEventFields {
   /** Name of the event. */
   readonly event: string
   readonly cause?: LoggedCause
 }
 
-/** One record of the log. `event` is undefined in the records of requests. */
+/** A record of the log. `event` is undefined in the records of requests. */
 export type LogRecord = RequestLogRecord | EventLogRecord
 
-/** Passes log records to the operator's sink. Failures and delays of the sink do not affect requests. */
+/** Passes log records to the sink. Failures and delays of the sink do not affect requests. */
 export interface RequestLog {
-  /** Writes the record of a finished request. */
   write(finished: Finished): void
-  /** Writes an event that is not a request. */
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
-  /** Writes an ERROR event with the name, message and stack of the thrown value. */
+  /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Returns the number of records that the sink refused or that exceeded the maximum number in progress. */
+  /** Returns the number of records for which the sink failed, or that exceeded the maximum number in progress. */
   dropped(): number
 }
 
 type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
-const MAX_TEXT = 300
-const MAX_STACK = 4_000
-/** Maximum depth of nested causes. */
-const MAX_DEPTH = 8
+/** Maximum lengths, in UTF-16 units. */
+const MAX_TEXT_LENGTH = 300
+const MAX_STACK_LENGTH = 4_000
+const MAX_CAUSE_DEPTH = 8
 
 export function createRequestLog(sink: Sink<LogRecord> | undefined, service: string = 'sluice'): RequestLog {
-  const { hand, dropped } = guardSink(sink)
+  const { write, dropped } = guardSink(sink)
   const event: RequestLog['event'] = (level, name, at, fields = {}) =>
-    hand({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, MAX_TEXT) })
+    write({ ...fields, timestamp: new Date(at).toISOString(), level, service, event: name.slice(0, MAX_TEXT_LENGTH) })
   return {
     event,
     failure: (name, cause, at, fields) => event('ERROR', name, at, { ...fields, cause: describeCause(cause) }),
     write: (finished) => {
-      if (sink !== undefined) hand(requestRecord(finished, service))
+      if (sink !== undefined) write(requestRecord(finished, service))
     },
     dropped,
   }
 }
 
-/** Describes a thrown value. A GatewayError of kind `internal` has no details, so its cause is described instead. */
+/** Describes a thrown value. Describes the cause of an internal error, because its own message has no details. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
-  for (let depth = 0; depth < MAX_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
     cause = cause.cause
   }
-  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT) }
+  if (typeof cause === 'string') return { name: 'string', message: cause.slice(0, MAX_TEXT_LENGTH) }
   if (!(cause instanceof Error)) return { name: typeof cause, message: 'A value that is not an Error was thrown.' }
   const { name, message, stack = '' } = cause
-  return { name, message: message.slice(0, MAX_TEXT), stack: stack.slice(0, MAX_STACK) }
+  return { name, message: message.slice(0, MAX_TEXT_LENGTH), stack: stack.slice(0, MAX_STACK_LENGTH) }
 }
 
 function isInternal(cause: unknown): cause is GatewayError {
   return GatewayError.is(cause) && cause.kind === 'internal'
 }
 
-/** Returns the fields of the specification and the outcome of the request. */
 function requestRecord(finished: Finished, service: string): RequestLogRecord {
   const { bill } = finished
   return {
@@ -141,10 +138,10 @@ function requestRecord(finished: Finished, service: string): RequestLogRecord {
     service,
     request_id: finished.requestId,
     virtual_key_id: finished.keyId ?? null,
-    model: shortened(finished.model),
+    model: truncateName(finished.model),
     original_tokens: bill?.originalTokens ?? 0,
     optimized_tokens: bill?.optimizedTokens ?? 0,
-    strategy: bill?.strategy.slice(0, MAX_TEXT) ?? null,
+    strategy: bill?.strategy.slice(0, MAX_TEXT_LENGTH) ?? null,
     cost_cents: toCents(bill?.billed ?? ZERO),
     theoretical_usd: toDollars(bill?.theoretical ?? ZERO),
     actual_usd: toDollars(bill?.actual ?? ZERO),
@@ -152,7 +149,7 @@ function requestRecord(finished: Finished, service: string): RequestLogRecord {
     tiers: (finished.tiers ?? []).map(({ tier, outcome, reason }) => ({
       tier,
       outcome,
-      reason: reason.slice(0, MAX_TEXT),
+      reason: reason.slice(0, MAX_TEXT_LENGTH),
     })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,
@@ -167,24 +164,22 @@ function levelOf(finished: Finished): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** Receives records. A returned promise is not awaited. A record for which it throws is counted as dropped. */
-export type Sink<record> = (record: record) => unknown
+/** Receives records. A returned promise is not awaited. A record for which the sink throws or rejects is dropped. */
+type Sink<record> = (record: record) => unknown
 
-/** Passes records to a sink of the operator, and isolates requests from its errors and delays. */
-export interface GuardedSink<record> {
-  hand(record: record): void
-  /** Number of records that the sink refused or that exceeded the maximum number in progress. */
+interface GuardedSink<record> {
+  write(record: record): void
   dropped(): number
 }
 
 /** Maximum number of records in progress in an asynchronous sink. Further records are dropped. */
 const MAX_PENDING = 1_000
 
-export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<record> {
+function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<record> {
   let dropped = 0
   let pending = 0
 
-  function hand(record: record): void {
+  function write(record: record): void {
     if (sink === undefined) return
     if (pending >= MAX_PENDING) {
       dropped += 1
@@ -192,13 +187,13 @@ export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<r
     }
     try {
       const result = sink(record)
-      if (isThenable(result)) void follow(result)
+      if (isThenable(result)) void awaitResult(result)
     } catch {
       dropped += 1
     }
   }
 
-  async function follow(result: PromiseLike<unknown>): Promise<void> {
+  async function awaitResult(result: PromiseLike<unknown>): Promise<void> {
     pending += 1
     try {
       await result
@@ -209,7 +204,7 @@ export function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<r
     }
   }
 
-  return { hand, dropped: () => dropped }
+  return { write, dropped: () => dropped }
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

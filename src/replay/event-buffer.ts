@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Takes bytes of the capacity. Returns false without taking any if they exceed a limit. */
+  /** Takes bytes. Returns false, and takes none, if they exceed a limit. */
   take(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   release(): void
@@ -10,13 +10,13 @@ export interface CapacityShare {
 /** One or several whole server-sent events. */
 export type EventChunk = Uint8Array | string
 
-/** Receives the events of one reader. */
+/** The destination of one reader. */
 export interface EventSink {
-  /** Returns false if the reader is too slow. The listener of `onDrain` is called when its buffer is empty. */
+  /** Returns false if the buffer of the reader is full. `onDrain` reports when it is empty. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
-  /** Ends the reader with an error, because no further events can be read. */
+  /** Ends with an error, because no further events can be read. */
   fail(error: unknown): void
   /** Called when the reader disconnects. */
   leave(): void
@@ -28,14 +28,14 @@ interface StreamEnd {
   readonly text: string | undefined
 }
 
-/** Read interface of an event buffer. */
+/** The read interface of an event buffer. */
 export interface Recording {
   /**
-   * Sends all events after the first `after` events: existing events immediately, later events when they are produced.
-   * Returns a function that detaches the reader. Ends the reader with `too-large` if the events exceed the capacity.
+   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. Fails the sink
+   * with `too-large` if the events exceed the capacity.
    */
   follow(after: number, sink: EventSink): () => void
-  /** Number of events so far; 0 if they are not stored. */
+  /** Returns the number of events so far, or 0 if they are not stored. */
   count(): number
   /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
@@ -43,19 +43,19 @@ export interface Recording {
 
 interface Reader {
   readonly sink: EventSink
-  /** Number of chunks read since the beginning of the stream. */
+  /** Number of chunks that the reader has received. */
   position: number
   toSkip: number
   isBlocked: boolean
 }
 
 /**
- * One event stream with several readers. Each reader reads at its own speed and from any event. The producer is paused
- * only while all readers are blocked, so the fastest reader determines its speed.
+ * An event stream with several readers. Each reader starts at any event and reads at a separate speed. The producer is
+ * paused only while all readers are blocked, so the fastest reader determines its speed.
  */
 export class EventBuffer implements Recording {
   readonly ended: Promise<StreamEnd>
-  /** Called with false when all readers are blocked, and with true when one of them accepts events again. */
+  /** Called with false when all readers are blocked, and with true when a reader accepts events again. */
   onDemand: ((hasDemand: boolean) => void) | undefined
 
   readonly #capacity: CapacityShare | undefined
@@ -70,7 +70,7 @@ export class EventBuffer implements Recording {
   #hasDemand = true
   #resolveEnd: (ending: StreamEnd) => void = () => {}
 
-  /** Without capacity, no event is stored, and only the original reader receives the events. */
+  /** Without capacity, events are not stored, and only the original reader receives them. */
   constructor(capacity: CapacityShare | undefined) {
     this.#capacity = capacity
     this.#isStored = capacity !== undefined
@@ -79,7 +79,7 @@ export class EventBuffer implements Recording {
     })
   }
 
-  /** Attaches the caller of the request. It receives every event, even if the events exceed the capacity. */
+  /** Attaches the caller of the request, which receives all events even if they exceed the capacity. */
   attachOriginal(sink: EventSink): () => void {
     this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
@@ -93,7 +93,7 @@ export class EventBuffer implements Recording {
     return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
-  /** Runs the producer to its end without pauses, even without readers. */
+  /** Runs the producer to its end without pauses, even if no reader is attached. */
   drain(): void {
     this.#isDraining = true
     this.#updateDemand()
@@ -131,7 +131,7 @@ export class EventBuffer implements Recording {
     this.#releaseCapacity()
   }
 
-  /** True while other readers than the caller of the request can read the events. */
+  /** True while further readers can read all events. */
   get isStored(): boolean {
     return this.#isStored
   }
@@ -176,14 +176,14 @@ export class EventBuffer implements Recording {
       const rest = afterSkipped(reader, chunk)
       if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
     }
-    // A sink that drains during the write calls this method again, so the reader may already have ended.
+    // A sink that drains during `write` calls this method again, which may have ended the reader.
     if (!this.#isOver || !this.#readers.has(reader)) return
     if (reader.position < this.#first + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }
 
-  /** Stops storing events, except those that the original reader has not read. */
+  /** Drops all stored events, except those that the original reader has not read. */
   #stopStoring(): void {
     this.#isStored = false
     this.#dropRead()
@@ -196,7 +196,7 @@ export class EventBuffer implements Recording {
     this.#first += dropped.length
   }
 
-  /** Releases the capacity once the recording has ended and the original reader has read it or has disconnected. */
+  /** Releases the capacity after the end of the stream, when the original reader has finished or disconnected. */
   #releaseCapacity(): void {
     if (this.#isOver && this.#original === undefined) this.#capacity?.release()
   }
@@ -224,28 +224,28 @@ export function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 
-/** Returns the size in memory in bytes: two for each UTF-16 unit of a text. */
+/** Returns the size in memory, in bytes. */
 function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
 
 function tooLarge(): GatewayError {
   const message =
-    'This answer cannot be followed: the recording exceeds the maximum size of one or of all recordings. Send the request again.'
+    'The recording of this answer exceeds the maximum size of one recording or of all recordings, so the answer cannot be followed. Send the request again.'
   return new GatewayError('too-large', message)
 }
 
-/** End of a server-sent event. `writeFrame` writes no empty line inside an event. */
+/** End of a server-sent event. An event contains no empty line. */
 const END = '\n\n'
 
-/** Returns the number of events in a text of whole events. Takes linear time. */
+/** Returns the number of events in a text of whole events. */
 export function countEvents(text: string): number {
   let count = 0
   for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
   return count
 }
 
-/** Returns the text after its first `count` events; empty if there are no further events. */
+/** Returns the text after its first `count` events, or an empty text if it has no more events. */
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

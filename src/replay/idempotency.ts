@@ -17,7 +17,7 @@ import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */
 export interface IdempotentRequest {
-  /** The id of the API key. Idempotency keys of two owners never match. */
+  /** The id of the API key. Idempotency keys of different owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
   /** Equal for requests with the same method, path and body. */
@@ -27,7 +27,7 @@ export interface IdempotentRequest {
   /** Aborted when this caller disconnects. */
   readonly signal: AbortSignal
   /** Maximum wait for the first request, in milliseconds. */
-  readonly patienceMs: number
+  readonly timeoutMs: number
 }
 
 /** The answer of the first request. `leave` detaches this caller from the stream. */
@@ -35,15 +35,15 @@ export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'kept' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
-/** One method is called once when the first request ends. Further calls have no effect. Never rejects. */
+/** Reports the end of the first request. Only the first call has an effect. Never rejects. */
 export interface FirstRequest {
-  /** Sends the answer to all waiting requests, and to later requests until it expires. Resolves when it is stored. */
+  /** Sends the answer to waiting requests, and to later requests until it expires. Resolves when the answer is stored. */
   remember(answer: RepeatableAnswer): Promise<void>
-  /** Lets waiting requests follow the stream. A complete stream is stored, a broken stream is not. */
+  /** Sends the stream to waiting requests. A complete stream is stored, an incomplete one is not. */
   share(head: RepeatableAnswer['head'], recording: Recording): void
   /**
-   * Sends this answer to waiting requests. Without an answer, waiting and later requests call the upstream one after
-   * the other.
+   * Sends the answer to waiting requests without storing it. Without an answer, waiting and later requests call the
+   * upstream one after the other.
    */
   forget(answer?: RepeatableAnswer): Promise<void>
 }
@@ -52,12 +52,11 @@ export type RequestClaim =
   | { readonly role: 'first'; readonly first: FirstRequest }
   | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
 
-/** Processes requests with the same Idempotency-Key once. */
+/** Processes a request once for each Idempotency-Key. */
 export interface Idempotency {
   /**
-   * Waits for the first request with the same key while it runs. Throws `conflict` if the key was used for another
-   * request, or if the first request still runs after `patienceMs`. Rejects if the store fails or the caller
-   * disconnects.
+   * Waits for the first request with the same key. Throws `conflict` if the key was used for another request, or if the
+   * first request still runs after `timeoutMs`. Rejects if the store fails or the caller disconnects.
    */
   claim(request: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when all ended requests are stored. */
@@ -79,7 +78,7 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
 const DAY_SECONDS = 86_400
 const LEASE_MS = 30_000
 const POLL_MS = 250
-/** Maximum wait for a store whose reads lag behind its writes. */
+/** Maximum pause between attempts on a store whose reads lag behind its writes. */
 const MAX_BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 10
 
@@ -91,9 +90,9 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 
   async function claim(request: IdempotentRequest): Promise<RequestClaim> {
     const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
-    const until = now() + request.patienceMs
+    const deadline = now() + request.timeoutMs
     const timeout = (): TimeLimit => ({
-      ms: until - now(),
+      ms: deadline - now(),
       after,
       late: stillRunning,
       cancellation: Cancellation.of(request.signal),
@@ -106,7 +105,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** Runs as the first request of this process. If the store contains an earlier request, repeats its answer. */
+  /** Runs as the first request of this process, or repeats the answer of an earlier request that the store contains. */
   async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
     const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)
@@ -136,15 +135,15 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
-    for (let lost = 0; ;) {
+    for (let failures = 0; ;) {
       const expected = await store.get(name)
       const record = expected === undefined ? undefined : readClaim(expected)
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // Usually the next read finds the first request. Reads that lag behind writes need a pause.
-        if (lost > 0) await withTimeout(pause(backoffMs(lost)), timeout())
-        lost += 1
+        // The next read usually finds the first request. If reads lag behind writes, it needs a pause.
+        if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
+        failures += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
@@ -155,8 +154,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  function backoffMs(times: number): number {
-    return Math.min(MAX_BACKOFF_MS, pollMs * 2 ** Math.min(times - 1, MAX_DOUBLINGS))
+  function backoffMs(failures: number): number {
+    return Math.min(MAX_BACKOFF_MS, pollMs * 2 ** Math.min(failures - 1, MAX_DOUBLINGS))
   }
 
   function pause(ms: number): Promise<void> {
@@ -220,22 +219,22 @@ async function join(
     return undefined
   }
   const leave = run.subscribers.join()
-  let follows = false
+  let isFollowing = false
   try {
     const outcome = await withTimeout(run.outcome, timeout())
     if (outcome === undefined) await withTimeout(run.over, timeout())
     if (outcome?.kind !== 'live') return outcome
-    follows = true
+    isFollowing = true
     return { ...outcome, leave }
   } finally {
-    if (!follows) leave()
+    if (!isFollowing) leave()
   }
 }
 
 function otherRequest(): GatewayError {
   return new GatewayError(
     'conflict',
-    'This Idempotency-Key was used for another request within 24 hours: the path or the body differs. Use a new key for a new request.',
+    'This Idempotency-Key was used within 24 hours for a request with another path or body. Use a new key for a new request.',
     { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
   )
 }
@@ -243,7 +242,7 @@ function otherRequest(): GatewayError {
 function stillRunning(): GatewayError {
   return new GatewayError(
     'conflict',
-    'The first request with this Idempotency-Key is still running. Retry later to get its answer.',
+    'The first request with this Idempotency-Key is still running. Retry later to receive its answer.',
     { param: 'Idempotency-Key', code: 'idempotency_key_in_use', retryAfterSeconds: 1 },
   )
 }

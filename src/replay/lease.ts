@@ -1,28 +1,27 @@
 import type { Quota, Store } from '../core/store.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** A claim of this process on a name in the store. Renewed until `end`; expires after the death of the process. */
+/** A claim of this process on a name in the store. It is renewed until `end`, and expires if the process dies. */
 export interface Lease {
   /**
-   * Ends the lease: replaces the stored text with `value`, or deletes it. Resolves with false if the store failed or
-   * another process has the lease. Never rejects.
+   * Replaces the stored text with `value`, or deletes it. Resolves with false if the store fails or another process has
+   * the lease. Never rejects.
    */
   end(value: string | undefined, ttlMs?: number): Promise<boolean>
 }
 
 export interface LeaseRequest {
   readonly name: string
-  /** The current value. */
+  /** The current value of the name. */
   readonly expected: string | undefined
-  /** A value that no other process writes. */
+  /** The value during the lease. Each process must use a different value. */
   readonly text: string
   readonly leaseMs: number
-  /** The quota that the name counts against. */
   readonly quota: Quota
 }
 
-/** Number of renewals per lease time, so that a single renewal may fail. */
-const RENEWALS = 3
+/** Number of renewals per lease duration. A single renewal may fail. */
+const RENEWALS_PER_LEASE = 3
 
 /** Takes a lease. Resolves with undefined if another value is stored. Rejects if the store fails. */
 export async function takeLease(
@@ -34,7 +33,7 @@ export async function takeLease(
   try {
     if (!(await store.swap(name, expected, text, { ttlMs: leaseMs, quota }))) return undefined
   } catch (error) {
-    // The swap may have succeeded although the store's answer was lost.
+    // The swap may have succeeded, although its reply was lost.
     store.swap(name, text, undefined).catch(() => {})
     throw error
   }
@@ -44,7 +43,7 @@ export async function takeLease(
     if (isOurs && !hasEnded) renewLater()
   }
   const renewLater = (): void => {
-    cancel = after(leaseMs / RENEWALS, () => void renew(), { isBackground: true })
+    cancel = after(leaseMs / RENEWALS_PER_LEASE, () => void renew(), { isBackground: true })
   }
   renewLater()
 
@@ -52,8 +51,8 @@ export async function takeLease(
     end: async (value, ttlMs) => {
       hasEnded = true
       cancel()
-      const how = ttlMs === undefined ? {} : { ttlMs, quota }
-      return store.swap(name, text, value, how).catch(() => false)
+      const options = ttlMs === undefined ? {} : { ttlMs, quota }
+      return store.swap(name, text, value, options).catch(() => false)
     },
   }
 }

@@ -7,13 +7,13 @@ import { takeLease, type Lease } from './lease.ts'
 import type { Subscribers } from './subscribers.ts'
 
 /**
- * Streams that one process generates and other processes follow through the store.
+ * The location of a stream that one process generates and other processes follow through the store.
  *
- * A follower writes `live-wanted:<name>`. The process that generates the stream polls for it, so a stream without
- * followers costs one read per poll and no write. The events are written as `live:<name>:<token>:<n>`. `live:<name>` is
- * a lease while the stream runs, and contains the number of parts after its end.
+ * A follower writes `live-wanted:<name>`. The generating process polls for that key, so a stream without followers costs
+ * one read per poll and no write. It then writes the events as `live:<name>:<token>:<n>`. `live:<name>` is its lease,
+ * and contains the number of parts after the end of the stream.
  */
-export interface StreamPlace {
+export interface StreamLocation {
   readonly values: Pick<Store, 'get' | 'set' | 'swap'>
   readonly name: string
   readonly quota: Quota
@@ -21,28 +21,28 @@ export interface StreamPlace {
 
 /** A stream of this or another process. */
 export interface LiveStream {
-  /** Properties that a follower needs to read the events. */
+  /** Properties that a follower needs to interpret the events. */
   readonly about: JsonObject
-  /** Sends all events from the first. Returns a function that detaches the reader. */
+  /** Sends all events to a sink. Returns a function that detaches the sink. */
   follow(sink: EventSink): () => void
-  /** Returns the data that is available after the end of the stream, such as its usage. */
+  /** Returns data that exists after the end of the stream, such as its usage. */
   summary(): JsonObject
   /** The subscribers that keep the stream running. */
   readonly subscribers?: Subscribers | undefined
 }
 
 /** Interval at which the generating process polls for followers, in milliseconds. */
-const LOOK_MS = 250
-/** Interval at which a follower renews its request, and the lifetime of the request, in milliseconds. */
-const ASK_MS = 3_000
-const ASKED_MS = 12_000
-/** Minimum time between two parts, in milliseconds. */
-const PART_MS = 40
-/** Lifetime of a part, in milliseconds. A follower that finds no first part waits for the end of the stream. */
+const FOLLOWER_POLL_MS = 250
+/** Interval at which a follower renews its key, and lifetime of the key, in milliseconds. */
+const RENEW_MS = 3_000
+const WANTED_TTL_MS = 12_000
+/** Minimum interval between two parts, in milliseconds. */
+const PART_INTERVAL_MS = 40
+/** Lifetime of a part, in milliseconds. */
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
-/** Delay between two polls of a follower. The delay increases while no part arrives. */
-const FIRST_POLL_MS = 20
+/** Interval at which a follower polls for parts, in milliseconds. It doubles while no part arrives. */
+const MIN_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
 
@@ -51,59 +51,42 @@ const partKey = (name: string, token: string, part: number): string => `live:${n
 const wantedKey = (name: string): string => `live-wanted:${name}`
 
 type Clock = Pick<Runtime, 'now' | 'after'>
+type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 
-/**
- * Publishes a stream while another process requests it. Never rejects. After a failure, followers wait for the whole
- * answer.
- */
+/** Publishes a stream while another process follows it. Never rejects: after a failure, followers wait for the whole answer. */
 export async function publishStream(
-  stream: LiveStream & { readonly ended: Recording['ended'] },
-  place: StreamPlace,
+  stream: PublishedStream,
+  location: StreamLocation,
   runtime: Clock & Pick<Runtime, 'uuid'>,
 ): Promise<void> {
   let hasEnded = false
-  const ended = stream.ended.then(() => {
-    hasEnded = true
-  })
+  const ended = stream.ended.then(() => void (hasEnded = true))
   try {
     while (!hasEnded) {
-      if ((await place.values.get(wantedKey(place.name))) !== undefined) return await publish(stream, place, runtime)
-      await Promise.race([ended, pause(LOOK_MS, runtime)])
+      const isWanted = (await location.values.get(wantedKey(location.name))) !== undefined
+      if (isWanted) return await publish(stream, location, runtime)
+      await Promise.race([ended, pause(FOLLOWER_POLL_MS, runtime)])
     }
-  } catch {
-    // The store failed.
-  }
-}
-
-/** Publishes a recording as it is written. */
-export async function publishRecording(
-  { live, subscribers }: { readonly live: Recording; readonly subscribers: Subscribers | undefined },
-  place: StreamPlace,
-  runtime: Parameters<typeof publishStream>[2],
-): Promise<void> {
-  const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
-  await publishStream({ about: {}, ended: live.ended, follow, summary: () => ({}), subscribers }, place, runtime)
+  } catch {}
 }
 
 async function publish(
-  stream: Parameters<typeof publishStream>[0],
-  place: StreamPlace,
+  stream: PublishedStream,
+  location: StreamLocation,
   runtime: Clock & Pick<Runtime, 'uuid'>,
 ): Promise<void> {
-  const { values, name, quota } = place
+  const { values, name, quota } = location
   const token = runtime.uuid()
   const last = await values.get(headKey(name))
   const expected = readHead(last)?.parts === undefined ? undefined : last
   const text = JSON.stringify({ token, about: stream.about })
-  const lease = await takeLease(
-    { store: values, ...runtime },
-    { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota },
-  )
+  const leaseRequest = { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota }
+  const lease = await takeLease({ store: values, ...runtime }, leaseRequest)
   if (lease === undefined) return
-  // The stream continues for its followers after its caller has disconnected.
+  // Keeps the stream running for its followers after its caller has disconnected.
   const leave = stream.subscribers?.join()
   try {
-    await writeParts(stream, { place, token, lease, runtime })
+    await writeParts(stream, { location, token, lease, runtime })
   } catch (error) {
     await lease.end(undefined)
     throw error
@@ -112,60 +95,64 @@ async function publish(
   }
 }
 
-interface Writing {
-  readonly place: StreamPlace
+interface WriteContext {
+  readonly location: StreamLocation
   readonly token: string
   readonly lease: Lease
   readonly runtime: Clock
 }
 
 async function writeParts(
-  stream: Parameters<typeof publishStream>[0],
-  { place: { values, name, quota }, token, lease, runtime }: Writing,
+  stream: PublishedStream,
+  { location: { values, name, quota }, token, lease, runtime }: WriteContext,
 ): Promise<void> {
-  let pending = ''
-  let isOver = false
-  let isLost = false
+  const events = collectEvents(stream)
+  let parts = 0
+  let checkedAt = runtime.now()
+  try {
+    while (!events.isOver || events.text !== '') {
+      if (events.text === '') await Promise.race([events.arrival(), pause(RENEW_MS, runtime)])
+      if (runtime.now() - checkedAt > WANTED_TTL_MS) {
+        if ((await values.get(wantedKey(name))) === undefined) break
+        checkedAt = runtime.now()
+      }
+      if (events.text === '') continue
+      const { text } = events
+      events.text = ''
+      await values.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
+      parts += 1
+      if (!events.isOver) await pause(PART_INTERVAL_MS, runtime)
+    }
+  } finally {
+    events.stop()
+  }
+  const end = JSON.stringify({ token, parts, summary: stream.summary() })
+  await lease.end(events.isOver && !events.isLost ? end : undefined, PART_TTL_MS)
+}
+
+function collectEvents(stream: LiveStream) {
   let wake: () => void = () => {}
-  const over = (): void => {
-    isOver = true
+  const arrival = (): Promise<void> => new Promise((resolve) => (wake = resolve))
+  const events = { text: '', isOver: false, isLost: false, arrival, stop: () => {} }
+  const end = (): void => {
+    events.isOver = true
     wake()
   }
-  const stop = stream.follow({
+  events.stop = stream.follow({
     write: (chunk) => {
-      pending += textOf(chunk)
+      events.text += textOf(chunk)
       wake()
       return true
     },
     onDrain: () => {},
-    end: over,
+    end,
     fail: () => {
-      isLost = true
-      over()
+      events.isLost = true
+      end()
     },
     leave: () => {},
   })
-  let parts = 0
-  let askedAt = runtime.now()
-  try {
-    while (!isOver || pending !== '') {
-      if (pending === '') await Promise.race([new Promise<void>((resolve) => (wake = resolve)), pause(ASK_MS, runtime)])
-      if (runtime.now() - askedAt > ASKED_MS) {
-        if ((await values.get(wantedKey(name))) === undefined) break
-        askedAt = runtime.now()
-      }
-      if (pending === '') continue
-      const text = pending
-      pending = ''
-      await values.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
-      parts += 1
-      if (!isOver) await pause(PART_MS, runtime)
-    }
-  } finally {
-    stop()
-  }
-  const end = JSON.stringify({ token, parts, summary: stream.summary() })
-  await lease.end(isOver && !isLost ? end : undefined, PART_TTL_MS)
+  return events
 }
 
 interface Head {
@@ -189,48 +176,47 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Returns a function that requests the stream of a place and returns the stream once another process publishes it. */
+/** Returns a function that requests a stream, and resolves with the stream after another process has started to publish it. */
 export function createStreamSearch(
-  place: StreamPlace,
+  location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },
 ): () => Promise<LiveStream | undefined> {
-  const ask = createAsk(place, runtime)
+  const { values, name, quota } = location
+  let requestedAt = -Infinity
+  const request = async (): Promise<void> => {
+    if (runtime.now() - requestedAt < RENEW_MS) return
+    requestedAt = runtime.now()
+    await values.set(wantedKey(name), '1', { ttlMs: WANTED_TTL_MS, quota })
+  }
   return async () => {
-    await ask()
-    const head = readHead(await place.values.get(headKey(place.name)))
-    return head === undefined || head.parts !== undefined ? undefined : followed(head, { place, runtime, ask })
+    await request()
+    const head = readHead(await values.get(headKey(name)))
+    if (head === undefined || head.parts !== undefined) return undefined
+    return followedStream(head, { location, runtime, request })
   }
 }
 
-function createAsk({ values, name, quota }: StreamPlace, { now }: Clock): () => Promise<void> {
-  let askedAt = -Infinity
-  return async () => {
-    if (now() - askedAt < ASK_MS) return
-    askedAt = now()
-    await values.set(wantedKey(name), '1', { ttlMs: ASKED_MS, quota })
-  }
-}
-
-interface Following {
-  readonly place: StreamPlace
+interface FollowContext {
+  readonly location: StreamLocation
   readonly runtime: Clock & { readonly idleMs: number }
-  readonly ask: () => Promise<void>
+  /** Writes the key of a follower, unless it was written recently. */
+  readonly request: () => Promise<void>
 }
 
-function followed(head: Head, following: Following): LiveStream {
+function followedStream(head: Head, context: FollowContext): LiveStream {
   let summary: JsonObject = {}
   return {
     about: head.about,
     summary: () => summary,
     follow: (sink) => {
       const reader = createReader(sink)
-      readParts(head.token, reader, following).then(
+      readParts(head.token, reader, context).then(
         (end) => {
           summary = end?.summary ?? {}
           if (end !== undefined) sink.end()
-          else if (!reader.hasLeft()) sink.fail(lost())
+          else if (!reader.hasLeft()) sink.fail(streamLost())
         },
-        (error: unknown) => sink.fail(GatewayError.is(error) ? error : lost()),
+        (error: unknown) => sink.fail(GatewayError.is(error) ? error : streamLost()),
       )
       return () => {
         reader.leave()
@@ -240,62 +226,60 @@ function followed(head: Head, following: Following): LiveStream {
   }
 }
 
-/** A sink that receives the stream part by part. */
-interface Reader {
-  /** Writes a part. Resolves when the sink accepts more. */
-  write(text: string): Promise<void> | undefined
-  leave(): void
-  hasLeft(): boolean
-}
+type Reader = ReturnType<typeof createReader>
 
-function createReader(sink: EventSink): Reader {
+function createReader(sink: EventSink) {
   let hasLeft = false
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    write: (text) => (sink.write(text) ? undefined : new Promise((resolve) => (wake = resolve))),
-    leave: () => {
+    /** Resolves when the sink accepts more. */
+    write: async (text: string): Promise<void> => {
+      if (!sink.write(text)) await new Promise<void>((resolve) => (wake = resolve))
+    },
+    leave: (): void => {
       hasLeft = true
       wake()
     },
-    hasLeft: () => hasLeft,
+    hasLeft: (): boolean => hasLeft,
   }
 }
 
-/** Reads all parts. Returns the head, or undefined if the stream was lost or its reader has left. */
-async function readParts(token: string, reader: Reader, { place, runtime, ask }: Following): Promise<Head | undefined> {
+/** Reads all parts. Resolves with the head, or with undefined if the stream was lost or its reader has left. */
+async function readParts(token: string, reader: Reader, context: FollowContext): Promise<Head | undefined> {
+  const { location, runtime, request } = context
   let part = 0
   let failures = 0
-  let pollMs = FIRST_POLL_MS
+  let pollMs = MIN_POLL_MS
   let readAt = runtime.now()
   while (!reader.hasLeft() && runtime.now() - readAt < runtime.idleMs) {
-    const found = await readPart(place, token, part).catch((error: unknown) => ({ error }))
+    const found = await readPart(location, token, part).catch((error: unknown) => ({ error }))
     if ('error' in found) {
       failures += 1
       if (failures >= MAX_FAILURES) throw found.error
-      await sleep(MAX_POLL_MS, runtime)
+      await pause(MAX_POLL_MS, runtime, false)
       continue
     }
     failures = 0
     const { head, text } = found
     if (text !== undefined) {
       part += 1
-      pollMs = FIRST_POLL_MS
+      pollMs = MIN_POLL_MS
       await reader.write(text)
       readAt = runtime.now()
       continue
     }
     if (head?.token !== token || head.parts !== undefined) return head?.parts === part ? head : undefined
-    await ask().catch(() => {})
-    await sleep(pollMs, runtime)
+    await request().catch(() => {})
+    await pause(pollMs, runtime, false)
     pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
   }
   return undefined
 }
 
-/** Reads the head before the part, because all parts are written before the end. */
+/** Reads the head first: all parts are written before the head reports the end, so no part is missed. */
 async function readPart(
-  { values, name }: StreamPlace,
+  { values, name }: StreamLocation,
   token: string,
   part: number,
 ): Promise<{ readonly head: Head | undefined; readonly text: string | undefined }> {
@@ -303,18 +287,14 @@ async function readPart(
   return { head, text: await values.get(partKey(name, token, part)) }
 }
 
-function lost(): GatewayError {
+function streamLost(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this answer stopped before its end. Retry the request.',
+    'The process that generated this answer stopped before the end of the answer. Retry the request.',
   )
 }
 
-function sleep(ms: number, { after }: Pick<Runtime, 'after'>): Promise<void> {
-  return new Promise((resolve) => void after(ms, resolve))
-}
-
-/** Like `sleep`, but does not keep the process alive. */
-function pause(ms: number, { after }: Pick<Runtime, 'after'>): Promise<void> {
-  return new Promise((resolve) => void after(ms, resolve, { isBackground: true }))
+/** In the background, the pause does not keep the process alive. */
+function pause(ms: number, { after }: Clock, isBackground = true): Promise<void> {
+  return new Promise((resolve) => void after(ms, resolve, { isBackground }))
 }

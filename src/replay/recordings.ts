@@ -10,7 +10,7 @@ import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.
 export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer that was sent as one JSON text, and its bill. Events are created from them on demand. */
+  /** An answer that was sent as one JSON text, and its metrics. Events are created from them on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly kept: StoredAnswer } | 'elsewhere'
@@ -27,24 +27,24 @@ export interface RecordingName {
   readonly owner: string
   readonly id: string
   readonly subscribers?: Subscribers
-  /** Announces the recording to other processes, because its caller may reconnect to any of them. */
+  /** True for a recording that other processes can follow, because its caller may reconnect to any process. */
   readonly isDetached?: boolean
 }
 
 /** Answers that can be streamed again, by owner (the id of a key) and id. */
 export interface Recordings {
   readonly isOn: boolean
-  /** Returns the buffer of a stream. If the stream is not stored, or without capacity, only its caller can read it. */
+  /** Returns the buffer of a stream. If it is not stored, or capacity is missing, only its caller can read the stream. */
   open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
-  /** Registers a stream under a name and stores the stream at its end. Replaces an older stream of the same name. */
+  /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream of the same name. */
   name(recording: Recording, name: RecordingName): void
-  /** Stores an answer that was not streamed, in the background. */
+  /** Stores an answer that was not streamed. Returns immediately. */
   keep(kept: StoredAnswer, owner: string, id: string): void
-  /** Finds a recording. Resolves with `elsewhere` if another process generates it. Rejects if the store fails. */
+  /** Resolves with a recording, or `elsewhere` if another process generates it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
-  /** Returns a search for the stream of a recording that another process generates. */
+  /** Returns a function that searches for the stream of a recording that another process generates. */
   search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
-  /** Resolves when all ended recordings are stored or refused by the store. */
+  /** Resolves when the store has accepted or refused all ended recordings. */
   flush(): Promise<void>
   /** Number and bytes of the recordings in progress. */
   readonly size: { readonly entries: number; readonly bytes: number }
@@ -52,30 +52,30 @@ export interface Recordings {
 
 export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
-  /** When false, no stream is registered or stored. @default true */
+  /** If false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
   /** Retention of a finished answer in seconds. @default 3600 */
   readonly keepSeconds?: number
 }
 
 const MIB = 1024 * 1024
-const BOUNDS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
+const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
 /** Time in milliseconds after which the recording of a dead process is abandoned. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
-/** Ids of all formats. Answers with other ids are not stored. */
+/** Ids of all formats. An answer with another id is not stored. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...bounds } = options
-  const capacity = createRecordingCapacity({ ...BOUNDS, ...bounds })
-  const most = bounds.bytesOfOne ?? BOUNDS.bytesOfOne
+  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...limits } = options
+  const capacity = createRecordingCapacity({ ...DEFAULT_LIMITS, ...limits })
+  const maxBytes = limits.bytesOfOne ?? DEFAULT_LIMITS.bytesOfOne
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
   /**
-   * Tracks a write, so that readers of its name wait for it. Ignores a failure, because the answer was already sent.
+   * Tracks a write, so that reads of its name wait for it. Ignores a failure, because the answer was already sent.
    */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
     const saved = work.catch(() => {})
@@ -84,10 +84,10 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (saving.get(name) === saved) saving.delete(name)
   }
 
-  /** Returns undefined for an answer above the maximum size. */
+  /** Returns undefined if the answer exceeds the maximum size. */
   function write(kept: StoredAnswer): string | undefined {
     const text = writeStored(kept)
-    return 2 * text.length > most ? undefined : text
+    return 2 * text.length > maxBytes ? undefined : text
   }
 
   const put = (owner: string, id: string, text: string): Promise<void> =>
@@ -107,16 +107,17 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (live.get(name) === recorded) live.delete(name)
   }
 
-  async function mark({ owner, id }: RecordingName): Promise<Lease | undefined> {
+  async function takeName({ owner, id }: RecordingName): Promise<Lease | undefined> {
     const text = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
     const lease = { name: nameOf(owner, id), expected: undefined, text, leaseMs: LEASE_MS }
     return takeLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
-  /** Lets other processes follow the stream, because its caller may reconnect to any of them. */
-  async function publish(recorded: Live, name: string, owner: string): Promise<void> {
-    const { publishRecording } = await import('./live-stream.ts')
-    return publishRecording(recorded, { values: store, name, quota: quotaOf('live-stream', owner) }, options)
+  async function publish({ live: recording, subscribers }: Live, name: string, owner: string): Promise<void> {
+    const { publishStream } = await import('./live-stream.ts')
+    const follow: LiveStream['follow'] = (sink) => recording.follow(0, sink)
+    const stream = { about: {}, ended: recording.ended, follow, summary: () => ({}), subscribers }
+    return publishStream(stream, { values: store, name, quota: quotaOf('live-stream', owner) }, options)
   }
 
   return {
@@ -129,7 +130,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       if (live.get(name)?.live === recording) return
       const recorded = { live: recording, subscribers }
       live.set(name, recorded)
-      void keepWhenEnded(recorded, known, isDetached ? mark(known) : Promise.resolve(undefined))
+      void keepWhenEnded(recorded, known, isDetached ? takeName(known) : Promise.resolve(undefined))
       if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
     },
     keep: (kept, owner, id) => {
@@ -146,8 +147,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     },
     search: async (owner, id, idleMs) => {
       const { createStreamSearch } = await import('./live-stream.ts')
-      const place = { values: store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
-      return createStreamSearch(place, { ...options, idleMs })
+      const location = { values: store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
+      return createStreamSearch(location, { ...options, idleMs })
     },
     flush: async () => {
       while (saving.size > 0) await Promise.all(saving.values())
@@ -158,12 +159,12 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 }
 
-/** Returns the name in the store. The id is encoded, so that the names of two owners never match. */
+/** Returns the store key. The id is encoded, so that the keys of different owners never match. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }
 
-/** Writes one line of JSON and the raw text. Serializing a long text as JSON again would dominate the cost. */
+/** Writes one line of JSON and the raw text, because serializing a long text as JSON would take most of the time. */
 function writeStored(kept: StoredAnswer): string {
   const head = kept.kind === 'events' ? { kind: kept.kind } : { kind: kept.kind, metrics: kept.metrics }
   return `${JSON.stringify(head)}\n${kept.text}`
@@ -180,20 +181,20 @@ function readStored(value: string | undefined): FoundRecording | undefined {
   return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kept: { kind: 'whole', text, metrics } } : undefined
 }
 
-/** Limits of all recordings together. Each UTF-16 unit counts as two bytes. */
+/** Limits of the recordings in progress. Each UTF-16 unit counts as two bytes. */
 export interface CapacityLimits {
-  /** Maximum number of simultaneous recordings. */
   readonly entries: number
   readonly bytes: number
+  /** Maximum size of one recording, in bytes. */
   readonly bytesOfOne: number
 }
 
 /**
- * Capacity shared by all recordings in progress. Further recordings of one owner are accepted only while the owner uses
- * at most the amount that remains free, so that one owner cannot block the others.
+ * Capacity that all recordings in progress share. An owner may use at most as much as remains free, so that one owner
+ * cannot block the others. The first recording of an owner is exempt.
  */
 interface RecordingCapacity {
-  /** Reserves capacity for one recording. Returns undefined if the owner may not have another recording. */
+  /** Reserves capacity for one recording. Returns undefined if the capacity of the owner is exhausted. */
   reserve(owner: string): CapacityShare | undefined
   readonly entries: number
   readonly bytes: number
@@ -204,14 +205,14 @@ interface OwnerUsage {
   bytes: number
 }
 
-export function createRecordingCapacity(bounds: CapacityLimits): RecordingCapacity {
+export function createRecordingCapacity(limits: CapacityLimits): RecordingCapacity {
   const owners = new Map<string, OwnerUsage>()
   let entries = 0
   let bytes = 0
 
   function reserve(owner: string): CapacityShare | undefined {
     const own = owners.get(owner) ?? { entries: 0, bytes: 0 }
-    const free = bounds.entries - entries - 1
+    const free = limits.entries - entries - 1
     if (free < 0 || (own.entries > 0 && own.entries + 1 > free)) return undefined
     owners.set(owner, own)
     own.entries += 1
@@ -219,18 +220,18 @@ export function createRecordingCapacity(bounds: CapacityLimits): RecordingCapaci
     let ownBytes = 0
     let isReleased = false
 
-    function fits(more: number): boolean {
-      const left = bounds.bytes - bytes - more
-      if (left < 0 || ownBytes + more > bounds.bytesOfOne) return false
-      return own.entries === 1 || own.bytes + more <= left
+    function fits(added: number): boolean {
+      const free = limits.bytes - bytes - added
+      if (free < 0 || ownBytes + added > limits.bytesOfOne) return false
+      return own.entries === 1 || own.bytes + added <= free
     }
 
     return {
-      take: (more) => {
-        if (isReleased || !fits(more)) return false
-        ownBytes += more
-        own.bytes += more
-        bytes += more
+      take: (added) => {
+        if (isReleased || !fits(added)) return false
+        ownBytes += added
+        own.bytes += added
+        bytes += added
         return true
       },
       release: () => {
@@ -246,7 +247,7 @@ export function createRecordingCapacity(bounds: CapacityLimits): RecordingCapaci
   }
 
   return {
-    reserve: reserve,
+    reserve,
     get entries() {
       return entries
     },

@@ -2,10 +2,10 @@ import type { Subscribers } from './subscribers.ts'
 import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 
-/** The outcome of the first request for requests with the same Idempotency-Key. */
+/** The outcome of the first request with an Idempotency-Key, for repetitions of the request. */
 export type RunOutcome =
   | { readonly kind: 'kept'; readonly answer: RepeatableAnswer }
-  /** The answer has begun and can be followed. */
+  /** The answer is being streamed and can be followed. */
   | { readonly kind: 'live'; readonly head: RepeatableAnswer['head']; readonly recording: Recording }
 
 /** An unfinished request of this process with an Idempotency-Key. */
@@ -13,11 +13,11 @@ export interface Run {
   readonly fingerprint: string
   /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers
-  /** Resolves with true if the request is the first of all processes, otherwise with false. */
+  /** Resolves with true if no other process has a request with the same key, otherwise with false. */
   readonly begun: Promise<boolean>
   /** Resolves with undefined if the request ended without an answer to share. */
   readonly outcome: Promise<RunOutcome | undefined>
-  /** Resolves when the request no longer blocks other requests. */
+  /** Resolves when other requests with the key may start. */
   readonly over: Promise<void>
 }
 
@@ -52,7 +52,7 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
   return { promise, resolve }
 }
 
-/** An answer that can be sent again, without headers that belong to one response (request id, rate limits). */
+/** An answer that can be sent again. Excludes headers of a single response, such as its request id and rate limits. */
 export interface RepeatableAnswer {
   readonly status: number
   /** Header names in lower case. */
@@ -60,19 +60,19 @@ export interface RepeatableAnswer {
   readonly body: string
 }
 
-/** The stored value of an Idempotency-Key. Different requests have different fingerprints. */
+/** The stored value of an Idempotency-Key. */
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
 
-/** Writes one line of JSON, followed by the raw body of an answer. */
+/** Writes one line of JSON, followed by the raw body of the answer. */
 export function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
   const { status, head, body } = record.answer
   return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
 }
 
-/** Parses a stored claim. Returns undefined for a text that `writeClaim` did not write. */
+/** Parses a stored claim. Returns undefined for an invalid text. */
 export function readClaim(text: string): ClaimRecord | undefined {
   const end = text.indexOf('\n')
   const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))

@@ -1,24 +1,24 @@
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Counts the subscribers of a request, which runs while it has a subscriber. A second request with the same
+ * Counts the subscribers of a request, which runs while it has at least one. A second request with the same
  * Idempotency-Key, or a follower of the stream, keeps the request running after the first client has disconnected.
  */
 export interface Subscribers {
-  /** Adds a subscriber. Returns a function that removes it. Further calls have no effect. */
+  /** Adds a subscriber. Returns a function that removes it. Further calls of that function have no effect. */
   join(): () => void
-  /** True after the last subscriber has left. The request is being cancelled, so later subscribers get no result. */
+  /** True after the last subscriber has left. The request is then cancelled, so a later subscriber gets no result. */
   readonly isOver: boolean
 }
 
-/** Creates a count of subscribers. `end` is called once, when the last subscriber leaves. */
+/** @param end Called once, when the last subscriber leaves. */
 export function createSubscribers(end: () => void): Subscribers {
   return new SubscriberCount(end)
 }
 
 class SubscriberCount implements Subscribers {
   isOver = false
-  #present = 0
+  #count = 0
   readonly #end: () => void
 
   constructor(end: () => void) {
@@ -26,18 +26,18 @@ class SubscriberCount implements Subscribers {
   }
 
   join(): () => void {
-    let isHere = true
-    this.#present += 1
+    let isPresent = true
+    this.#count += 1
     return () => {
-      if (!isHere) return
-      isHere = false
+      if (!isPresent) return
+      isPresent = false
       this.#leave()
     }
   }
 
   #leave(): void {
-    this.#present -= 1
-    if (this.#present > 0 || this.isOver) return
+    this.#count -= 1
+    if (this.#count > 0 || this.isOver) return
     this.isOver = true
     this.#end()
   }
@@ -47,31 +47,31 @@ class SubscriberCount implements Subscribers {
 export interface Detached {
   /** Adds work. `end` requests an early end; `ended` settles when the work has ended. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void
-  /** Ends all work and waits for its end, at most `waitMs` milliseconds. @default 5,000 */
-  close(waitMs?: number): Promise<void>
+  /** Ends all work. Resolves when all work has ended, or after `timeoutMs`. @default 5,000 */
+  close(timeoutMs?: number): Promise<void>
   readonly size: number
 }
 
-const WAIT_MS = 5_000
+const CLOSE_TIMEOUT_MS = 5_000
 
 export function createDetached({ after }: Pick<Runtime, 'after'>): Detached {
-  const under = new Map<() => void, Promise<void>>()
+  const running = new Map<() => void, Promise<void>>()
   return {
     add: ({ end, ended }) => {
-      const forget = (): void => void under.delete(end)
-      under.set(end, ended.then(forget, forget))
+      const forget = (): void => void running.delete(end)
+      running.set(end, ended.then(forget, forget))
     },
-    close: async (waitMs = WAIT_MS) => {
+    close: async (timeoutMs = CLOSE_TIMEOUT_MS) => {
       let cancel: () => void = () => {}
-      const late = new Promise<void>((resolve) => {
-        cancel = after(waitMs, resolve)
+      const timeout = new Promise<void>((resolve) => {
+        cancel = after(timeoutMs, resolve)
       })
-      for (const end of under.keys()) end()
-      await Promise.race([Promise.all(under.values()), late])
+      for (const end of running.keys()) end()
+      await Promise.race([Promise.all(running.values()), timeout])
       cancel()
     },
     get size() {
-      return under.size
+      return running.size
     },
   }
 }

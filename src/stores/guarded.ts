@@ -5,67 +5,68 @@ import type { Store } from '../core/store.ts'
 
 export interface StoreGuardOptions {
   readonly after: Runtime['after']
-  /** How long one call may take, in milliseconds. @default 2,000 */
+  /** Maximum duration of one call, in milliseconds. @default 2,000 */
   readonly timeoutMs?: number
 }
 
 const TIMEOUT_MS = 2_000
-/** Time between two pings of a store that does not answer, in milliseconds. */
-const PROBE_MS = 250
+/** Interval between two pings of a store that does not answer, in milliseconds. */
+const PROBE_INTERVAL_MS = 250
 
 /**
  * Wraps a store so that no call hangs. A call that fails or times out rejects with `overloaded`, so that the request is
- * answered with 503 and is not served without limits. A RangeError is the caller's fault and is rethrown. The error of
- * the store is kept as the cause and never shown. A call that timed out may still take effect in the store. Every step
- * except `append` is safe to repeat. If the store answers no call for the time of one call, further calls reject
+ * answered with 503 and is not served without limits. The error of the store is the cause, which no client receives. A
+ * RangeError reports an invalid argument and is rethrown. A call that timed out may still take effect in the store, and
+ * each step except `append` is safe to repeat. If the store answers no call during one timeout, further calls reject
  * immediately until a ping succeeds.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store
-  let answers = 0
-  let isSilent = false
+  let answerCount = 0
+  let isUnresponsive = false
 
-  function answered(): void {
-    answers += 1
-    isSilent = false
+  function noteAnswer(): void {
+    answerCount += 1
+    isUnresponsive = false
   }
 
   function probe(): void {
-    const again = (): void => void after(PROBE_MS, () => isSilent && probe(), { isBackground: true })
-    attempt(() => store.ping()).catch(again)
+    attempt(() => store.ping()).catch(() => {
+      after(PROBE_INTERVAL_MS, () => isUnresponsive && probe(), { isBackground: true })
+    })
   }
 
-  function silent(): void {
-    if (isSilent) return
-    isSilent = true
+  function noteSilence(): void {
+    if (isUnresponsive) return
+    isUnresponsive = true
     probe()
   }
 
-  function guarded<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
-    if (isSilent) return Promise.reject(storeFault('does not answer'))
-    return attempt(work, late)
+  function guarded<result>(work: () => MaybePromise<result>, onLateResult?: (result: result) => void): Promise<result> {
+    if (isUnresponsive) return Promise.reject(storeFault('does not answer'))
+    return attempt(work, onLateResult)
   }
 
-  /** @param late Called with a result that arrived after the timeout. */
-  function attempt<result>(work: () => MaybePromise<result>, late?: (result: result) => void): Promise<result> {
+  /** @param onLateResult Called with a result that arrives after the timeout. */
+  function attempt<result>(work: () => MaybePromise<result>, onLateResult?: (result: result) => void): Promise<result> {
     return new Promise((resolve, reject) => {
-      const seen = answers
+      const countBefore = answerCount
       let isOver = false
       const cancel = after(timeoutMs, () => {
         isOver = true
         reject(storeFault(`did not answer within ${timeoutMs} ms`))
-        if (seen === answers) silent()
+        if (answerCount === countBefore) noteSilence()
       })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
-        if (isKnown) answered()
+        if (isKnown) noteAnswer()
         reject(isKnown ? cause : storeFault('failed', cause))
       }
       const succeed = (value: result): void => {
         cancel()
-        answered()
-        if (isOver) late?.(value)
+        noteAnswer()
+        if (isOver) onLateResult?.(value)
         else resolve(value)
       }
       try {
@@ -79,7 +80,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   }
 
   /** Releases a reservation that was accepted after the timeout, instead of waiting for its expiry. */
-  const giveBack = (reservationId: string): void =>
+  const release = (reservationId: string): void =>
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
   return {
@@ -91,7 +92,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     reserve: (request) =>
       guarded(
         () => store.reserve(request),
-        ({ accepted }) => accepted && giveBack(request.reservationId),
+        ({ accepted }) => accepted && release(request.reservationId),
       ),
     settle: (settlement) => guarded(() => store.settle(settlement)),
     levels: (counters) => guarded(() => store.levels(counters)),

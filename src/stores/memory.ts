@@ -7,44 +7,44 @@ import { createValues, type PoolBounds } from './memory/values.ts'
 /** Limits of a memory store. */
 export interface MemoryBounds {
   /**
-   * Values without an expiry and without a quota: keys, budgets and rate limits. Writes to a full pool fail.
+   * Values without an expiry or a quota: keys, budgets and rate limits. A write to a full pool fails with `overloaded`.
    * @default 500,000 entries, 256 MiB
    */
   readonly durable: PoolBounds
   /**
-   * Values without an expiry that count against the quota of a key: message batches. A write is refused if the key
-   * would use more than its quota or more than remains free, so that further keys can also store batches.
+   * Values without an expiry that count against the quota of a key: message batches. A write fails with
+   * `quota-exceeded` if the key would use more than its quota, or more than remains free for other keys.
    * @default 500,000 entries, 256 MiB
    */
   readonly owned: PoolBounds
   /**
-   * Values with an expiry: stored contexts, recorded streams, stored answers. A full pool drops the least recently
-   * used value of the largest share (one kind of one key), so that no key evicts values of a smaller one.
+   * Values with an expiry: contexts, recordings, answers. A full pool drops the least recently used value of its
+   * largest share (one kind of one key), so that a key never evicts values of a key that uses less.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolBounds
   /**
-   * Counters of limits and budgets. When the limit is reached, a reservation that needs a new one fails with
-   * 'overloaded'. @default 500,000
+   * Maximum number of counters of limits and budgets. A reservation that needs a further counter fails with
+   * `overloaded`. @default 500,000
    */
   readonly counters: number
-  /** Open reservations. When the limit is reached, a new one fails with 'overloaded'. @default 100,000 */
+  /** Maximum number of open reservations. A further reservation fails with `overloaded`. @default 100,000 */
   readonly tickets: number
   /**
-   * Sums for reports, by name and field. When the limit is reached, the least recently updated name is dropped.
+   * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
    * @default 500,000
    */
   readonly tallies: number
   /**
-   * Log entries. A full pool drops the oldest entry of the largest share (one key, or one log for entries without a quota).
-   * @default 100,000 entries and 64 MiB in all, 50,000 entries in one log
+   * Log entries. A full pool drops the oldest entry of its largest share (one key, or one log for entries without a
+   * quota). @default 100,000 entries and 64 MiB in total, 50,000 entries per log
    */
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
 }
 
 /** Options of `memoryStore()`. */
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
-  /** Milliseconds since 1970; the clock of the gateway that uses the store. @default Date.now */
+  /** Returns the time in milliseconds since 1970. Use the same clock for the gateway. @default Date.now */
   readonly now?: () => number
 }
 
@@ -75,24 +75,23 @@ const CHECK = optionsOf({
 
 /**
  * Creates a store in this process. Limits and budgets apply to this process only, and a restart loses all data. Each
- * step is atomic because it runs in one turn of the event loop. Expired data is removed by the next call, without
- * timers. Each UTF-16 unit counts as two bytes.
+ * UTF-16 unit counts as two bytes.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
   const { now = Date.now, ...bounds } = options
-  const most = { ...DEFAULTS, ...bounds }
-  const values = createValues(now, most)
-  const counters = createCounters(now, { counters: most.counters, reservations: most.tickets })
-  const tallies = createTallies(now, most.tallies)
-  const logs = createLogs(now, most.logs)
+  const limits = { ...DEFAULTS, ...bounds }
+  const values = createValues(now, limits)
+  const counters = createCounters(now, { counters: limits.counters, reservations: limits.tickets })
+  const tallies = createTallies(now, limits.tallies)
+  const logs = createLogs(now, limits.logs)
   const store: Store = {
     get: (key) => values.get(key),
-    set: async (key, value, how) => values.set(key, value, how),
-    swap: async (key, expected, value, how) => {
+    set: async (key, value, options) => values.set(key, value, options),
+    swap: async (key, expected, value, options) => {
       if (values.get(key) !== expected) return false
       if (value === undefined) values.delete(key)
-      else values.set(key, value, how)
+      else values.set(key, value, options)
       return true
     },
     delete: async (key) => values.delete(key),
@@ -102,15 +101,15 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       if (!counters.settle(reservationId, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const entry of entries) {
-        // An entry that is larger than its quota must not prevent the settlement.
-        if (!logs.isGiant(entry.log, entry)) logs.append(entry.log, entry)
+        // An entry that exceeds its quota must not prevent the settlement.
+        if (!logs.isOversized(entry.log, entry)) logs.append(entry.log, entry)
       }
       return true
     },
     levels: (names) => names.map((name) => counters.level(name)),
     tallies: (names) => names.map((name) => tallies.get(name)),
     append: (log, entry) => {
-      for (const one of [log].flat()) logs.append(one, entry)
+      for (const name of [log].flat()) logs.append(name, entry)
     },
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => {},
@@ -118,6 +117,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable, so that a wrapper with asynchronous calls does not copy it.
+  // Not enumerable, so that a wrapper that spreads the store and makes its calls asynchronous is not local.
   return Object.defineProperty(store, 'local', { value: true })
 }

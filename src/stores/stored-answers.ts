@@ -5,7 +5,7 @@ import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './durable-store.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Quota of the answers of one key. The oldest is dropped first. */
+/** Quota of the answers of one key. A full quota drops the oldest answer. */
 export interface StoredAnswersOptions {
   /** @default 10,000 */
   readonly maxEntriesPerKey?: number
@@ -13,7 +13,6 @@ export interface StoredAnswersOptions {
   readonly maxBytesPerKey?: number
 }
 
-/** The checks of these options. */
 export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCheck>> = {
   maxEntriesPerKey: wholeFrom(0),
   maxBytesPerKey: wholeFrom(0),
@@ -21,61 +20,62 @@ export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCh
 
 const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Values per answer: itself, the entry that lists it under its key, and the one that lists it in its scope. */
-const VALUES = 3
-/** Keys that one step of `clear` reads. */
+/** Number of values per answer: the answer, its entry in the list of its key, and its entry in the list of its scope. */
+const VALUES_PER_ANSWER = 3
+/** Number of keys that `clear` reads at a time. */
 const PAGE = 200
-const MAX_AMEND_TRIES = 3
+const MAX_AMEND_ATTEMPTS = 3
 /** Maximum number of answers that `size` counts. */
 const MAX_COUNTED = 10_000
 
 /**
- * Keeps answers in a store, under their ids. An id contains the hash of its scope, so that a scope is a part of every
- * key that is read. `answer-of` lists the answers of one key, `answer-in` the comparable ones of one scope.
+ * Creates an answer store whose answers are values of a store, by id. An id contains the hash of its scope, so that a
+ * scope never reads answers of another. `answer-of` lists the answers of a key, `answer-in` the comparable answers of a
+ * scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
   const token = crypto.randomUUID()
-  const counted = createCounted(now)
+  const counter = createAnswerCounter(now)
   const quotaOf = (keyId: string): Quota => ({
     name: `answers:${keyId}`,
-    maxEntries: maxEntriesPerKey * VALUES,
+    maxEntries: maxEntriesPerKey * VALUES_PER_ANSWER,
     maxBytes: maxBytesPerKey,
   })
 
   async function put(answer: CachedAnswer): Promise<boolean> {
     const { id, keyId, storedAt, expiresAt } = answer
-    const written = { ttlMs: expiresAt - storedAt, quota: quotaOf(keyId) }
+    const writeOptions = { ttlMs: expiresAt - storedAt, quota: quotaOf(keyId) }
     const text = writeAnswer(answer)
     const bytes = bytesOf(answerKey(id), text)
     if (bytes > maxBytesPerKey) return false
-    await store.set(answerKey(id), text, written)
-    await list(answer, written)
-    counted.add(id, { bytes, expiresAt })
+    await store.set(answerKey(id), text, writeOptions)
+    await list(answer, writeOptions)
+    counter.add(id, { bytes, expiresAt })
     return true
   }
 
-  /** Lists an answer after writing it, because the quota drops the oldest value first and must not drop the list entry. */
-  async function list({ id, keyId, scope, comparable }: CachedAnswer, written: WriteOptions): Promise<void> {
-    const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', written)
-    await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', written)] : [])])
+  /** Called after the answer is written, so that a full quota drops the answer before its list entries. */
+  async function list({ id, keyId, scope, comparable }: CachedAnswer, writeOptions: WriteOptions): Promise<void> {
+    const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', writeOptions)
+    await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', writeOptions)] : [])])
   }
 
   async function amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): Promise<void> {
-    for (let tries = 0; tries < MAX_AMEND_TRIES; tries += 1) {
+    for (let attempt = 0; attempt < MAX_AMEND_ATTEMPTS; attempt += 1) {
       const text = await store.get(answerKey(id))
       const answer = readAnswer(text)
       const ttlMs = (answer?.expiresAt ?? 0) - now()
       if (answer === undefined || ttlMs <= 0) return
       const changed = writeAnswer({ ...answer, ...changes })
-      const written = { ttlMs, quota: quotaOf(answer.keyId) }
-      if (await store.swap(answerKey(id), text, changed, written)) return list(answer, written)
+      const writeOptions = { ttlMs, quota: quotaOf(answer.keyId) }
+      if (await store.swap(answerKey(id), text, changed, writeOptions)) return list(answer, writeOptions)
     }
   }
 
   async function remove(id: string): Promise<void> {
     const answer = readAnswer(await store.get(answerKey(id)))
-    counted.remove(id)
+    counter.remove(id)
     const keys = answer === undefined ? [] : [ownerKey(answer.keyId, id), scopeKey(answer.scope, id)]
     await Promise.all([answerKey(id), ...keys].map((key) => store.delete(key)))
   }
@@ -89,7 +89,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
         keys.map(async (key) => {
           const id = idIn(key)
           const scope = await store.get(key)
-          counted.remove(id)
+          counter.remove(id)
           await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((other) => store.delete(other)))
           await store.delete(key)
         }),
@@ -104,7 +104,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     remove,
     hasComparable: async (scope) => (await store.list(scopeKey(scope, ''), { limit: 1 })).length > 0,
     clear,
-    size: counted.size,
+    size: counter.size,
     claims: {
       take: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
       isTaken: async (id) => (await store.get(claimKey(id))) !== undefined,
@@ -116,7 +116,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Names are quoted, so that no name is a prefix of another. */
+/** Quotes names, so that no name is a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 
@@ -127,13 +127,13 @@ function idIn(key: string): string {
 
 const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
 
-/** The hash detects an answer that was damaged, or written by another version. */
+/** Prepends a hash, which detects damaged answers and answers of another version. */
 function writeAnswer(answer: CachedAnswer): string {
   const json = JSON.stringify(answer)
   return `${hashOf(json)} ${json}`
 }
 
-/** A damaged answer is a miss. */
+/** Returns undefined for a damaged answer. */
 function readAnswer(text: string | undefined): CachedAnswer | undefined {
   if (text === undefined) return undefined
   const space = text.indexOf(' ')
@@ -147,14 +147,14 @@ function hashOf(json: string): string {
   return sha256(`answer 1 ${json}`)
 }
 
-interface Counted {
+interface AnswerCounter {
   add(id: string, entry: { readonly bytes: number; readonly expiresAt: number }): void
   remove(id: string): void
   size(): StoreSize
 }
 
 /** Counts the unexpired answers that this process stored. */
-function createCounted(now: () => number): Counted {
+function createAnswerCounter(now: () => number): AnswerCounter {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {
     add: (id, entry) => {
@@ -175,15 +175,18 @@ function createCounted(now: () => number): Counted {
   }
 }
 
-/** Throws for a vector of another length, and for one with a number that is not finite. */
+/** Throws for a vector of another length, or with a number that is not finite. */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions) {
     throw new GatewayError(
       'internal',
-      `A vector has ${vector.length} numbers; this index holds ${dimensions}. Set its dimensions to those of the embedder.`,
+      `A vector has ${vector.length} dimensions; the index expects ${dimensions}. Set the dimensions of the index to those of the embedder.`,
     )
   }
   if (!vector.every(Number.isFinite)) {
-    throw new GatewayError('internal', 'A vector has a number that is not finite; an index cannot hold it.')
+    throw new GatewayError(
+      'internal',
+      'A vector contains a number that is not finite; the index accepts only finite numbers. Check the embedder.',
+    )
   }
 }

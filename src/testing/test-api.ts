@@ -1,6 +1,8 @@
+import type { Claim, Level, ReserveRequest, ReserveResult, Store } from '../core/store.ts'
+
 /**
- * The functions of a test runner that the contract suites call. Those of vitest, Jest and `bun:test` fit. They are
- * passed in, so that this package depends on no test runner.
+ * The functions of a test runner that the contract suites call, such as those of vitest, Jest or `bun:test`. They are an
+ * argument, so that this package depends on no test runner.
  */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown
@@ -16,7 +18,7 @@ export interface Expectation extends Matchers<unknown> {
   readonly rejects: Matchers<Promise<unknown>>
 }
 
-/** The matchers of the test runner that the tests use. */
+/** The matchers of the test runner that the contract suites use. */
 export interface Matchers<result> {
   toBe(expected: unknown): result
   toEqual(expected: unknown): result
@@ -36,4 +38,78 @@ export interface TestClock {
   /** Milliseconds since 1970. */
   readonly now: () => number
   readonly advance: (ms: number) => void
+}
+
+export const HOUR_MS = 3_600_000
+/** The time at the start of each test. */
+export const START: number = Date.UTC(2026, 0, 15, 12)
+
+/** Texts that stores often corrupt. */
+export const ODD_TEXTS: readonly string[] = [
+  '',
+  ' ',
+  'a\u0000b',
+  '\ud800',
+  'x\udc00y',
+  '😀👩‍👩‍👧',
+  '__proto__',
+  'constructor',
+  "'; DROP TABLE keys; --",
+  '%_\\*?[a]',
+  '漢\u202e\u2028\r\n',
+  '{"a":1}',
+  '1',
+  'null',
+]
+
+/** Creates an empty store that uses the clock. The suite closes it after each test. */
+export type MakeStore = (clock: TestClock) => Promise<Store>
+
+/** The store of the current test, and short forms of its calls. */
+export interface StoreSuite {
+  readonly store: Store
+  readonly clock: TestClock
+  claim(counter: string, amount: number, max: number, more?: Partial<Claim>): Claim
+  /** Reserves for 10 minutes. */
+  reserve(id: string, claims: readonly Claim[], more?: Partial<ReserveRequest>): Promise<ReserveResult>
+  /** Settles with an amount per counter. */
+  settle(id: string, charges?: Readonly<Record<string, number>>): Promise<boolean>
+  level(counter: string): Promise<Level | undefined>
+}
+
+/** Creates a store before each test of the surrounding `describe`, and closes it afterwards. */
+export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: TestApi): StoreSuite {
+  let time = START
+  let store: Store | undefined
+  const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
+  const current = (): Store => {
+    if (store === undefined) throw new Error('A store exists only during a test.')
+    return store
+  }
+  const expiresAt = START + 24 * HOUR_MS
+
+  beforeEach(async () => {
+    time = START
+    store = await make(clock)
+  })
+  afterEach(async () => {
+    await store?.close()
+  })
+
+  return {
+    get store() {
+      return current()
+    },
+    clock,
+    claim: (counter, amount, max, more = {}) => ({ counter, amount, max, expiresAt, ...more }),
+    reserve: async (reservationId, claims, more = {}) =>
+      current().reserve({ reservationId, claims, expiresAfterMs: 600_000, ...more }),
+    settle: async (reservationId, charges = {}) =>
+      current().settle({
+        reservationId,
+        charges: Object.entries(charges).map(([counter, amount]) => ({ counter, amount, expiresAt })),
+        tallies: [],
+      }),
+    level: async (counter) => (await current().levels([counter]))[0],
+  }
 }

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { testStore as declareTests, type MakeStore } from '../../src/testing/store-contract.ts'
+import { testStore as declareTests } from '../../src/testing/store-contract.ts'
+import type { MakeStore } from '../../src/testing/test-api.ts'
 
 export type { TestClock } from '../../src/testing/test-api.ts'
 

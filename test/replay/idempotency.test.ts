@@ -41,7 +41,7 @@ interface Asking {
 function ask(
   idempotency: Idempotency,
   fingerprint = 'body',
-  more: { owner?: string; patienceMs?: number } = {},
+  more: { owner?: string; timeoutMs?: number } = {},
 ): Asking {
   const controller = new AbortController()
   const subscribers = createSubscribers(() => controller.abort(new Error('left')))
@@ -52,7 +52,7 @@ function ask(
     fingerprint,
     subscribers,
     signal: controller.signal,
-    patienceMs: more.patienceMs ?? HOUR,
+    timeoutMs: more.timeoutMs ?? HOUR,
   })
   claim.catch(() => {})
   return { claim, subscribers, leave }
@@ -179,7 +179,7 @@ describe('an idempotency key in one process', () => {
     const here = world()
     const idempotency = here.process()
     await firstOf(ask(idempotency))
-    const two = ask(idempotency, 'body', { patienceMs: 1000 })
+    const two = ask(idempotency, 'body', { timeoutMs: 1000 })
     await settled()
     here.runtime.advance(1000)
     await expect(two.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
@@ -254,7 +254,7 @@ describe('a store whose reads lag behind its writes', () => {
 
   it('is read no longer after the deadline of the request', async () => {
     const lag = await lagging()
-    const asking = ask(lag.idempotency, 'body', { patienceMs: 30_000 })
+    const asking = ask(lag.idempotency, 'body', { timeoutMs: 30_000 })
     await pass(lag, 31)
     await expect(asking.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
     const before = lag.reads()

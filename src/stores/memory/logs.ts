@@ -3,31 +3,31 @@ import { createExpiryQueue, type Dated } from './sorted.ts'
 import type { PoolBounds } from './values.ts'
 
 /**
- * Append-only logs with a common limit. Entries are counted by quota, or by log if they have none. A full quota drops
- * its oldest entry. If all logs together are full, the largest share drops its oldest entry.
+ * Append-only logs with a common limit. The entries of one quota, or of one log without a quota, form a share. A full
+ * quota drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
  */
 export interface MemoryLogs {
   append(log: string, entry: NewLogEntry): void
-  /** Returns true for an entry that is larger than its quota: `append` throws. */
-  isGiant(log: string, entry: NewLogEntry): boolean
+  /** Returns true for an entry that exceeds its quota, for which `append` throws. */
+  isOversized(log: string, entry: NewLogEntry): boolean
   entries(log: string, query: LogQuery): readonly LogEntry[]
   clear(): void
 }
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** The sequence number over all logs, from which the cursor is made when the line is read. */
+  /** Number of the line over all logs. The cursor is derived from it. */
   readonly sequence: number
   value: string
   readonly bytes: number
   readonly expiresAt: number
-  /** True for a dropped line, which stays in the queue of its log until half of the queue is dropped. */
+  /** A dropped line remains in the queue of its log until half of the queue is dropped. */
   isDropped: boolean
 }
 
 interface Queue {
   readonly name: string
-  /** Entries before `head` are undefined, so that removed lines take no memory. */
+  /** Elements before `head` are undefined, so that removed lines can be garbage collected. */
   lines: (Line | undefined)[]
   head: number
   /** Number of dropped lines after `head`. */
@@ -39,35 +39,36 @@ interface Share extends Dated {
   bytes: number
 }
 
-const OVERHEAD = 160
-/** Shares are compared in steps of this fraction of the total. */
-const PARTS = 8192
-/** Digits of a cursor, so that cursors compare as text. */
+/** Approximate overhead of a line, in bytes. */
+const OVERHEAD_BYTES = 160
+/** Shares are compared in steps of 1 / 8192 of the total, so that most lines need no sorting. */
+const STEPS = 8192
+/** Number of digits of a cursor, which is zero-padded so that cursors sort as text. */
 const CURSOR_DIGITS = 16
 
 export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** Orders shares by size, largest first: `dueAt` is the negative size. */
+  /** Orders shares by their negative size, so that the largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0
   let sequence = 0
 
-  function isGiant(log: string, { value, quota }: NewLogEntry): boolean {
+  function isOversized(log: string, { value, quota }: NewLogEntry): boolean {
     return quota !== undefined && sizeOfLine(log, value) > quota.maxBytes
   }
 
   function append(log: string, entry: NewLogEntry): void {
     const { quota } = entry
-    const most = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
+    const limit = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
     const name = quota === undefined ? `log:${log}` : `quota:${quota.name}`
     const size = sizeOfLine(log, entry.value)
-    if (quota !== undefined && isGiant(log, entry)) throw quotaExceeded(quota)
+    if (quota !== undefined && isOversized(log, entry)) throw quotaExceeded(quota)
     const old = shares.get(name)
     if (old !== undefined) dropExpired(old)
     while (old !== undefined && sizeOf(old.queue) > 0) {
-      if (sizeOf(old.queue) < most.maxEntries && old.bytes + size <= most.maxBytes) break
+      if (sizeOf(old.queue) < limit.maxEntries && old.bytes + size <= limit.maxBytes) break
       dropFirst(old)
     }
     while (entryCount >= bounds.entries || bytes + size > bounds.bytes) {
@@ -81,7 +82,6 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
-    // Writing an existing value again would cost as much as the look-up.
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
@@ -95,13 +95,12 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     sort(share)
   }
 
-  /** Returns the fraction of the total that a share uses, by entries or bytes. It is rounded, so that most lines need no sorting. */
   function sort(share: Share): void {
-    const part = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(part * PARTS))
+    const fraction = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
+    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(fraction * STEPS))
   }
 
-  /** Returns the largest share, or that of the writer if it is as large. */
+  /** Returns the largest share, or the share `writer` if it is equally large. */
   function largestShare(writer: string): Share | undefined {
     const largest = bySize.due(0)
     if (largest === undefined) return undefined
@@ -140,7 +139,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     }
     if (sizeOf(log) === 0) logs.delete(log.name)
     else if (log.dropped * 2 >= sizeOf(log)) {
-      log.lines = log.lines.slice(log.head).filter((one) => one?.isDropped === false)
+      log.lines = log.lines.slice(log.head).filter((kept) => kept?.isDropped === false)
       log.head = 0
       log.dropped = 0
     }
@@ -167,11 +166,11 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     bytes = 0
   }
 
-  return { append, isGiant, entries, clear }
+  return { append, isOversized, entries, clear }
 }
 
 function sizeOfLine(log: string, value: string): number {
-  return 2 * (log.length + value.length) + OVERHEAD
+  return 2 * (log.length + value.length) + OVERHEAD_BYTES
 }
 
 function emptyQueue(name: string): Queue {

@@ -1,9 +1,9 @@
-/** An item with a due time in milliseconds since 1970, or Infinity. Only the queue writes `dueAt`. */
+/** An item with a due time, or Infinity while it is not scheduled. Only the queue writes `dueAt`. */
 export interface Dated {
   dueAt: number
 }
 
-/** Items in the order of their due times. The queue has no timer: its user polls it. */
+/** Items in the order of their due times. The queue has no timer: its user calls `due`. */
 interface ExpiryQueue<item extends Dated> {
   /** Sets the due time. Infinity removes the item. */
   schedule(item: item, at: number): void
@@ -17,10 +17,13 @@ interface Slot<item> {
   readonly item: item
 }
 
-/** Moved and canceled items leave stale slots. Above this number of slots, the heap is rebuilt when half of it is stale. */
-const SLACK = 256
+/**
+ * Rescheduled and removed items leave stale slots. The heap is rebuilt when more than half of it, and this number of
+ * slots, is stale.
+ */
+const MAX_STALE_SLOTS = 256
 
-/** A binary heap. Every step costs O(log n); the removal of stale slots is amortized. */
+/** Creates a queue as a binary heap. Each step takes O(log n), and the removal of stale slots is amortized. */
 export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
   let heap: Slot<item>[] = []
   let scheduled = 0
@@ -33,7 +36,7 @@ export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
     scheduled += 1
     heap.push({ at, item })
     rise(heap, heap.length - 1)
-    if (heap.length > 2 * scheduled + SLACK) rebuild()
+    if (heap.length > 2 * scheduled + MAX_STALE_SLOTS) rebuild()
   }
 
   function rebuild(): void {
@@ -98,23 +101,23 @@ function swapIfEarlier<item>(heap: Slot<item>[], index: number, than: number): b
   return true
 }
 
-/** A set of texts in ascending order of their UTF-16 units. */
+/** A set of keys in ascending order of their UTF-16 units. */
 interface OrderedKeys {
   add(key: string): void
   remove(key: string): void
-  /** Returns at most `limit` texts with this prefix after `after`. */
+  /** Returns at most `limit` keys with this prefix, starting after `after`. */
   list(prefix: string, after: string | undefined, limit: number): string[]
   clear(): void
 }
 
-/** Maximum size of a bucket. Larger ones are split. */
-const BUCKET = 512
+/** Maximum number of keys in a bucket. A larger bucket is split. */
+const MAX_BUCKET = 512
 
-/** Sorted buckets. Adding and removing move the entries of at most one bucket. */
+/** Creates a set of sorted buckets. `add` and `remove` move the keys of at most one bucket. */
 export function createOrderedKeys(): OrderedKeys {
   let buckets: string[][] = []
 
-  /** Returns the index of the first bucket whose last key is not below `key`, or the number of buckets. */
+  /** Returns the index of the first bucket whose last key is at least `key`, or the number of buckets. */
   const bucketFor = (key: string): number =>
     firstAtLeast(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
 
@@ -122,17 +125,17 @@ export function createOrderedKeys(): OrderedKeys {
     if (buckets.length === 0) buckets.push([])
     const index = Math.min(bucketFor(key), buckets.length - 1)
     const bucket = buckets[index] ?? []
-    const at = placeIn(bucket, key)
+    const at = positionIn(bucket, key)
     if (bucket[at] === key) return
     bucket.splice(at, 0, key)
-    if (bucket.length > BUCKET) buckets.splice(index + 1, 0, bucket.splice(BUCKET / 2))
+    if (bucket.length > MAX_BUCKET) buckets.splice(index + 1, 0, bucket.splice(MAX_BUCKET / 2))
   }
 
   function remove(key: string): void {
     const index = bucketFor(key)
     const bucket = buckets[index]
     if (bucket === undefined) return
-    const at = placeIn(bucket, key)
+    const at = positionIn(bucket, key)
     if (bucket[at] !== key) return
     bucket.splice(at, 1)
     if (bucket.length === 0) buckets.splice(index, 1)
@@ -144,7 +147,7 @@ export function createOrderedKeys(): OrderedKeys {
     const first = bucketFor(from)
     for (let index = first; index < buckets.length; index += 1) {
       const bucket = buckets[index] ?? []
-      for (let at = index === first ? placeIn(bucket, from) : 0; at < bucket.length; at += 1) {
+      for (let at = index === first ? positionIn(bucket, from) : 0; at < bucket.length; at += 1) {
         const key = bucket[at] ?? ''
         if (found.length >= limit || !key.startsWith(prefix)) return found
         if (key !== after) found.push(key)
@@ -157,7 +160,7 @@ export function createOrderedKeys(): OrderedKeys {
 }
 
 /** Returns the index of `key` in a sorted list, or the index at which it would be inserted. */
-function placeIn(sorted: readonly string[], key: string): number {
+function positionIn(sorted: readonly string[], key: string): number {
   return firstAtLeast(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }
 

@@ -2,7 +2,6 @@ import { GatewayError } from '../../core/errors.ts'
 import { type Quota, quotaExceeded, type WriteOptions } from '../../core/store.ts'
 import { createExpiryQueue, createOrderedKeys, type Dated } from './sorted.ts'
 
-/** Texts by key, in three independent pools. */
 export interface MemoryValues {
   get(key: string): string | undefined
   set(key: string, value: string, options?: WriteOptions): void
@@ -12,16 +11,16 @@ export interface MemoryValues {
 }
 
 export interface ValueBounds {
-  /** Values without an expiry and without a quota. A full pool refuses new values with `overloaded`. */
+  /** Values without an expiry or a quota. A write to a full pool fails with `overloaded`. */
   readonly durable: PoolBounds
-  /** Values without an expiry that count against a quota. A write is refused if the quota would use more than remains free. */
+  /** Values without an expiry that count against a quota. A write fails if the quota would use more than remains free. */
   readonly owned: PoolBounds
   /** Values with an expiry. A full pool drops the least recently used value of its largest share. */
   readonly expiring: PoolBounds
 }
 
-/** The approximate overhead of an entry in bytes. */
-const OVERHEAD = 128
+/** Approximate overhead of a value, in bytes. */
+const OVERHEAD_BYTES = 128
 
 export function createValues(now: () => number, bounds: ValueBounds): MemoryValues {
   const durable = createPool(bounds.durable)
@@ -55,23 +54,30 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   function set(key: string, value: string, { ttlMs, quota, mustFit = false }: WriteOptions = {}): void {
     const old = find(key)
     const pool = ttlMs !== undefined ? expiring : quota !== undefined ? owned : durable
-    const bytes = 2 * (key.length + value.length) + OVERHEAD
-    const entry: PoolEntry = { key, value, bytes, pool, share: quota?.name ?? kindOf(key), dueAt: Infinity }
-    if (pool === expiring) refuseGiant(entry, quota)
-    else if (!mustFit) refuseOverfull(entry, old, quota)
+    const bytes = 2 * (key.length + value.length) + OVERHEAD_BYTES
+    const entry: PoolEntry = {
+      key,
+      value,
+      bytes,
+      pool,
+      share: quota?.name ?? key.slice(0, key.indexOf(':') + 1),
+      dueAt: Infinity,
+    }
+    if (pool === expiring) refuseOversized(entry, quota)
+    else if (!mustFit) refuseIfFull(entry, old, quota)
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    if (pool === expiring) makeRoom(entry, quota)
+    if (pool === expiring) dropUntilFits(entry, quota)
     pool.put(entry)
     keys.add(key)
     if (ttlMs !== undefined) expiries.schedule(entry, now() + ttlMs)
   }
 
-  function makeRoom({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
+  function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
     if (quota !== undefined) {
-      const most = { entries: quota.maxEntries, bytes: quota.maxBytes }
+      const own = { entries: quota.maxEntries, bytes: quota.maxBytes }
       dropWhile(
-        () => isOver(expiring.shareOf(share), bytes, most),
+        () => isOver(expiring.sizeOfShare(share), bytes, own),
         () => expiring.oldestOf(share),
       )
     }
@@ -107,19 +113,18 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   return { get, set, delete: deleteValue, list, clear }
 }
 
-/** Returns true if a further entry of this size exceeds the bounds. */
-function isOver({ entries, bytes }: PoolBounds, more: number, most: PoolBounds): boolean {
-  return entries + 1 > most.entries || bytes + more > most.bytes
+function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds): boolean {
+  return entries + 1 > limit.entries || bytes + added > limit.bytes
 }
 
-/** Throws for a value that exceeds the limits even if all others are dropped. */
-function refuseGiant({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
+/** Throws if a value exceeds the limits even after all others are dropped. */
+function refuseOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
-  if (bytes > pool.bounds.bytes) throw overfull()
+  if (bytes > pool.bounds.bytes) throw storeIsFull()
 }
 
-/** Refuses a value that is never dropped. Replacing a value by one that is not larger is always possible. */
-function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
+/** Throws if a value without an expiry does not fit. Replacing a value by one that is not larger always succeeds. */
+function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const { pool, share, bytes } = entry
   const isReplaced = old?.pool === pool && old.share === share
   const moreEntries = isReplaced ? 0 : 1
@@ -130,30 +135,25 @@ function refuseOverfull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quo
     bytes: pool.bounds.bytes - pool.bytes - moreBytes,
   }
   if (quota === undefined) {
-    if (free.entries < 0 || free.bytes < 0) throw overfull()
+    if (free.entries < 0 || free.bytes < 0) throw storeIsFull()
     return
   }
-  // A key uses at most as much as remains free, so the next key can also store values.
-  const held = pool.shareOf(share)
+  // A key may use at most as much as remains free, so that further keys can also store values.
+  const held = pool.sizeOfShare(share)
   const fits =
     held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&
     held.bytes + moreBytes <= Math.min(quota.maxBytes, free.bytes)
   if (!fits) throw quotaExceeded(quota)
 }
 
-/** Returns the first word of a key, with its colon. */
-function kindOf(key: string): string {
-  return key.slice(0, key.indexOf(':') + 1)
-}
-
-function overfull(): GatewayError {
+function storeIsFull(): GatewayError {
   return new GatewayError(
     'overloaded',
     'The in-memory store is full. Raise the limits of memoryStore(), or use another store.',
   )
 }
 
-/** Maximum number of entries and bytes of a pool (two bytes per UTF-16 unit of key and value). */
+/** Maximum number of entries, and of bytes: two per UTF-16 unit of key and value, and the overhead. */
 export interface PoolBounds {
   readonly entries: number
   readonly bytes: number
@@ -164,28 +164,26 @@ export interface PoolEntry extends Dated {
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
-  /** The name of its quota, or the first word of its key (`turn:…`) without a quota. */
+  /** The name of the quota, or the first word of the key (`turn:`) without a quota. */
   readonly share: string
 }
 
-/** Entries by key, counted by shares. */
 export interface Pool {
   readonly bounds: PoolBounds
   readonly entries: number
   readonly bytes: number
   get(key: string): PoolEntry | undefined
-  /** Returns the size of one share. */
-  shareOf(name: string): PoolBounds
+  sizeOfShare(name: string): PoolBounds
   /** Adds an entry as the most recently used of its share. */
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
-  /** Makes an entry the most recently used one of its share. */
+  /** Marks an entry as the most recently used of its share. */
   touch(entry: PoolEntry): void
   /** Returns the least recently used entry of a share. */
   oldestOf(share: string): PoolEntry | undefined
   /**
-   * Returns the least recently used entry of the largest share, or of `writer` if it is as large. A share therefore
-   * loses entries only while it is the largest.
+   * Returns the least recently used entry of the largest share, or of the share `writer` if it is equally large. A
+   * share therefore loses entries only while no other share is larger.
    */
   oldestOfLargest(writer: string): PoolEntry | undefined
   clear(): void
@@ -193,24 +191,23 @@ export interface Pool {
 
 interface Share extends Dated {
   readonly name: string
-  /** Least recently used first, because a Map keeps the order of insertion. */
+  /** Least recently used first: a Map keeps the order of insertion. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
 
-const NOTHING: PoolBounds = { entries: 0, bytes: 0 }
+const EMPTY: PoolBounds = { entries: 0, bytes: 0 }
 
 export function createPool(bounds: PoolBounds): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** Orders shares by size, largest first: `dueAt` is the negative size. */
+  /** Orders shares by their negative size, so that the largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 
-  /** Returns the fraction of the pool that a share uses, by entries or bytes. */
   function sort(share: Share): void {
-    const part = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, share.entries.size === 0 ? Infinity : -part)
+    const fraction = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
+    bySize.schedule(share, share.entries.size === 0 ? Infinity : -fraction)
   }
 
   function put(entry: PoolEntry): void {
@@ -254,9 +251,9 @@ export function createPool(bounds: PoolBounds): Pool {
       return bytes
     },
     get: (key) => all.get(key),
-    shareOf: (name) => {
+    sizeOfShare: (name) => {
       const share = shares.get(name)
-      return share === undefined ? NOTHING : { entries: share.entries.size, bytes: share.bytes }
+      return share === undefined ? EMPTY : { entries: share.entries.size, bytes: share.bytes }
     },
     put,
     remove,

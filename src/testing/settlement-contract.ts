@@ -1,0 +1,173 @@
+import { HOUR_MS, ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
+
+const MAX_AMOUNT = Number.MAX_SAFE_INTEGER
+
+export function testSettlements(suite: StoreSuite, { describe, expect, it }: TestApi): void {
+  const { claim, clock, level, reserve, settle } = suite
+
+  describe('settling', () => {
+    it('replaces the held amount by a lower or higher used amount', async () => {
+      await reserve('t', [claim('a', 10, 100), claim('b', 10, 10)])
+      expect(await settle('t', { a: 4, b: 25 })).toBe(true)
+      expect(await suite.store.levels(['a', 'b'])).toEqual([
+        { spent: 4, held: 0 },
+        { spent: 25, held: 0 },
+      ])
+      expect(await reserve('t2', [claim('b', 1, 10)])).toMatchObject({ accepted: false, levels: [25] })
+    })
+
+    it('releases the whole amount when nothing was used', async () => {
+      await reserve('t', [claim('a', 10, 10)])
+      expect(await settle('t')).toBe(true)
+      expect(await level('a')).toEqual({ spent: 0, held: 0 })
+    })
+
+    it('has an effect once when it is repeated, also concurrently', async () => {
+      await reserve('t', [claim('a', 10, 100)])
+      const results = await Promise.all(Array.from({ length: 20 }, () => settle('t', { a: 4 })))
+      expect(results.filter(Boolean)).toHaveLength(1)
+      expect(await level('a')).toEqual({ spent: 4, held: 0 })
+      clock.advance(601_000)
+      expect(await settle('t', { a: 4 })).toBe(false)
+      expect(await level('a')).toEqual({ spent: 4, held: 0 })
+    })
+
+    it('has no effect for an unknown reservation', async () => {
+      expect(await settle('unknown', { a: 4 })).toBe(false)
+      expect(await level('a')).toEqual({ spent: 0, held: 0 })
+    })
+
+    it('can charge a counter that was not claimed', async () => {
+      await reserve('t', [])
+      expect(await settle('t', { a: 4 })).toBe(true)
+      expect(await level('a')).toEqual({ spent: 4, held: 0 })
+    })
+
+    it('adds tallies field by field in the same step', async () => {
+      const settlement = { charges: [], tallies: [{ name: 'r', amounts: { tokens: 5, __proto__x: 1 } }] }
+      await reserve('t1', [])
+      await reserve('t2', [])
+      await suite.store.settle({ reservationId: 't1', ...settlement })
+      await suite.store.settle({ reservationId: 't1', ...settlement })
+      await suite.store.settle({
+        reservationId: 't2',
+        charges: [],
+        tallies: [{ name: 'r', amounts: { tokens: -2, money: 7 } }],
+      })
+      expect(await suite.store.tallies(['r', 'none'])).toEqual([{ tokens: 3, __proto__x: 1, money: 7 }, {}])
+    })
+
+    it('appends its log entries in the same step, once', async () => {
+      const quota = { name: 'log:one', maxEntries: 2, maxBytes: 10_000 }
+      const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START + n, value: `e${n}`, ttlMs: 1000, quota }))
+      await reserve('t', [])
+      expect(await suite.store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(true)
+      expect(await suite.store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(false)
+      expect((await suite.store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['e2', 'e3'])
+      clock.advance(1000)
+      expect(await suite.store.entries('audit', { limit: 10 })).toEqual([])
+    })
+
+    it('omits a log entry that is larger than its quota', async () => {
+      const quota = { name: 'log:one', maxEntries: 2, maxBytes: 1_000 }
+      const entry = { log: 'audit', at: START, quota }
+      const entries = [
+        { ...entry, value: 'x'.repeat(2_000) },
+        { ...entry, value: 'small' },
+      ]
+      await reserve('t', [claim('a', 5, 10)])
+      const charges = [{ counter: 'a', amount: 4, expiresAt: START + HOUR_MS }]
+      expect(await suite.store.settle({ reservationId: 't', charges, tallies: [], entries })).toBe(true)
+      expect((await suite.store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['small'])
+      expect(await level('a')).toEqual({ spent: 4, held: 0 })
+    })
+
+    it('expires a tally exactly at its expiry', async () => {
+      await reserve('t', [])
+      const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }
+      await suite.store.settle({ reservationId: 't', charges: [], tallies: [tally] })
+      clock.advance(999)
+      expect(await suite.store.tallies(['r'])).toEqual([{ n: 1 }])
+      clock.advance(1)
+      expect(await suite.store.tallies(['r'])).toEqual([{}])
+    })
+  })
+
+  describe('counters', () => {
+    it('expire exactly at their expiry', async () => {
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
+      await suite.store.settle({
+        reservationId: 't',
+        charges: [{ counter: 'a', amount: 5, expiresAt: START + 1000 }],
+        tallies: [],
+      })
+      clock.advance(999)
+      expect(await level('a')).toEqual({ spent: 5, held: 0 })
+      clock.advance(1)
+      expect(await level('a')).toEqual({ spent: 0, held: 0 })
+    })
+
+    it('expire at the latest expiry of their claims and charges', async () => {
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
+      await suite.store.settle({
+        reservationId: 't',
+        charges: [{ counter: 'a', amount: 5, expiresAt: START + 2000 }],
+        tallies: [],
+      })
+      await reserve('t2', [claim('a', 1, 10, { expiresAt: START + 500 })])
+      clock.advance(1999)
+      expect(await level('a')).toMatchObject({ spent: 5 })
+    })
+
+    it('do not change when a reservation of an expired counter is released', async () => {
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
+      clock.advance(1000)
+      expect(await reserve('t2', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [1] })
+      expect(await settle('t')).toBe(true)
+      expect(await level('a')).toEqual({ spent: 0, held: 1 })
+    })
+
+    it('are exact up to the greatest safe integer and are clamped there', async () => {
+      expect(await reserve('t1', [claim('a', MAX_AMOUNT - 1, MAX_AMOUNT)])).toMatchObject({ levels: [MAX_AMOUNT - 1] })
+      expect(await reserve('t2', [claim('a', 2, MAX_AMOUNT)])).toMatchObject({ accepted: false })
+      expect(await reserve('t3', [claim('a', 1, MAX_AMOUNT)])).toMatchObject({ accepted: true, levels: [MAX_AMOUNT] })
+      expect(await settle('t1', { a: MAX_AMOUNT })).toBe(true)
+      expect(await settle('t3', { a: 5 })).toBe(true)
+      expect(await level('a')).toEqual({ spent: MAX_AMOUNT, held: 0 })
+      await reserve('t4', [])
+      await suite.store.settle({
+        reservationId: 't4',
+        charges: [],
+        tallies: [{ name: 'r', amounts: { n: MAX_AMOUNT } }],
+      })
+      await reserve('t5', [])
+      await suite.store.settle({
+        reservationId: 't5',
+        charges: [],
+        tallies: [{ name: 'r', amounts: { n: MAX_AMOUNT } }],
+      })
+      expect(await suite.store.tallies(['r'])).toEqual([{ n: MAX_AMOUNT }])
+    })
+
+    for (const amount of [Number.NaN, -1, 0.5, Infinity, MAX_AMOUNT + 1]) {
+      it(`do not change for the amount ${amount}, which is refused`, async () => {
+        await expect(reserve('t', [claim('a', 1, 10), claim('b', amount, 10)])).rejects.toThrow()
+        await reserve('t1', [claim('a', 1, 10)])
+        await expect(settle('t1', { a: amount })).rejects.toThrow()
+        expect(await level('a')).toEqual({ spent: 0, held: 1 })
+        expect(await settle('t1', { a: 1 })).toBe(true)
+      })
+    }
+
+    for (const text of ODD_TEXTS) {
+      it(`can be named ${JSON.stringify(text)}, as can a tally and a reservation`, async () => {
+        expect(await reserve(text, [claim(`c:${text}`, 1, 1)])).toMatchObject({ accepted: true })
+        expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 1 })
+        const tallies = [{ name: `r:${text}`, amounts: { n: 2 } }]
+        expect(await suite.store.settle({ reservationId: text, charges: [], tallies })).toBe(true)
+        expect(await suite.store.tallies([`r:${text}`])).toEqual([{ n: 2 }])
+        expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 0 })
+      })
+    }
+  })
+}
