@@ -1,7 +1,7 @@
 import type { Model } from '../../src/core/model.ts'
 import { nano } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { SmallModel } from '../../src/savings/small-model.ts'
+import type { SmallModel } from '../../src/savings/models.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import { yieldToEventLoop } from '../../src/tokens/yield.ts'

@@ -177,9 +177,9 @@ function hadamard(values: Float32Array): void {
 }
 
 /** Returns the maximum number of bits that may differ in the first `words` words for vectors of at least this cosine. */
-export function maxDifferentBits(least: number, words: number): number {
+export function maxDifferentBits(minSimilarity: number, words: number): number {
   const bits = words * 32
-  const chance = Math.acos(Math.min(1, Math.max(-1, least))) / Math.PI
+  const chance = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
   return Math.min(bits, Math.ceil(bits * chance + DEVIATIONS * Math.sqrt(bits * chance * (1 - chance))) + SLACK)
 }
 

@@ -14,7 +14,7 @@ export interface StoredVector {
 
 export interface VectorSearch {
   readonly vector: Float32Array
-  readonly least: number
+  readonly minSimilarity: number
   readonly limit: number
   readonly now: number
 }
@@ -145,7 +145,7 @@ function scan(
     search,
     tailLength: tailLengthOf(search.vector),
     signature,
-    maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.least, words)) : [],
+    maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
     best: [],
     end: rows.entries.length,
   }
@@ -217,9 +217,9 @@ function compare(entry: StoredVector | undefined, { search, tailLength, best }: 
   if (entry === undefined || entry.expiresAt <= search.now) return
   const head = headOf(search.vector.length)
   const start = product(entry.vector, search.vector, 0, head)
-  if (start + tailLength * entry.tailLength < search.least - ROUNDING) return
+  if (start + tailLength * entry.tailLength < search.minSimilarity - ROUNDING) return
   const similarity = start + product(entry.vector, search.vector, head, search.vector.length)
-  if (similarity >= search.least) insert(best, { id: entry.id, similarity }, search.limit)
+  if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
 /** Inserts a neighbor. Among equally near vectors, earlier ones are retained. */

@@ -268,7 +268,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       check(vector)
       const partition = partitions.get(scope)
       if (partition === undefined || limit < 1) return []
-      const found = partition.search({ vector, least, limit, now: now() }, pause)
+      const found = partition.search({ vector, minSimilarity: least, limit, now: now() }, pause)
       const alive = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
         const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
         for (const { id } of present.toReversed()) touch(entries, id)

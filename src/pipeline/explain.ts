@@ -15,7 +15,7 @@ import { type Bill, reductionPercent, savings } from '../billing/bill.ts'
 import type { JsonObject } from '../core/json.ts'
 import { describeFailure } from '../formats/failures.ts'
 import { expectedBill } from './charge.ts'
-import type { SmallModel } from '../savings/small-model.ts'
+import type { SmallModel } from '../savings/models.ts'
 
 /**
  * Answers what would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route.

@@ -22,7 +22,7 @@ import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
 import type { BodyCapacity } from './body-capacity.ts'
-import type { SmallModel } from '../savings/small-model.ts'
+import type { SmallModel } from '../savings/models.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
 /** Finds what a model name resolves to, for a key; throws `invalid-model`. */

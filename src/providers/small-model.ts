@@ -3,7 +3,7 @@ import { costOf } from '../core/money.ts'
 import type { Runtime, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Candidate } from './retry.ts'
-import type { SmallModel } from '../savings/small-model.ts'
+import type { SmallModel } from '../savings/models.ts'
 
 export interface SmallModelOptions {
   readonly runtime: Runtime

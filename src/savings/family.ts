@@ -25,7 +25,7 @@ import {
   type TierResult,
 } from './tier.ts'
 import { bestGrowth, isWarm, sendingCost } from './upstream-cache.ts'
-import { controllerOf } from './small-model.ts'
+import { controllerOf } from './models.ts'
 
 export interface FamilyOptions {
   readonly thresholds?: Thresholds

@@ -14,7 +14,7 @@ import {
   type TierJob,
   type TierResult,
 } from './tier.ts'
-import { controllerOf } from './small-model.ts'
+import { controllerOf } from './models.ts'
 
 interface RecursiveOptions {
   readonly thresholds?: Thresholds

@@ -5,7 +5,7 @@ import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics
 import type { Pause } from '../core/async.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
-import type { Similarities } from './tier.ts'
+import type { Similarities } from './models.ts'
 
 export interface SelectionTools {
   readonly meter: Meter

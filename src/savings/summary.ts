@@ -6,7 +6,7 @@ import type { SelectionTools } from './selection.ts'
 import type { Segment } from './conversation.ts'
 import { countTerms, corpusOf, inverseFrequency, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './query.ts'
-import type { SmallModel } from './small-model.ts'
+import type { SmallModel } from './models.ts'
 
 /** The author of summaries: the small model of the family, or an algorithm that copies sentences at no cost. */
 export type Summarizer = 'model' | 'extractive'

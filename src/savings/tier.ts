@@ -1,8 +1,8 @@
 import type { Model } from '../core/model.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Conversation, Segment } from './conversation.ts'
-import type { SmallModel } from './small-model.ts'
+import type { Conversation } from './conversation.ts'
+import type { Similarities, SmallModel } from './models.ts'
 import { notUnderstood, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
@@ -15,9 +15,6 @@ export interface Steering {
   readonly vanishing: boolean
   readonly recursive: boolean
 }
-
-/** Similarity of segments to the question, 0 to 1. The most similar segment has 1. */
-export type Similarities = ReadonlyMap<Segment, number>
 
 export interface TierJob {
   readonly prompt: Prompt

@@ -17,7 +17,7 @@ import {
 } from './tier.ts'
 import { asArray, isJsonObject, parseJson } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
-import type { SmallModel } from './small-model.ts'
+import type { SmallModel } from './models.ts'
 
 interface VanishingOptions {
   readonly thresholds?: Thresholds

@@ -6,7 +6,14 @@ import { createPause } from '../core/async.ts'
 import { createFamilyLock } from './family.ts'
 import { chooseTiers, mayRunAfter, type TierCandidate, type Declined } from './choose-tiers.ts'
 import { type ConversationMemory, conversationOf, createMemory } from './conversation.ts'
-import { createMeaningRanker, type MeaningRanker } from './meaning.ts'
+import {
+  createFailurePauses,
+  createMeaningRanker,
+  type FailurePauses,
+  type MeaningRanker,
+  withPauses,
+  withSpending,
+} from './models.ts'
 import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
 import type { SelectionTools } from './selection.ts'
@@ -34,7 +41,6 @@ import {
   type History,
 } from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
-import { createFailurePauses, type FailurePauses, withPauses, withSpending } from './small-model.ts'
 
 // Exported here, because a separate lazy import would split their shared code into more chunks.
 export { createMemory } from './conversation.ts'
@@ -227,7 +233,7 @@ function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
 function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const meaning: TierJob['meaning'] = {
-    similarities: (conversation) => ranker.compare(conversation, job, onSpent),
+    similarities: (conversation) => ranker.compare(conversation, { owner: job.owner, signal: job.signal, onSpent }),
     price: (conversation) => ranker.price(conversation, job.owner),
   }
   return { ...job, meaning }

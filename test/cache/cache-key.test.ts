@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { cacheKeyOf, type CacheKey } from '../../src/cache/cache-key.ts'
-import { asks, chat, message } from './room.ts'
+import { asks, chat, message } from './fixture.ts'
 
 const owner = 'key key-1'
 const modelName = 'chat/large'
@@ -228,7 +228,7 @@ describe('the scope', () => {
     ['without a user message', chat({ messages: [{ role: 'system', content: 'x' }] })],
     ['for several answers', asks('What?', { n: 2 })],
     ['in a thread that the upstream holds', message({ messages: [question], thread: { type: 'create' } })],
-  ])('there is none %s', async (_, prompt) => {
+  ])('does not exist %s', async (_, prompt) => {
     expect(await cacheKeyOf(prompt, { owner, modelName })).toBeUndefined()
   })
 })

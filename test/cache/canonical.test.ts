@@ -19,7 +19,7 @@ describe('the canonical form', () => {
     expect(meaning(text)).toBe(expected)
   })
 
-  it('keeps every letter of a text about spelling', () => {
+  it('keeps each letter of a text about spelling', () => {
     expect(meaning("Is Don't spelled so?")).toBe("Is Don't spelled so ?")
   })
 

@@ -11,7 +11,7 @@ function difference(left: string, right: string, typos = 2): Difference | undefi
 }
 
 describe('the guard', () => {
-  it('is tested with at least 200 reversals', () => {
+  it('has at least 200 tested reversals', () => {
     expect(REVERSALS.length).toBeGreaterThanOrEqual(200)
     expect(new Set(REVERSALS.map((pair) => pair.join('\n'))).size).toBe(REVERSALS.length)
   })
@@ -36,7 +36,7 @@ describe('the guard', () => {
     ['Is Anna with Bob?', 'Is Bob with Anna?', 'order'],
     ['Is he from the US or not?', 'Is he from the us or not?', 'case'],
     ['How do I sell a house here?', 'How do I rent a house here?', 'word'],
-  ])('%s | %s: names the difference: %s', (left, right, expected) => {
+  ])('%s | %s: returns the difference %s', (left, right, expected) => {
     expect(difference(left, right)).toBe(expected)
   })
 
@@ -65,7 +65,7 @@ describe('the guard', () => {
     expect(difference('Is it true that Mitchell won?', 'Is it true that Mitchel won?')).toBe('name')
   })
 
-  it('finds any text equal to itself', () => {
+  it('accepts any text as equal to itself', () => {
     for (const text of [
       '',
       '?',

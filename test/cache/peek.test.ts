@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { asks, constantEmbedder, room } from './room.ts'
+import { asks, constantEmbedder, createFixture } from './fixture.ts'
 
 const question = { keyId: 'key-1', modelName: 'chat/large' }
 
 describe('peek', () => {
   it('returns the result of a look-up without an effect on the statistics', async () => {
-    const { cache, teach } = room()
+    const { cache, teach } = createFixture()
     await teach('What is the capital of France?', 'Paris.')
     const before = cache.stats()
 
@@ -20,7 +20,7 @@ describe('peek', () => {
   })
 
   it('does not count as use of an entry', async () => {
-    const { cache, teach, recall } = room({ maxEntries: 2 })
+    const { cache, teach, recall } = createFixture({ maxEntries: 2 })
     await teach('first question of them all', 'one')
     await teach('another thing entirely, the weather', 'two')
     await cache.peek({ ...question, prompt: asks('first question of them all') })
@@ -40,7 +40,7 @@ describe('peek', () => {
         return own.embed(texts)
       },
     }
-    const { cache, teach } = room({ embedder })
+    const { cache, teach } = createFixture({ embedder })
     await teach('What is the capital of France?', 'Paris.')
     const before = asked
 

@@ -7,7 +7,7 @@ import type { CacheDirectives, SemanticCacheOptions } from '../../src/cache/cach
 import { createSemanticCache } from '../../src/cache/semantic-cache.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { REVERSALS, SAME } from './reversals.ts'
-import { asks, chat, constantEmbedder, message, room, says, scriptedEmbedder } from './room.ts'
+import { asks, chat, constantEmbedder, message, createFixture, says, scriptedEmbedder } from './fixture.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 const CAPITAL = 'What is the capital of France?'
@@ -20,7 +20,7 @@ const directives = (given: Partial<CacheDirectives>): { readonly directives: Cac
 describe('the semantic cache', () => {
   it('answers the same text with similarity 1 and without an embedding', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
-    const { ask, teach } = room({ embedder })
+    const { ask, teach } = createFixture({ embedder })
     await teach(CAPITAL, 'Paris')
     const embedded = embedder.asked.length
     const found = await ask(`  ${CAPITAL}\n`)
@@ -31,7 +31,7 @@ describe('the semantic cache', () => {
 
   it('computes no embedding in a scope without entries', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
-    const { ask, teach } = room({ embedder })
+    const { ask, teach } = createFixture({ embedder })
     await ask(CAPITAL)
     await teach(CAPITAL, 'Paris')
 
@@ -40,7 +40,7 @@ describe('the semantic cache', () => {
 
   it('embeds a stored question when a second one arrives in its scope, both in one call', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
-    const { recall, teach } = room({ embedder })
+    const { recall, teach } = createFixture({ embedder })
     await teach(CAPITAL, 'Paris')
     await teach(CAPITAL, 'Paris', { modelName: 'chat/small' })
 
@@ -52,14 +52,14 @@ describe('the semantic cache', () => {
   it('embeds each question at once if the index is shared', async () => {
     const embedder = scriptedEmbedder(hashEmbedding, 1024)
     const index = createFlatIndex({ now: () => 0 })
-    const { teach } = room({ embedder, index })
+    const { teach } = createFixture({ embedder, index })
     await teach(CAPITAL, 'Paris')
 
     expect(embedder.asked).toEqual([CAPITAL])
   })
 
-  it('answers without a promise when no part has to wait', async () => {
-    const { cache, recall, teach } = room()
+  it('answers without a promise if each part is synchronous', async () => {
+    const { cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
     // The first comparison loads the English words.
     await recall(ALIKE)
@@ -76,8 +76,8 @@ describe('the semantic cache', () => {
     expect(miss.store(says('Very.'), 10)).toBe(true)
   })
 
-  it('finds a question among many in its scope without vectors, despite a typo or another spelling', async () => {
-    const { ask, teach } = room()
+  it('finds a question with a typo or another spelling among many in its scope, without vectors', async () => {
+    const { ask, teach } = createFixture()
     const question = (customer: string): string =>
       `What is the current state of the order that customer ${customer} placed?`
     const customers = ['Miller', 'Garcia', 'Novak', 'Okafor', 'Tanaka', 'Lindqvist', 'Haddad', 'Ferreira']
@@ -91,7 +91,7 @@ describe('the semantic cache', () => {
   })
 
   it('answers an equivalent text', async () => {
-    const { recall, teach } = room()
+    const { recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
 
     expect(await recall(ALIKE)).toBe('Paris')
@@ -103,7 +103,7 @@ describe('the semantic cache', () => {
     async (similarityThreshold) => {
       const wrong: string[] = []
       for (const [left, right] of REVERSALS) {
-        const { recall, teach } = room({ embedder: constantEmbedder(), similarityThreshold })
+        const { recall, teach } = createFixture({ embedder: constantEmbedder(), similarityThreshold })
         await teach(left, 'left')
         if ((await recall(right)) !== undefined) wrong.push(`${left} | ${right}`)
       }
@@ -113,7 +113,7 @@ describe('the semantic cache', () => {
   )
 
   it('finds the equivalent question among all reversals, even if all embeddings are equal', async () => {
-    const { recall, teach } = room({ embedder: constantEmbedder() })
+    const { recall, teach } = createFixture({ embedder: constantEmbedder() })
     for (const [left] of SAME.slice(0, 1)) await teach(left, 'Paris')
     for (const [left] of REVERSALS.slice(0, 10)) await teach(left, 'something else')
 
@@ -126,7 +126,7 @@ describe('the semantic cache', () => {
       (text) => Float32Array.of(Math.cos(near[text] ?? 9), Math.sin(near[text] ?? 9)),
       2,
     )
-    const { recall, teach } = room({ embedder })
+    const { recall, teach } = createFixture({ embedder })
     await teach(CAPITAL, 'Paris')
     await teach('What is the capital of Spain?', 'Madrid')
 
@@ -139,9 +139,9 @@ describe('the semantic cache', () => {
       (text) => (text === ALIKE ? Float32Array.of(Math.cos(angle), Math.sin(angle)) : Float32Array.of(1, 0)),
       2,
     )
-    const strict = room({ embedder, similarityThreshold: 0.91 })
+    const strict = createFixture({ embedder, similarityThreshold: 0.91 })
     await strict.teach(CAPITAL, 'Paris')
-    const lenient = room({ embedder, similarityThreshold: 0.89 })
+    const lenient = createFixture({ embedder, similarityThreshold: 0.89 })
     await lenient.teach(CAPITAL, 'Paris')
 
     expect(await strict.recall(ALIKE)).toBeUndefined()
@@ -149,9 +149,9 @@ describe('the semantic cache', () => {
   })
 
   it('separates keys, unless the operator shares answers', async () => {
-    const apart = room()
+    const apart = createFixture()
     await apart.teach(CAPITAL, 'Paris')
-    const shared = room({ scope: 'global' })
+    const shared = createFixture({ scope: 'global' })
     await shared.teach(CAPITAL, 'Paris')
 
     expect(await apart.recall(CAPITAL, { keyId: 'key-2' })).toBeUndefined()
@@ -160,7 +160,7 @@ describe('the semantic cache', () => {
   })
 
   it('never answers across models, system prompts, parameters or histories', async () => {
-    const { recall, teach } = room({ embedder: constantEmbedder() })
+    const { recall, teach } = createFixture({ embedder: constantEmbedder() })
     await teach(CAPITAL, 'Paris')
     const user = { role: 'user', content: CAPITAL }
 
@@ -170,8 +170,8 @@ describe('the semantic cache', () => {
     expect(await recall(chat({ messages: [user, { role: 'assistant', content: 'x' }, user] }))).toBeUndefined()
   })
 
-  it('compares only the question, so that a long shared history does not make questions similar', async () => {
-    const { recall, teach } = room()
+  it('compares only the questions, regardless of a long common history', async () => {
+    const { recall, teach } = createFixture()
     const long = { role: 'user', content: 'The contract says many things. '.repeat(2000) }
     const turn = (text: string): ReturnType<typeof chat> =>
       chat({ messages: [long, { role: 'assistant', content: 'ok' }, { role: 'user', content: text }] })
@@ -182,21 +182,21 @@ describe('the semantic cache', () => {
   })
 
   it('returns an answer stored in one format to a request in the other', async () => {
-    const { recall, teach } = room()
+    const { recall, teach } = createFixture()
     await teach(chat({ messages: [{ role: 'user', content: CAPITAL }], max_tokens: 100 }), 'Paris')
 
     expect(await recall(message({ messages: [{ role: 'user', content: CAPITAL }] }))).toBe('Paris')
   })
 
   it('stores only complete answers', async () => {
-    const { teach, recall } = room()
+    const { teach, recall } = createFixture()
 
     expect(await teach(CAPITAL, says('Par', { finish: 'length' }))).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
   })
 
   it('keeps an answer for its lifetime, and a time-sensitive one for a minute', async () => {
-    const { recall, runtime, teach } = room({ ttlSeconds: 100 })
+    const { recall, runtime, teach } = createFixture({ ttlSeconds: 100 })
     await teach(CAPITAL, 'Paris')
     await teach('What is the weather in Rome today?', 'rain')
     runtime.advance(59_999)
@@ -217,9 +217,9 @@ describe('the semantic cache', () => {
   })
 
   it('stays within its maximum entries and bytes', async () => {
-    const few = room({ maxEntries: 3 })
+    const few = createFixture({ maxEntries: 3 })
     for (let count = 0; count < 10; count += 1) await few.teach(`Question ${count}?`, 'x')
-    const small = room({ maxBytes: 30_000 })
+    const small = createFixture({ maxBytes: 30_000 })
     for (let count = 0; count < 10; count += 1) await small.teach(`Question ${count}?`, 'x'.repeat(4000))
 
     expect(few.cache.stats().entries).toBe(3)
@@ -230,11 +230,11 @@ describe('the semantic cache', () => {
     expect(small.cache.stats().entries).toBeGreaterThan(0)
   })
 
-  it('evicts from the key with the greatest share, so that no key evicts the answers of another', async () => {
-    const few = room({ maxEntries: 4 })
+  it('evicts an entry of the key with the largest share', async () => {
+    const few = createFixture({ maxEntries: 4 })
     await few.teach(CAPITAL, 'Paris', { keyId: 'small' })
     for (let count = 0; count < 20; count += 1) await few.teach(`Question ${count}?`, 'x', { keyId: 'large' })
-    const bytes = room({ maxBytes: 30_000 })
+    const bytes = createFixture({ maxBytes: 30_000 })
     await bytes.teach(CAPITAL, 'Paris', { keyId: 'small' })
     for (let count = 0; count < 20; count += 1)
       await bytes.teach(`Question ${count}?`, 'x'.repeat(3000), { keyId: 'large' })
@@ -246,8 +246,8 @@ describe('the semantic cache', () => {
     expect(bytes.cache.stats().bytes).toBeLessThanOrEqual(30_000)
   })
 
-  it('divides the capacity equally between keys that fill it, also with shared answers', async () => {
-    const { cache, recall, teach } = room({ maxEntries: 4, scope: 'global' })
+  it('divides the capacity equally between keys that fill it, even if they share answers', async () => {
+    const { cache, recall, teach } = createFixture({ maxEntries: 4, scope: 'global' })
     for (let count = 0; count < 8; count += 1) await teach(`First ${count}?`, 'x', { keyId: 'a' })
     for (let count = 0; count < 8; count += 1) await teach(`Second ${count}?`, 'x', { keyId: 'b' })
     const found = await Promise.all(['First 6?', 'First 7?', 'Second 6?', 'Second 7?'].map((text) => recall(text)))
@@ -256,8 +256,8 @@ describe('the semantic cache', () => {
     expect(cache.stats().entries).toBe(4)
   })
 
-  it('does nothing when it is disabled', async () => {
-    const { ask, cache, teach } = room({ enabled: false })
+  it('stores and returns nothing if it is disabled', async () => {
+    const { ask, cache, teach } = createFixture({ enabled: false })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
     expect((await ask(CAPITAL)).hit).toBe(false)
@@ -266,16 +266,16 @@ describe('the semantic cache', () => {
 })
 
 describe('cache directives', () => {
-  it('no-store neither reads nor writes', async () => {
-    const { recall, teach } = room()
+  it('no-store disables reading and writing', async () => {
+    const { recall, teach } = createFixture()
 
     expect(await teach(CAPITAL, 'Paris', directives({ read: false, write: false }))).toBe(false)
     await teach(CAPITAL, 'Paris')
     expect(await recall(CAPITAL, directives({ read: false, write: false }))).toBeUndefined()
   })
 
-  it('no-cache does not read, and the new answer replaces the old one', async () => {
-    const { recall, teach } = room()
+  it('no-cache disables reading, and the new answer replaces the old one', async () => {
+    const { recall, teach } = createFixture()
     await teach(CAPITAL, 'Lyon')
 
     expect(await teach(CAPITAL, 'Paris', directives({ read: false }))).toBe(true)
@@ -288,21 +288,21 @@ describe('cache directives', () => {
       (text) => (text === ALIKE ? Float32Array.of(Math.cos(angle), Math.sin(angle)) : Float32Array.of(1, 0)),
       2,
     )
-    const { recall, teach } = room({ embedder, similarityThreshold: 0.92 })
+    const { recall, teach } = createFixture({ embedder, similarityThreshold: 0.92 })
     await teach(CAPITAL, 'Paris')
 
     expect(await recall(ALIKE)).toBe('Paris')
     expect(await recall(ALIKE, directives({ threshold: 0.94 }))).toBeUndefined()
     expect(await recall(CAPITAL, directives({ threshold: 1 }))).toBe('Paris')
 
-    const strict = room({ embedder, similarityThreshold: 0.95 })
+    const strict = createFixture({ embedder, similarityThreshold: 0.95 })
     await strict.teach(CAPITAL, 'Paris')
 
     expect(await strict.recall(ALIKE, directives({ threshold: 0.1 }))).toBeUndefined()
   })
 
   it('identical requests share a miss, unless the caller requires a fresh answer', async () => {
-    const { ask } = room()
+    const { ask } = createFixture()
     const [one, same, other, fresh] = await Promise.all([
       ask(CAPITAL),
       ask(` ${CAPITAL}`),
@@ -327,16 +327,16 @@ describe('a failure in the cache is a miss', () => {
         throw new Error('down')
       },
     ],
-    ['gives NaN', () => new Float32Array(8).fill(Number.NaN)],
-    ['gives infinity', () => new Float32Array(8).fill(Number.POSITIVE_INFINITY)],
-    ['gives other dimensions', () => new Float32Array(7).fill(1)],
-    ['gives zeros', () => new Float32Array(8)],
+    ['returns NaN', () => new Float32Array(8).fill(Number.NaN)],
+    ['returns infinity', () => new Float32Array(8).fill(Number.POSITIVE_INFINITY)],
+    ['returns a vector of another length', () => new Float32Array(7).fill(1)],
+    ['returns zeros', () => new Float32Array(8)],
   ]
 
   it.each(unwell)('an embedder that %s', async (_, fail) => {
     let well = true
     const embedder = scriptedEmbedder(() => (well ? new Float32Array(8).fill(1) : fail()))
-    const { cache, recall, teach } = room({ embedder })
+    const { cache, recall, teach } = createFixture({ embedder })
     await teach(CAPITAL, 'Paris')
     well = false
 
@@ -346,20 +346,20 @@ describe('a failure in the cache is a miss', () => {
   })
 
   it('an answer whose question cannot be embedded is still found by the same text', async () => {
-    const { recall, teach } = room({ embedder: scriptedEmbedder(() => Promise.reject(new Error('down'))) })
+    const { recall, teach } = createFixture({ embedder: scriptedEmbedder(() => Promise.reject(new Error('down'))) })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(true)
     expect(await recall(CAPITAL)).toBe('Paris')
   })
 
-  it('an embedder that is late, whose call is aborted', async () => {
+  it('a late embedder, whose call is aborted', async () => {
     let slow = false
     let ended: AbortSignal | undefined
     const embedder = scriptedEmbedder((_, signal) => {
       ended = signal
       return slow ? new Promise(() => {}) : new Float32Array(8).fill(1)
     })
-    const { recall, runtime, teach } = room({ embedder, timeoutMs: 250 })
+    const { recall, runtime, teach } = createFixture({ embedder, timeoutMs: 250 })
     await teach(CAPITAL, 'Paris')
     slow = true
     const found = recall(ALIKE)
@@ -373,7 +373,7 @@ describe('a failure in the cache is a miss', () => {
 
   it('an embedder that keeps failing is paused', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
-    const { runtime, teach } = room({ embedder })
+    const { runtime, teach } = createFixture({ embedder })
     for (let count = 0; count < 6; count += 1) await teach(`Is it ${count}?`, 'x')
 
     expect(embedder.calls()).toBe(3)
@@ -388,7 +388,7 @@ describe('a failure in the cache is a miss', () => {
     const embedder = scriptedEmbedder((text) =>
       text.includes('poison') ? Promise.reject(new Error('bad text')) : Float32Array.of(1, 0, 0, 0, 0, 0, 0, 0),
     )
-    const { recall, teach } = room({ embedder })
+    const { recall, teach } = createFixture({ embedder })
     for (let count = 0; count < 6; count += 1) await teach(`poison ${count}`, 'x', { keyId: 'key-2' })
     const before = embedder.calls()
     await teach('poison 7', 'x', { keyId: 'key-2' })
@@ -402,7 +402,7 @@ describe('a failure in the cache is a miss', () => {
 
   it('an embedder that fails for several keys is paused for all', async () => {
     const embedder = scriptedEmbedder(() => Promise.reject(new Error('down')))
-    const { teach } = room({ embedder })
+    const { teach } = createFixture({ embedder })
     for (const keyId of ['a', 'b', 'c', 'd', 'e', 'f']) {
       for (const text of ['first', 'second']) await teach(text, 'x', { keyId })
     }
@@ -410,7 +410,7 @@ describe('a failure in the cache is a miss', () => {
     expect(embedder.calls()).toBeLessThan(6)
   })
 
-  it('an index that rejects, or names missing entries or entries of another scope', async () => {
+  it('an index that rejects, or returns missing entries or entries of another scope', async () => {
     const neighbours: { id: string; similarity: number }[] = [{ id: 'nobody', similarity: 1 }]
     const index = {
       add: async () => {},
@@ -421,7 +421,7 @@ describe('a failure in the cache is a miss', () => {
       remove: async () => {},
       clear: async () => {},
     }
-    const { ask, cache, recall, teach } = room({ index })
+    const { ask, cache, recall, teach } = createFixture({ index })
     await teach(CAPITAL, 'Paris')
     await teach(CAPITAL, 'secret', { keyId: 'key-2' })
     const other = await ask(CAPITAL, { keyId: 'key-2' })
@@ -449,7 +449,7 @@ describe('a failure in the cache is a miss', () => {
       clear: down,
       size: () => ({ entries: 0, bytes: 0 }),
     }
-    const { cache, recall, teach } = room({ answers })
+    const { cache, recall, teach } = createFixture({ answers })
 
     expect(await teach(CAPITAL, 'Paris')).toBe(false)
     expect(await recall(CAPITAL)).toBeUndefined()
@@ -459,7 +459,7 @@ describe('a failure in the cache is a miss', () => {
   })
 
   it('a caller that has disconnected', async () => {
-    const { cache, recall, teach } = room()
+    const { cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
 
     expect(await recall(ALIKE, { cancellation: Cancellation.of(AbortSignal.abort()) })).toBeUndefined()
@@ -470,7 +470,7 @@ describe('a failure in the cache is a miss', () => {
 describe('an operator', () => {
   it('may verify the best candidate', async () => {
     const seen: unknown[] = []
-    const { cache, recall, teach } = room({
+    const { cache, recall, teach } = createFixture({
       verifyHit: (query, entry) => {
         seen.push([query, entry.text])
         return false
@@ -486,16 +486,16 @@ describe('an operator', () => {
 
   it.each([
     ['throws', () => Promise.reject(new Error('down'))],
-    ['answers something else', () => 'yes' as unknown as boolean],
-  ])('whose verifier %s gets a miss', async (_, verifyHit) => {
-    const { recall, teach } = room({ verifyHit })
+    ['returns another value', () => 'yes' as unknown as boolean],
+  ])('gets a miss if the verifier %s', async (_, verifyHit) => {
+    const { recall, teach } = createFixture({ verifyHit })
     await teach(CAPITAL, 'Paris')
 
     expect(await recall(ALIKE)).toBeUndefined()
   })
 
   it('raises the threshold of an entry with one report of a wrong hit and removes it with a second', async () => {
-    const { ask, cache, recall, teach } = room()
+    const { ask, cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
     const found = await ask(ALIKE)
     if (!found.hit) throw new Error('expected a hit')
@@ -512,7 +512,7 @@ describe('an operator', () => {
   })
 
   it('clears the cache, or the answers of one key', async () => {
-    const { cache, recall, teach } = room()
+    const { cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'one')
     await teach(CAPITAL, 'two', { keyId: 'key-2' })
     await cache.clear({ key: 'key-1' })
@@ -527,8 +527,8 @@ describe('an operator', () => {
     expect(cache.stats()).toMatchObject({ entries: 0, bytes: 0 })
   })
 
-  it('reads the statistics', async () => {
-    const { ask, cache, recall, teach } = room()
+  it('can read the statistics', async () => {
+    const { ask, cache, recall, teach } = createFixture()
     await teach(CAPITAL, 'Paris')
     await recall(CAPITAL)
     await recall(ALIKE)
@@ -563,7 +563,7 @@ describe('an operator', () => {
     ['maxBytes', { maxBytes: -5 }],
     ['timeoutMs', { timeoutMs: 0 }],
     ['scope', { scope: 'tenant' as 'key' }],
-  ])('who sets a wrong %s is told so at the start', (option, options) => {
+  ])('gets an error for an invalid %s when the cache is created', (option, options) => {
     const runtime = manualRuntime(noNetwork)
     const create = (): unknown => createSemanticCache({ runtime, ...options })
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
 import { Cancellation } from '../../src/core/async.ts'
 import type { AnswerClaims, AnswerStore, VectorIndex } from '../../src/core/cache-ports.ts'
-import { asks, room, says } from './room.ts'
+import { asks, createFixture, says } from './fixture.ts'
 
 const QUESTION = 'What is the capital of France?'
 
@@ -15,7 +15,7 @@ async function settleDown(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await Promise.resolve()
 }
 
-describe('answer store and index that hang', () => {
+describe('an answer store and an index that never answer', () => {
   function hanging(): { readonly answers: AnswerStore; readonly index: VectorIndex; readonly calls: () => number } {
     let calls = 0
     const hang = (): Promise<never> => {
@@ -31,7 +31,7 @@ describe('answer store and index that hang', () => {
 
   it('cause a miss at the deadline and are paused for ten seconds after three failures', async () => {
     const { answers, index, calls } = hanging()
-    const { recall, runtime, cache } = room({ answers, index, timeoutMs: 500 })
+    const { recall, runtime, cache } = createFixture({ answers, index, timeoutMs: 500 })
     for (let count = 1; count <= 3; count += 1) {
       const recalled = recall(QUESTION)
       await settleDown()
@@ -53,7 +53,11 @@ describe('answer store and index that hang', () => {
 
   it('delay a write by at most the deadline of one call', async () => {
     const { answers, index } = hanging()
-    const { ask, runtime, cache } = room({ answers: { ...answers, get: () => undefined }, index, timeoutMs: 500 })
+    const { ask, runtime, cache } = createFixture({
+      answers: { ...answers, get: () => undefined },
+      index,
+      timeoutMs: 500,
+    })
     const asked = ask(QUESTION)
     await settleDown()
     runtime.advance(500)
@@ -84,7 +88,7 @@ describe('a claim on an answer', () => {
   }
 
   async function twoMisses(answers: AnswerStore, cancellation?: Cancellation) {
-    const { ask, runtime } = room({ answers })
+    const { ask, runtime } = createFixture({ answers })
     const first = await ask(QUESTION)
     const second = await ask(asks(QUESTION), cancellation === undefined ? {} : { cancellation })
     if (first.hit || second.hit || first.claim === undefined || second.claim === undefined) {
@@ -93,7 +97,7 @@ describe('a claim on an answer', () => {
     return { first, second, claims: [first.claim, second.claim] as const, runtime }
   }
 
-  it('is taken by the first request; the second gets its answer', async () => {
+  it('is taken by the first request, whose answer the second request gets', async () => {
     const answers = claimed()
     const { first, claims, runtime } = await twoMisses(answers)
     expect(await claims[0].join()).toBeUndefined()
@@ -106,7 +110,7 @@ describe('a claim on an answer', () => {
     expect(answers.taken.size).toBe(0)
   })
 
-  it('lets the second request call the upstream when the first stored nothing', async () => {
+  it('lets the second request call the upstream if the first request stored nothing', async () => {
     const { claims, runtime } = await twoMisses(claimed())
     await claims[0].join()
     const joined = claims[1].join()
@@ -116,7 +120,7 @@ describe('a claim on an answer', () => {
     expect(await joined).toBeUndefined()
   })
 
-  it('delays the second request by at most half a minute', async () => {
+  it('delays the second request by at most 30 seconds', async () => {
     const answers = claimed()
     const { claims, runtime } = await twoMisses(answers)
     await claims[0].join()
@@ -137,7 +141,7 @@ describe('a claim on an answer', () => {
     expect(answers.taken.size).toBe(1)
   })
 
-  it('delays nothing when the storage fails or the caller has disconnected', async () => {
+  it('does not delay a request if the storage fails or the caller has disconnected', async () => {
     const failing = await twoMisses(claimed({ take: () => Promise.reject(new Error('down')) }))
     expect(await failing.claims[1].join()).toBeUndefined()
 

@@ -43,13 +43,13 @@ describe('single flight', () => {
     expect(flights.size).toBe(0)
   })
 
-  it('keys do not wait for each other', async () => {
+  it('does not delay requests of other keys', async () => {
     const flights = createSingleFlight<string>()
 
     expect([await stateOf(flights.join('a')), await stateOf(flights.join('b'))]).toEqual(['leader', 'leader'])
   })
 
-  it('makes the longest waiting follower the leader when the leader cannot finish', async () => {
+  it('makes the longest waiting follower the leader if the leader cannot finish', async () => {
     const flights = createSingleFlight<string>()
     const first = await leaderOf(flights.join('k'))
     const [second, third] = [flights.join('k'), flights.join('k')]
@@ -63,7 +63,7 @@ describe('single flight', () => {
     expect(await third).toEqual({ role: 'follower', value: 'answer' })
   })
 
-  it('lets every follower do its own work when the result cannot be shared', async () => {
+  it('lets each follower call the upstream if the result cannot be shared', async () => {
     const flights = createSingleFlight<string>()
     const first = await leaderOf(flights.join('k'))
     const others = [flights.join('k'), flights.join('k')]
@@ -112,7 +112,7 @@ describe('single flight', () => {
     expect(await third).toEqual({ role: 'follower', value: 'answer' })
   })
 
-  it('limits the followers of a key; further requests do their own work', async () => {
+  it('limits the followers of a key, and lets further requests call the upstream', async () => {
     const flights = createSingleFlight<string>({ maxFollowers: 1 })
     await flights.join('k')
     const waiting = flights.join('k')
@@ -121,7 +121,7 @@ describe('single flight', () => {
     expect(await stateOf(waiting)).toBe('waiting')
   })
 
-  it('a follower does its own work after the timeout, and no timer remains', async () => {
+  it('lets a follower call the upstream after the timeout, without a remaining timer', async () => {
     const runtime = manualRuntime(noNetwork)
     const flights = createSingleFlight<string>({ timeout: { ms: 1000, after: runtime.after } })
     const first = await leaderOf(flights.join('k'))

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
 import { isTimeSensitive } from '../../src/cache/cache-miss.ts'
 import { isStorable } from '../../src/cache/cache-miss.ts'
-import { says } from './room.ts'
+import { says } from './fixture.ts'
 
 describe('isStorable', () => {
   it('accepts a complete answer', () => {
@@ -16,21 +16,21 @@ describe('isStorable', () => {
   })
 
   it.each<[string, Completion]>([
-    ['an empty one', says('  \n')],
-    ['one without parts', says('', { parts: [] })],
-    ['one that only thought', says('', { parts: [{ type: 'thinking', text: 'hm' }] })],
+    ['an empty answer', says('  \n')],
+    ['an answer without parts', says('', { parts: [] })],
+    ['an answer with reasoning only', says('', { parts: [{ type: 'thinking', text: 'hm' }] })],
     ['a tool call', says('', { parts: [...says('ok').parts, { type: 'tool-call', id: '1', name: 'f', input: '{}' }] })],
     [
-      'one with a part that only its format knows',
+      'an answer with a part of one format only',
       says('', { parts: [...says('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }] }),
     ],
-    ['a refusal in words', says("I'm sorry, but I can't help with that.")],
+    ['a refusal as text', says("I'm sorry, but I can't help with that.")],
     ['a refusal in other words', says('I cannot assist with this request.')],
     [
       'a refusal by its field',
       says('No.', { native: { dialect: 'openai', value: { choices: [{ message: { refusal: 'No.' } }] } } }),
     ],
-  ])('%s may not', (_, completion) => {
+  ])('rejects %s', (_, completion) => {
     expect(isStorable(completion)).toBe(false)
   })
 

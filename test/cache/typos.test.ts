@@ -11,7 +11,7 @@ describe('a typo', () => {
     ['separate', 'seperate'],
     ['with', 'wiht'],
     ['capital', 'acpital'],
-  ])('%s and %s are one apart, either way round', (left, right) => {
+  ])('%s and %s differ by one typo, in both directions', (left, right) => {
     expect(isOneTypo(left, right)).toBe(true)
     expect(isOneTypo(right, left)).toBe(true)
   })
@@ -27,7 +27,7 @@ describe('a typo', () => {
     ['import', 'export'],
     ['a1234', 'a1243'],
     ['größe', 'gröse'],
-  ])('%s and %s are not', (left, right) => {
+  ])('%s and %s do not differ by one typo', (left, right) => {
     expect(isOneTypo(left, right)).toBe(false)
     expect(isOneTypo(right, left)).toBe(false)
   })

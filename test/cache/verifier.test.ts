@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { nano } from '../../src/core/money.ts'
 import { smallModelVerifier, type VerifierModel } from '../../src/cache/cache-options.ts'
-import { constantEmbedder, room } from './room.ts'
+import { constantEmbedder, createFixture } from './fixture.ts'
 
 const STORED = 'What is the capital of France?'
 const PARAPHRASE = 'Which city is the seat of government in France?'
@@ -21,7 +21,7 @@ describe('the small model as a verifier', () => {
   const options = { embedder: constantEmbedder(), verifyHit: smallModelVerifier() }
 
   it('accepts a paraphrase that the guard refuses for its wording, and reports the cost', async () => {
-    const { ask, teach } = room(options)
+    const { ask, teach } = createFixture(options)
     const small = model('YES')
     await teach(STORED, 'Paris')
     const found = await ask(PARAPHRASE, { smallModel: () => small })
@@ -31,7 +31,7 @@ describe('the small model as a verifier', () => {
   })
 
   it.each(['No.', 'Not sure, yes?', ''])('treats the answer %j as a miss, and reports the cost', async (said) => {
-    const { ask, teach } = room(options)
+    const { ask, teach } = createFixture(options)
     await teach(STORED, 'Paris')
 
     expect(await ask(PARAPHRASE, { smallModel: () => model(said) })).toMatchObject({ hit: false, spent: 700 })
@@ -44,7 +44,7 @@ describe('the small model as a verifier', () => {
     ['Is it safe to swim here?', 'Is swimming here not dangerous?'],
     ['What does "gate" mean here?', 'Here, what is the meaning of "gates"?'],
   ])('is not asked about %j and %j, whose facts differ', async (stored, question) => {
-    const { ask, teach } = room(options)
+    const { ask, teach } = createFixture(options)
     const small = model('YES')
     await teach(stored, 'x')
 
@@ -53,7 +53,7 @@ describe('the small model as a verifier', () => {
   })
 
   it('is called for one candidate of many', async () => {
-    const { ask, teach } = room(options)
+    const { ask, teach } = createFixture(options)
     const small = model('NO')
     await teach(STORED, 'Paris', { smallModel: () => small })
     await teach('Tell me about the best wine of France', 'Red', { smallModel: () => small })
@@ -64,7 +64,7 @@ describe('the small model as a verifier', () => {
   })
 
   it('is not called for the same text, or if the requested model has no small model', async () => {
-    const { ask, teach } = room(options)
+    const { ask, teach } = createFixture(options)
     const small = model('YES')
     await teach(STORED, 'Paris')
 
@@ -74,7 +74,7 @@ describe('the small model as a verifier', () => {
   })
 
   it('causes a miss when it fails or is late, and the late call is aborted', async () => {
-    const { ask, cache, runtime, teach } = room({ ...options, timeoutMs: 250 })
+    const { ask, cache, runtime, teach } = createFixture({ ...options, timeoutMs: 250 })
     await teach(STORED, 'Paris')
     let ended: AbortSignal | undefined
     const failing = { ask: () => Promise.reject(new Error('down')) }
@@ -98,7 +98,7 @@ describe('the small model as a verifier', () => {
 
   it('a custom verifier is not called for candidates that the guard refuses', async () => {
     let asked = 0
-    const { ask, teach } = room({
+    const { ask, teach } = createFixture({
       embedder: constantEmbedder(),
       verifyHit: () => {
         asked += 1
@@ -112,7 +112,7 @@ describe('the small model as a verifier', () => {
   })
 
   it('a wrong hit is reported by the id of the request', async () => {
-    const { ask, cache, recall, teach } = room()
+    const { ask, cache, recall, teach } = createFixture()
     await teach(STORED, 'Paris')
     const reworded = "what's the capital of france"
     await ask(reworded, { requestId: 'req-7' })

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { constantEmbedder, chat, room } from '../cache/room.ts'
+import { constantEmbedder, chat, createFixture } from '../cache/fixture.ts'
 
 /** Everything that must be equal for a hit, in few variants, so that they meet often. */
 const context = fc.record({
@@ -46,7 +46,7 @@ describe('the law of scopes', () => {
     let hits = 0
     await fc.assert(
       fc.asyncProperty(fc.array(request, { minLength: 2, maxLength: 30 }), async (requests) => {
-        const { recall, teach } = room({ embedder: constantEmbedder(), similarityThreshold: 0.85 })
+        const { recall, teach } = createFixture({ embedder: constantEmbedder(), similarityThreshold: 0.85 })
         for (const asked of requests) {
           const prompt = promptOf(asked)
           const { keyId, modelName } = asked.context

@@ -1,21 +1,118 @@
 import { LRUCache } from 'lru-cache'
-import { costOfTokens, type NanoUsd } from '../core/money.ts'
+import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import type { Pause } from '../core/async.ts'
 import { fingerprintOf } from '../core/digest.ts'
 import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
-import type { Similarities, TierJob } from './tier.ts'
-import type { FailurePauses } from './small-model.ts'
+
+/** A model of the family for summaries and search terms. */
+export interface SmallModel {
+  readonly name: string
+  /** Returns the reply and the cost of the call. Rejects if the call fails. */
+  ask(question: {
+    readonly instruction: string
+    readonly text: string
+    readonly maxTokens: number
+    readonly signal: AbortSignal
+  }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
+  /** Returns the cost of a call with these numbers of tokens; zero while the model is paused. */
+  price(promptTokens: number, outputTokens: number): NanoUsd
+  /** Reports whether a reply was usable. Failed calls are counted without a report. @default ignored */
+  report?(isUsable: boolean): void
+  /** Returns true if calls are refused after failures in this conversation. @default never */
+  isPaused?(): boolean
+}
+
+/** Returns the author of summaries: the name of the small model, or `extractive` when none is available. */
+export function controllerOf(small: SmallModel | undefined): string {
+  return small === undefined || small.isPaused?.() === true ? 'extractive' : small.name
+}
+
+export interface FailurePauses {
+  isPaused(conversation: string): boolean
+  report(conversation: string, isUsable: boolean): void
+}
+
+const MAX_FAILURES = 2
+const PAUSE_MS = 5 * 60 * 1000
+/** Maximum number of conversations whose failures are counted. */
+const MAX_CONVERSATIONS = 10_000
+
+/**
+ * Pauses a model in a conversation for five minutes after two consecutive failures, so that the conversation does not
+ * wait for a failing call on each turn. After a pause, one failure is sufficient.
+ */
+export function createFailurePauses(now: () => number): FailurePauses {
+  const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
+  return {
+    isPaused: (conversation) => {
+      const failures = failing.get(conversation)
+      return failures !== undefined && failures.count >= MAX_FAILURES && now() - failures.at < PAUSE_MS
+    },
+    report: (conversation, isUsable) => {
+      if (isUsable) failing.delete(conversation)
+      else failing.set(conversation, { count: (failing.get(conversation)?.count ?? 0) + 1, at: now() })
+    },
+  }
+}
+
+/** Returns a small model that is paused in the conversation. A call that the caller aborts is not a failure. */
+export function withPauses(
+  small: SmallModel,
+  {
+    pauses,
+    conversation,
+    signal,
+  }: { readonly pauses: FailurePauses; readonly conversation: string; readonly signal: AbortSignal },
+): SmallModel {
+  const isPaused = (): boolean => pauses.isPaused(conversation)
+  const report = (isUsable: boolean): void => pauses.report(conversation, isUsable)
+  const ask: SmallModel['ask'] = async (question) => {
+    if (isPaused()) throw new Error('The small model failed twice in this conversation and is paused.')
+    try {
+      return await small.ask(question)
+    } catch (error) {
+      if (!signal.aborted) report(false)
+      throw error
+    }
+  }
+  const price: SmallModel['price'] = (input, output) => (isPaused() ? ZERO : small.price(input, output))
+  return { name: small.name, ask, price, report, isPaused }
+}
+
+/** Returns a small model that adds up the cost of its calls, because a tier that fails does not report its cost. */
+export function withSpending(small: SmallModel | undefined): {
+  readonly small: SmallModel | undefined
+  readonly spent: () => NanoUsd
+} {
+  let spent: NanoUsd = ZERO
+  if (small === undefined) return { small, spent: () => spent }
+  const ask: SmallModel['ask'] = async (question) => {
+    const reply = await small.ask(question)
+    spent = add(spent, reply.spent)
+    return reply
+  }
+  return { small: { ...small, ask }, spent: () => spent }
+}
+
+/** Similarity of segments to the question, 0 to 1. The most similar segment has 1. */
+export type Similarities = ReadonlyMap<Segment, number>
+
+interface Comparison {
+  readonly owner: string
+  readonly signal: AbortSignal
+  /** Called with the cost of each call of the embedder. */
+  readonly onSpent: (cost: NanoUsd) => void
+}
 
 /** Compares the beginnings of segments with the question by an embedder. */
 export interface MeaningRanker {
   /**
-   * Calls `onSpent` with the cost of each call of the embedder. Returns undefined in a meeting of several speakers, and if
-   * the embedder fails, is late or is paused. Never rejects.
+   * Returns undefined in a meeting of several speakers, and if the embedder fails, is late or is paused. Never rejects.
    */
-  compare(conversation: Conversation, job: TierJob, onSpent: (cost: NanoUsd) => void): Promise<Similarities | undefined>
+  compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
   /** Returns the cost of embedding the segments without a cached vector. */
   price(conversation: Conversation, owner: string): NanoUsd
 }
@@ -68,13 +165,14 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
   }
 
   /** Caches the vectors of each successful call, even if another call fails. */
-  const embedAll = async (texts: readonly string[], job: TierJob, onSpent: (cost: NanoUsd) => void): Promise<void> => {
+  const embedAll = async (texts: readonly string[], comparison: Comparison): Promise<void> => {
+    const { owner, onSpent } = comparison
     const timeout = new AbortController()
-    const signal = AbortSignal.any([job.signal, timeout.signal])
+    const signal = AbortSignal.any([comparison.signal, timeout.signal])
     const callAll = async (): Promise<void> => {
       const calls: Promise<void>[] = []
       for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
-        const call = embed(texts.slice(from, from + TEXTS_PER_CALL), job.owner, signal).then(onSpent)
+        const call = embed(texts.slice(from, from + TEXTS_PER_CALL), owner, signal).then(onSpent)
         // Promise.all is attached only after the last call, so an earlier failure would be an unhandled rejection.
         call.catch(() => {})
         calls.push(call)
@@ -94,15 +192,15 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     }
   }
 
-  const compare: MeaningRanker['compare'] = async (conversation, job, onSpent) => {
-    const { owner, signal } = job
+  const compare: MeaningRanker['compare'] = async (conversation, comparison) => {
+    const { owner, signal } = comparison
     const name = `${owner} ${conversation.chain.at(Math.min(1, conversation.segments.length))}`
     const texts = textsOf(conversation)
     if (texts === undefined || pauses.isPaused(name)) return undefined
     const { heads, question, earlier } = texts
     const missing = missingOf([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
     try {
-      if (missing.length > 0) await embedAll(missing, job, onSpent)
+      if (missing.length > 0) await embedAll(missing, comparison)
     } catch {
       if (!signal.aborted) pauses.report(name, false)
       return undefined

@@ -54,7 +54,7 @@ export function scriptedEmbedder(
   }
 }
 
-export interface Room {
+export interface CacheFixture {
   readonly cache: SemanticCache
   readonly runtime: ManualRuntime
   /** Looks up, by default as `key-1` for the model `chat/large`. */
@@ -65,10 +65,10 @@ export interface Room {
   recall(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<string | undefined>
 }
 
-export function room(options: Partial<SemanticCacheOptions> = {}): Room {
+export function createFixture(options: Partial<SemanticCacheOptions> = {}): CacheFixture {
   const runtime = manualRuntime(noNetwork)
   const cache = createSemanticCache({ runtime, pause: () => Promise.resolve(), ...options })
-  const ask: Room['ask'] = async (prompt, rest = {}) =>
+  const ask: CacheFixture['ask'] = async (prompt, rest = {}) =>
     cache.lookUp({
       prompt: typeof prompt === 'string' ? asks(prompt) : prompt,
       keyId: 'key-1',
