@@ -1,10 +1,5 @@
-import type { HttpHandler, HttpHandling, HttpRequest } from './core/http.ts'
-import { lazy, isPromise } from './core/async.ts'
-import type { ProviderStates, Runtime } from './core/ports.ts'
-import { writeChatFailure, writeMessageFailure } from './formats/failures.ts'
-import type { WriteFailure } from './formats/format.ts'
+import type { HttpHandler } from './core/http.ts'
 import type { Budgets, Keys, RateLimits } from './governance/admin-records.ts'
-import type { RateStatus } from './governance/reservation.ts'
 import { createRuntime } from './http/runtime.ts'
 import type { FetchHandler } from './http/web-handler.ts'
 import {
@@ -15,29 +10,23 @@ import {
   DEFAULT_TIMEOUTS,
   type GatewayOptions,
 } from './options.ts'
-import { rateStatusOfCaller } from './pipeline/authenticate.ts'
 import { asFailure } from './pipeline/settle.ts'
-import { INTERNAL } from './pipeline/observe-requests.ts'
 import type { Services } from './pipeline/services.ts'
-import { createTraffic } from './pipeline/traffic.ts'
 import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker, providerStates } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
-import { IncomingCall, refuse, type Call } from './routes/endpoint.ts'
-import type { Authorize } from './routes/admin.ts'
-import type { MetricsReports } from './routes/status.ts'
+import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/guarded.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/yield.ts'
-import { createBatches } from './wiring/batches.ts'
+import { createBatches, createTraffic } from './wiring/batches.ts'
 import { createCache } from './wiring/savings.ts'
-import { createRoutes } from './wiring/endpoints.ts'
+import { createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
-import { createMetricsReports, createServices, createStoreWarnings } from './wiring/services.ts'
-import { createReplay } from './wiring/replay.ts'
+import { createMetricsReports, createReplay, createServices, createStoreWarnings } from './wiring/services.ts'
 
 /** A gateway: its HTTP handlers, and its administration in process. */
 export interface Gateway {
@@ -85,7 +74,6 @@ export interface Gateway {
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
-  const { basePath = '' } = options
   const runtime = createRuntime(options.runtime)
   const { storeTimeoutMs = DEFAULT_STORE_TIMEOUT_MS } = options
   const servesWithoutStore = options.onStoreFailure === 'allow'
@@ -150,58 +138,31 @@ export function createGateway(options: GatewayOptions): Gateway {
     unsettled: governance.ledger.unsettled,
   })
   const { keys, budgets, rateLimits } = governance
-  const admin = {
-    authorize: lazyAuthorize(options.admin, runtime),
-    records: governance.adminRecords,
-    audit: observers.audit,
-    metrics,
-  }
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
-  const states = (): ProviderStates => providerStates(options.providers, failover.circuits())
-  const { passthrough } = options
-  const route = createRoutes({
-    services,
-    directory,
-    store,
-    servesWithoutStore,
-    states,
-    basePath,
-    admin,
-    traffic,
-    batches,
-    passthrough,
-  })
-
-  const handle: HttpHandler = (request, sink) => {
-    let id = ''
-    try {
-      id = requestId(runtime.uuid())
-      const start = { id, startedAt: runtime.now(), request, sink }
+  const handle = createHandler(
+    {
+      services,
+      directory,
+      store,
+      servesWithoutStore,
+      states: () => providerStates(options.providers, failover.circuits()),
+      basePath: options.basePath ?? '',
+      admin: {
+        authorize: lazyAuthorize(options.admin, runtime),
+        records: governance.adminRecords,
+        audit: observers.audit,
+        metrics,
+      },
+      traffic,
+      batches,
+      passthrough: options.passthrough,
+    },
+    () => {
       batches.start()
       warn()
-      const { handle: answer, variables } = route(request.method, request.path)
-      const done = answer(new IncomingCall(start, variables))
-      if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
-    } catch (error) {
-      void refuseCall({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
-    }
-  }
-
-  /** Never rejects, even if the clock of the runtime throws. */
-  const refuseCall = async (call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> => {
-    const failure = asFailure(error)
-    let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
-    let writeFailure: WriteFailure = writeChatFailure
-    try {
-      if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
-      writeFailure = failureWriterFor(call.request)
-      rate = await rateStatusOfCaller(call.request, services)
-    } catch {
-      // If the limits cannot be read, the response is sent without them.
-    }
-    refuse(call, failure, { writeFailure, rate })
-  }
+    },
+  )
 
   let closing: Promise<void> = Promise.resolve()
   const closeOnce = (): Promise<void> =>
@@ -218,7 +179,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     )
 
   return {
-    fetch: onDemandFetch({ handle }),
+    fetch: lazyFetch({ handle }),
     handle,
     keys,
     budgets,
@@ -241,10 +202,6 @@ export function createGateway(options: GatewayOptions): Gateway {
 /** The share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
 const CALL_SHARE = 0.4
 
-function requestId(uuid: string): string {
-  return `req_${uuid.replaceAll('-', '')}`
-}
-
 /** Runs every step, even after a failure, and rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
@@ -262,12 +219,6 @@ async function closeAll(
   if (failures.length > 0) throw failures[0]
 }
 
-/** Returns the format of errors on paths without a format. Clients of the messages format send its version header. */
-function failureWriterFor(request: HttpRequest): WriteFailure {
-  const isMessages = request.path.includes('/messages')
-  return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
-}
-
 function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
@@ -279,17 +230,4 @@ function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
     const { fromWire } = await import('./core/field-names.ts')
     return fromWire(await audit.read(query)) as AuditPage
   }
-}
-
-/** Loads the code of the admin API with its first request. */
-function lazyAuthorize(admin: GatewayOptions['admin'], runtime: Pick<Runtime, 'after'>): Authorize {
-  const load = lazy(async () => (await import('./wiring/on-demand.ts')).createAuthorize(admin, runtime))
-  return async (request, limits) => (await load())(request, limits)
-}
-
-/** The web-standard edge is loaded by the first request that needs it. A Node server uses its own edge. */
-function onDemandFetch(handling: HttpHandling): FetchHandler {
-  let fetch: FetchHandler | undefined
-  const load = lazy(async () => (fetch = (await import('./http/web-handler.ts')).toFetch(handling)))
-  return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
 }

@@ -9,6 +9,7 @@ import {
   offOr,
   oneOf,
   optionsOf,
+  type OptionCheck,
   unchecked,
   wholeFrom,
 } from './core/option-checks.ts'
@@ -16,14 +17,15 @@ import type { Provider, Timeouts } from './core/ports.ts'
 import type { Store } from './core/store.ts'
 import type { GovernanceConfiguration } from './governance/configuration.ts'
 import type { RuntimeOptions } from './http/runtime.ts'
-import { checkPassthrough, type PassthroughOptions } from './pipeline/passthrough-options.ts'
+import type { PassthroughEndpoint, PassthroughName, PassthroughOptions } from './pipeline/passthrough-request.ts'
 import type { Limits } from './pipeline/services.ts'
 import type { CatalogOptions } from './providers/catalog.ts'
 import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/circuit-breaker.ts'
 import type { LogRecord } from './records/request-log.ts'
 import type { AdminOptions } from './routes/admin.ts'
-import { checkBatches, type BatchOptions } from './wiring/batches.ts'
-import { checkStreams, type StreamsOptions } from './wiring/replay.ts'
+import type { BatchOptions } from './pipeline/batch-worker.ts'
+import { checkBatches } from './wiring/batches.ts'
+import { checkStreams, type StreamsOptions } from './wiring/services.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 
 /** One request, for a margin that depends on its key or model. */
@@ -119,6 +121,30 @@ export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
 
 const whole = wholeFrom(1)
+
+const endpointFields = optionsOf({
+  provider: expects('the name of a provider', (value) => typeof value === 'string'),
+  price: aFunction('price(request) that returns dollars'),
+  finalPrice: aFunction('finalPrice(request, answer) that returns dollars'),
+  free: oneOf(true, false),
+})
+
+const checkEndpoint: OptionCheck = (value, path) => {
+  const problem = endpointFields(value, path)
+  if (problem !== undefined) return problem
+  const { price, finalPrice, free } = value as PassthroughEndpoint
+  const isPriced = price === undefined ? finalPrice === undefined : free !== true
+  return isPriced ? undefined : { path, text: 'expected either price, with or without finalPrice, or free.' }
+}
+
+const checkPassthrough: OptionCheck = optionsOf({
+  images: checkEndpoint,
+  audio: checkEndpoint,
+  moderations: checkEndpoint,
+  completions: checkEndpoint,
+  files: checkEndpoint,
+  rerank: checkEndpoint,
+} satisfies Record<PassthroughName, OptionCheck>)
 
 const checkGateway = optionsOf(
   {

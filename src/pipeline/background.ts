@@ -5,9 +5,8 @@ import type { HeldResponseCall } from '../core/ports.ts'
 import { billFor, billForPart, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { asFailure, settle } from './settle.ts'
-import { answerHeaders, baseHeaders, sendJson } from './response.ts'
+import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
-import { holderOf } from './turns.ts'
 
 /** Delay before the first poll of a background response, in milliseconds. It doubles after each poll. */
 const FIRST_WAIT_MS = 250
@@ -26,8 +25,9 @@ export async function respondInBackground(
   services: Services,
 ): Promise<undefined> {
   const { key, sink, first, format } = answered
-  const holder = holderOf(answered)
-  if (holder !== undefined) await services.turns.hold(key, format.turns?.idsOf(valueOf(completion)) ?? [], holder)
+  const holder = storingProvider(answered)
+  if (holder !== undefined)
+    await services.turns.storeProvider(key, format.turns?.idsOf(valueOf(completion)) ?? [], holder)
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
   const headers = answerHeaders(expectedBill(answered), answered.ignored)
   await first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })

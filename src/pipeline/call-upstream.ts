@@ -9,9 +9,9 @@ import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { Answer, Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
+import { type Answer, type Answered, newAnswerId, type Planned, type Route, type UpstreamPlan } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
-import { ownAnswerId, writeContext } from './turns.ts'
+import { writeContext } from './response.ts'
 
 /** Request headers of the messages format that are sent to an upstream of that format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
@@ -135,7 +135,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
  */
 function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned
-  const id = ownAnswerId(planned, services)
+  const id = newAnswerId(planned, services.runtime)
   if (id === undefined) return completion
   const { native, ...others } = completion
   if (native === undefined || native.dialect !== format.dialect) return { ...completion, id }

@@ -1,7 +1,7 @@
 import { Cancellation, type MaybePromise } from '../core/async.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { EmbeddingRequest, Provider } from '../core/ports.ts'
+import type { EmbeddingRequest, Provider, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Finished } from '../records/finished.ts'
 import type { ClientFormat } from '../formats/format.ts'
@@ -238,4 +238,12 @@ export interface RequestOutcome {
   /** Returns the whole answer. Absent if the answer is incomplete. */
   readonly completion?: () => Completion
   readonly failure?: GatewayError
+}
+
+/** Returns a new id for an answer, or undefined for a format whose answers have the id of the upstream. */
+export function newAnswerId(
+  { format, id }: Pick<Parsed, 'format' | 'id'>,
+  { uuid }: Pick<Runtime, 'uuid'>,
+): string | undefined {
+  return format.answerId?.(uuid().replaceAll('-', '')) ?? format.turns?.answerId(id)
 }

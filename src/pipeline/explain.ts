@@ -18,43 +18,42 @@ import { expectedBill } from './charge.ts'
 import type { SmallModel } from '../savings/models.ts'
 
 /**
- * Answers what would happen to a request: its limits, its cache state, its tier, its tokens, its prices and its route.
- * No upstream is called, no limit is charged, and nothing is left in the cache, in the statistics or in what tiers
- * remember.
+ * Responds with the limits, the cache state, the tier, the tokens, the prices and the route of a request, without
+ * processing it. No upstream is called, no limit is charged, and the cache, the statistics and the state of tiers are not
+ * changed.
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
   const forecast = await waitForStore(parsed, services.ledger.forecast(parsed.key, quote(parsed, false)), services)
   const dryRun = dryRunOf(services)
-  parsed.reservation = takenNothing(forecast)
+  parsed.reservation = emptyReservation(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
   const body = describe(planned, { forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
-  // No settlement follows that could carry the audit record.
+  // Without a settlement, `observeRequest` appends the audit record itself.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
   sendJson(parsed.sink, 200, baseHeaders(parsed.id, forecast.rate), JSON.stringify(body))
   return undefined
 }
 
-function takenNothing({ rate, quote: seen, outputTokens }: Forecast): Reservation {
+function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Reservation {
   return {
     isReserved: false,
     rate,
-    quote: seen,
+    quote: accepted,
     outputTokens,
     settle: () => Promise.resolve(),
     settlement: () => ({ reservationId: '', charges: [], tallies: [] }),
   }
 }
 
-/** The same services, of which nothing is used up: the stage that plans runs on them as it always does. */
+/** Returns services without side effects, and the result of the cache look-up. */
 function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
   const { memory } = services
   let found: CacheResult
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
-    const seen = await (memory?.cache ?? { peek: nothingFound }).peek(question)
-    found = seen
-    return seen.hit ? seen : { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
+    found = await memory?.cache.peek(question)
+    return found?.hit === true ? found : UNSTORED_MISS
   }
   return {
     services: {
@@ -63,45 +62,42 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
         memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
       ...services.dryRun(),
-      smallModel: (route) => standIn(services.smallModel(route), services),
+      smallModel: (route) => simulate(services.smallModel(route), services),
     },
     found: () => found,
   }
 }
 
-async function nothingFound(): Promise<CacheMiss> {
-  return { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
-}
+const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 
-/** A third of what it reads, at most: about as long as what small models write. */
-const SHARE = 3
-const CHARACTERS_A_TOKEN = 4
+/** Typical length of an answer of a small model: a third of its input. */
+const ANSWER_SHARE = 1 / 3
+const CHARACTERS_PER_TOKEN = 4
 
-/** Costs what the small model costs and says something of the length that it would say. */
-function standIn(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
+/** Returns a small model that calls no upstream. Its answers have the price and the length of real ones. */
+function simulate(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {
     name: small.name,
     price: small.price,
     ask: async ({ instruction, text, maxTokens }) => {
-      const said = text.slice(0, Math.min(text.length / SHARE, maxTokens * CHARACTERS_A_TOKEN))
+      const answer = text.slice(0, Math.min(text.length * ANSWER_SHARE, maxTokens * CHARACTERS_PER_TOKEN))
       const { estimate } = meter.tokenizer
-      return { text: said, spent: small.price(estimate(instruction) + estimate(text), estimate(said)) }
+      return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
     },
   }
 }
 
-/** What the cache said; undefined where it was not asked. */
-export type CacheResult = CacheHit | CacheMiss | undefined
+/** Undefined if the cache was not searched. */
+type CacheResult = CacheHit | CacheMiss | undefined
 
-export interface Seen {
+interface DryRun {
   readonly forecast: Forecast
   readonly found: CacheResult
   readonly hasCache: boolean
 }
 
-/** A planned request as the caller reads it. */
-export function describe(planned: Planned, { forecast, found, hasCache }: Seen): JsonObject {
+function describe(planned: Planned, { forecast, found, hasCache }: DryRun): JsonObject {
   const { resolved, margin, plan: planning } = planned
   const bill = expectedBill(planned)
   return {
@@ -151,7 +147,7 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
   const { plan } = planned
   const { rewrite, verdicts } = plan.kind === 'replay' ? { rewrite: undefined, verdicts: [] } : plan.optimized
   const others = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
-  const reason = whyNotLookedAt(planned)
+  const reason = reasonOfOthers(planned)
   return {
     chosen: plan.kind === 'replay' ? 1 : (rewrite?.tier ?? null),
     strategy: bill.strategy,
@@ -162,7 +158,8 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
   }
 }
 
-function whyNotLookedAt(planned: Planned): string {
+/** Returns the reason why the remaining tiers were not considered. */
+function reasonOfOthers(planned: Planned): string {
   const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the cache answers'
   if (isThread(planned)) return 'the upstream holds the earlier turns of a thread'
@@ -184,7 +181,7 @@ function describeRefusal(refused: NonNullable<Forecast['refused']>): JsonObject 
   return { status, type, code: code ?? null, message, retry_after: retryAfterSeconds ?? null }
 }
 
-/** Requests and tokens are numbers of them, budgets are dollars. */
+/** Amounts of budgets are in dollars. */
 function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
   const amount = limit.kind === 'budget' ? (value: number): number => toDollars(nano(value)) : (value: number) => value
   return {

@@ -1,5 +1,11 @@
-import type { AnswerEvent, AnswerSource, SourceReceiver, StepReader, Usage } from '../core/answer.ts'
-import { NO_USAGE } from '../core/answer.ts'
+import {
+  type AnswerEvent,
+  type AnswerSource,
+  NO_USAGE,
+  type SourceReceiver,
+  type StepReader,
+  type Usage,
+} from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject } from '../core/json.ts'
 import { quotaOf } from '../core/store.ts'
@@ -13,10 +19,9 @@ import { createFrameReader, type FrameReader } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
-import type { Keep, PublishedAnswer, ReplayPlan, Reserved } from './exchange.ts'
+import { type Keep, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Services, SharedAnswer } from './services.ts'
-import { ownAnswerId } from './turns.ts'
 
 /** Publishes the stream of the request that holds the claim, for identical requests in other processes. */
 export function publishToOthers(
@@ -75,7 +80,7 @@ export async function followStream(
 ): Promise<{ readonly replay: ReplayPlan } | undefined> {
   const dialect = live.about['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
-  const answer = new FollowedAnswer(live, READERS[dialect](), ownAnswerId(reserved, services))
+  const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, services.runtime))
   const cancel = services.runtime.after(MAX_BEGIN_MS, () => answer.abort())
   const hasBegun = await answer.begun
   cancel()

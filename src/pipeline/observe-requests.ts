@@ -13,12 +13,11 @@ export interface ObserverTargets {
   readonly now: () => number
 }
 
-/** The event of a request that failed by a fault of the gateway. */
-export const INTERNAL = 'a request failed by a fault of the gateway'
+export const INTERNAL = 'a request failed because of an internal error'
 
 /**
- * Writes each finished request into the metrics, the log and, where it used a key, the audit trail. Requests without a
- * known key stay out of the trail, so that callers without a key cannot fill it.
+ * Writes each finished request to the metrics, the log and the audit trail. The trail omits requests without a known key,
+ * so that callers without a key cannot fill it.
  */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
   const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
@@ -31,13 +30,14 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const cutOff = outcome.bill?.cutOff
       if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
       log.write(finished)
-      const isCarried = exchange.reservation !== undefined
-      return finished.keyId === undefined || isCarried ? undefined : audit.write(finished)
+      // The settlement of a reservation contains the audit record.
+      const isSettled = exchange.reservation !== undefined
+      return finished.keyId === undefined || isSettled ? undefined : audit.write(finished)
     },
     auditEntries: (exchange, outcome) =>
       exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),
     unsettled: (reserved, used, cause) => {
-      failed('the store did not take a settlement; it is tried again', cause, {
+      failed('the store did not accept a settlement; it will be retried', cause, {
         request_id: reserved.id,
         virtual_key_id: reserved.key.id,
         billed_nano_usd: used.billed,
@@ -47,7 +47,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
   }
 }
 
-const IMPLAUSIBLE = 'an upstream reported more tokens than the call can have used; the excess is not billed'
+const IMPLAUSIBLE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
 
 function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): LogEventFields {
   return {
@@ -60,7 +60,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
   }
 }
 
-/** Returns the record of an ended request, which its settlement, the metrics and the log share. */
+/** Returns the record of a finished request. Its settlement, the metrics and the log share it. */
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished

@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, type FailureKind } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
@@ -12,62 +12,96 @@ import { checkJsonHeaders } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Authenticated, Resolved } from './exchange.ts'
 import { readBytes, readSteering } from './parse-request.ts'
-import type { PassthroughEndpoint, PassthroughName, PassthroughRequest } from './passthrough-options.ts'
 import type { Services } from './services.ts'
 
-/** One action of an endpoint, for one request. */
-export interface PassTarget {
-  readonly name: PassthroughName
-  /** Undefined: the operator has not opened the endpoint. */
-  readonly endpoint: PassthroughEndpoint | undefined
-  readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Follows the vendor's base address: `/images/generations`. */
+/** A request for whose price the operator's functions are called. */
+export interface PassthroughRequest {
+  /** Such as `/v1/images/generations`. */
   readonly path: string
-  /** Finds the provider that holds what the path names. Absent: the model or the option decides. */
-  readonly holder?: (key: VirtualKey) => Promise<string>
-  /** Keeps what later requests need of the JSON answer, before the caller gets it. */
-  readonly keep?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
-  /** Called when the vendor has nothing at this path. */
-  readonly forget?: (key: VirtualKey) => Promise<void>
+  /** The name of the provider that receives the request. */
+  readonly provider: string
+  /** The model as the vendor receives it. @default the request has no model */
+  readonly model?: string
+  /** The JSON body, or the text fields of a form. */
+  readonly fields: JsonObject
+  /** Size of the body in bytes. */
+  readonly bytes: number
 }
 
-/** A permitted request to a vendor's endpoint. */
-export interface PassRequest {
+/** Options of one endpoint. */
+export interface PassthroughEndpoint {
+  /** The only provider of the endpoint. @default the provider of the request's model */
+  readonly provider?: string
+  /**
+   * Returns the maximum price of a request, in dollars. It is reserved before the request is sent. It is billed, times the
+   * margin, when the request has been answered.
+   */
+  readonly price?: (request: PassthroughRequest) => number
+  /** Returns the actual price by the JSON answer, in dollars. Amounts above `price` are not billed. @default `price` */
+  readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
+  /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are refused. @default false */
+  readonly free?: boolean
+}
+
+export type PassthroughName = 'images' | 'audio' | 'moderations' | 'completions' | 'files' | 'rerank'
+
+/** Options of the enabled endpoints. Requests of other endpoints are refused with 404. */
+export type PassthroughOptions = { readonly [name in PassthroughName]?: PassthroughEndpoint }
+
+/** The endpoint of a request, and the vendor's path. */
+export interface PassthroughTarget {
+  readonly name: PassthroughName
+  /** Undefined if the endpoint is not enabled. */
+  readonly endpoint: PassthroughEndpoint | undefined
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  /** Path below the vendor's base URL: `/images/generations`. */
+  readonly path: string
+  /** Returns the name of the provider that stores the file. @default chosen by the option or the model */
+  readonly findProvider?: (key: VirtualKey) => Promise<string>
+  /** Stores data of the JSON answer for later requests. Called before the answer is sent. */
+  readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
+  /** Called after a 404 of the vendor. */
+  readonly onNotFound?: (key: VirtualKey) => Promise<void>
+}
+
+/** A parsed and permitted request. */
+export interface ParsedPassthrough {
   readonly provider: Provider
   readonly resolved: Resolved
   readonly endpoint: PassthroughEndpoint
   readonly priced: PassthroughRequest
-  /** The most that the vendor charges. */
+  /** Maximum price. */
   readonly price: NanoUsd
-  /** The caller asked for an event stream. */
   readonly isStreamed: boolean
   readonly call: Pick<PassthroughCall, 'method' | 'path' | 'body' | 'contentType'>
 }
 
-/** The body, as far as the gateway reads it. */
 interface PassedBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
-  /** Returns the body with this model, or as received. */
+  /** Returns the body with the model. Undefined: the body as received. */
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
-/** Reads which model and provider a request is for, and what it may cost: 400, 403, 404 or 413. */
+/** Parses the request, chooses its provider and checks its permissions. Throws errors with status 400, 403, 404 or 413. */
 export async function parsePassthrough(
   exchange: Authenticated,
-  target: PassTarget,
+  target: PassthroughTarget,
   services: Services,
-): Promise<PassRequest> {
+): Promise<ParsedPassthrough> {
   const { endpoint, method, path } = target
-  if (endpoint === undefined) throw notOpen(target.name)
+  if (endpoint === undefined) throw notEnabled(target.name)
   exchange.steering = readSteering(exchange.request, { canExplain: false })
   const { key } = exchange
   const body = method === 'POST' ? await readBody(exchange, services) : NO_BODY
-  const asked = asString(body.fields['model'])
-  const { provider, model } = await chooseProvider({ key, target, endpoint, asked }, services)
-  if (provider.passThrough === undefined) throw cannotPass(provider, path)
-  const name = asked ?? path.slice(1)
+  const requestedModel = asString(body.fields['model'])
+  const { provider, model } = await chooseProvider({ key, target, endpoint, requestedModel }, services)
+  if (provider.passThrough === undefined) {
+    const message = `The provider "${provider.name}" has no ${path}. Choose a model of another provider.`
+    throw modelError('not-found', message)
+  }
+  const name = requestedModel ?? path.slice(1)
   checkPermissions(key, { name, model, provider, target, fields: body.fields })
   const priced: PassthroughRequest = {
     path: `/v1${path}`,
@@ -76,10 +110,10 @@ export async function parsePassthrough(
     fields: body.fields,
     bytes: body.bytes,
   }
-  const sent = body.withModel(model === asked ? undefined : model)
+  const sent = body.withModel(model === requestedModel ? undefined : model)
   return {
     provider,
-    resolved: { name, routes: [{ provider, model: provider.model(model ?? '') ?? unlisted(name, provider) }] },
+    resolved: { name, routes: [{ provider, model: provider.model(model ?? '') ?? unlistedModel(name, provider) }] },
     endpoint,
     priced,
     price: priceOf(key, target, priced),
@@ -98,7 +132,7 @@ const NO_BODY: PassedBody = { fields: {}, bytes: 0, withModel: () => undefined }
 async function readBody(exchange: Authenticated, services: Services): Promise<PassedBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
-  // A form is announced by its own content type; everything else about the headers is the same.
+  // A form differs from JSON only by its content type.
   checkJsonHeaders(boundary === undefined ? request : asJson(request), services.bodyLimits.maxBytes)
   const bytes = await readBytes(exchange, services)
   if (boundary !== undefined) {
@@ -112,7 +146,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
   }
   const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
   const { body, hasRepeatedKeys, received } = await parseBodyInTurns(bytes, services.bodyLimits.json, turns)
-  if (body['model'] !== undefined && asString(body['model']) === undefined) throw unusableModel()
+  if (body['model'] !== undefined && asString(body['model']) === undefined) throw invalidModelName()
   return {
     fields: body,
     bytes: bytes.byteLength,
@@ -127,50 +161,59 @@ function asJson(request: Pick<HttpRequest, 'header'>): Pick<HttpRequest, 'header
   return { header: (name) => (name === 'content-type' ? 'application/json' : request.header(name)) }
 }
 
-interface Choosing {
+interface ProviderChoice {
   readonly key: VirtualKey
-  readonly target: PassTarget
+  readonly target: PassthroughTarget
   readonly endpoint: PassthroughEndpoint
-  /** The model as the caller wrote it. */
-  readonly asked: string | undefined
+  /** The model as received. */
+  readonly requestedModel: string | undefined
 }
 
-/** The holder of what the path names, else the option's provider, else the provider in the model's name or of the model. */
+/** Chooses the provider by the file, then by the option, then by the prefix of the model, then by the model. */
 async function chooseProvider(
-  { key, target, endpoint, asked }: Choosing,
+  { key, target, endpoint, requestedModel }: ProviderChoice,
   services: Services,
 ): Promise<{ readonly provider: Provider; readonly model: string | undefined }> {
-  if (asked !== undefined && !isSafeModelName(asked)) throw unusableModel()
-  const parts = asked === undefined ? undefined : splitModelName(asked)
+  if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw invalidModelName()
+  const parts = requestedModel === undefined ? undefined : splitModelName(requestedModel)
   const named = parts === undefined ? undefined : services.provider(parts.provider)
-  const fixed = (await target.holder?.(key)) ?? endpoint.provider
+  const fixed = (await target.findProvider?.(key)) ?? endpoint.provider
   if (fixed === undefined && named === undefined) {
-    if (asked === undefined) throw unnamed(target)
-    const [{ provider, model }] = services.resolve(asked, key).routes
+    if (requestedModel === undefined) {
+      const message = `The request has no model, and passthrough.${target.name}.provider is not set. Send model as <provider>/<model_id>.`
+      throw modelError('invalid-request', message)
+    }
+    const [{ provider, model }] = services.resolve(requestedModel, key).routes
     return { provider, model: model.id }
   }
   const provider = fixed === undefined ? named : services.provider(fixed)
   if (provider === undefined) throw new GatewayError('internal', NO_PROVIDER, { cause: new Error(`${fixed}`) })
-  if (named !== undefined && named !== provider) throw elsewhere(target, provider)
-  return { provider, model: named === undefined ? asked : parts?.id }
+  if (named !== undefined && named !== provider) {
+    const message = `/v1/${target.name} uses the provider "${provider.name}" only. Choose one of its models.`
+    throw modelError('invalid-model', message)
+  }
+  return { provider, model: named === undefined ? requestedModel : parts?.id }
 }
 
-const NO_PROVIDER = 'The provider of this endpoint is not configured. Tell the operator of the gateway.'
+const NO_PROVIDER = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
 
-interface Permitting {
+interface PermissionRequest {
   readonly name: string
   readonly model: string | undefined
   readonly provider: Provider
-  readonly target: PassTarget
+  readonly target: PassthroughTarget
   readonly fields: JsonObject
 }
 
-/** A request without a model could reach any model, so a key with permitted models must name one. Files reach none. */
-function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: Permitting): void {
+/** Without a model, the vendor chooses any model. A key with permitted models must therefore send one, except for files. */
+function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: PermissionRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
-  if (isModelMissing || !mayUseProvider(key, { provider, model, target })) throw notPermitted(provider, target)
-  const asked = asCount(fields['max_tokens'] ?? undefined)
+  if (isModelMissing || !mayUseProvider(key, { provider, model, target })) {
+    const message = `This key is restricted and may not use /v1/${target.name} of the provider "${provider.name}" without one of its models. Send a model that the key may use.`
+    throw modelError('model-not-allowed', message)
+  }
+  const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName: name,
     otherNames: [`${provider.name}/${model}`],
@@ -178,117 +221,77 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
       native: { dialect: 'openai', value: fields },
       model: name,
       messages: [],
-      settings: asked === undefined ? {} : { maxTokens: asked },
+      settings: maxTokensSent === undefined ? {} : { maxTokens: maxTokensSent },
       tools: [],
       stream: false,
     },
   })
-  if (disableTools === true && asArray(fields['tools']).length > 0) throw toolsDisabled()
-  if (maxTokens !== undefined && target.name === 'completions' && asked === undefined) throw unlimited(maxTokens)
+  if (disableTools === true && asArray(fields['tools']).length > 0) {
+    const message = 'This key may not use tools. Send the request without them.'
+    throw new GatewayError('tools-disabled', message, { param: 'tools' })
+  }
+  if (maxTokens !== undefined && target.name === 'completions' && maxTokensSent === undefined) {
+    const message = `max_tokens is missing; this key may request at most ${maxTokens}. Send max_tokens.`
+    throw new GatewayError('max-tokens-exceeded', message, { param: 'max_tokens' })
+  }
 }
 
-/** By the model that the vendor gets: of a bare name, `checkAccess` asks only `allowed_models`. */
+/** Checks the model that the vendor receives, because `checkAccess` does not apply provider configurations to bare names. */
 function mayUseProvider(
   { providers }: VirtualKey,
-  { provider, model, target }: Pick<Permitting, 'provider' | 'model' | 'target'>,
+  { provider, model, target }: Pick<PermissionRequest, 'provider' | 'model' | 'target'>,
 ): boolean {
   const serves = (config: ProviderConfig): boolean =>
     target.name === 'files' || (model === undefined ? config.allowedModels.length === 0 : servesModel(config, model))
   return providers.length === 0 || providers.some((config) => config.provider === provider.name && serves(config))
 }
 
-/** The key with the permissions that concern no model. */
+/** Returns the key without its restrictions of models and providers. */
 function withoutModels(key: VirtualKey): VirtualKey {
   const { allowedModels: _, ...permissions } = key.permissions
   return { ...key, providers: [], permissions }
 }
 
-/** Reading and deleting cost nothing. */
-function priceOf(key: VirtualKey, { name, endpoint, method }: PassTarget, priced: PassthroughRequest): NanoUsd {
+/** Returns the maximum price. Only POST requests have a price. */
+function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget, priced: PassthroughRequest): NanoUsd {
   if (endpoint?.free === true) return ZERO
   const hasBudget = key.budget !== undefined || key.budgetId !== undefined
-  if (endpoint?.price === undefined && hasBudget) throw unpriced(name)
+  if (endpoint?.price === undefined && hasBudget) {
+    const message = `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or ask the operator to set passthrough.${name}.price or free.`
+    throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })
+  }
   if (endpoint?.price === undefined || method !== 'POST') return ZERO
   const dollars = endpoint.price(priced)
   if (Number.isFinite(dollars) && dollars >= 0) return usd(dollars)
-  throw new GatewayError('internal', `passthrough.${name}.price did not return dollars. Tell the gateway's operator.`)
+  throw new GatewayError(
+    'internal',
+    `passthrough.${name}.price did not return a number of dollars. Contact the operator of the gateway.`,
+  )
 }
 
-/** What the vendor charged, by its answer: at most the price that was reserved. */
-export function priceByAnswer({ endpoint, priced, price }: PassRequest, answer: JsonObject): NanoUsd {
+/** Returns the price that the operator's function computes from the answer, up to the reserved price. */
+export function finalPrice({ endpoint, priced, price }: ParsedPassthrough, answer: JsonObject): NanoUsd {
   const dollars = endpoint.finalPrice?.(priced, answer) ?? NaN
   const charged = Number.isFinite(dollars) && dollars >= 0 ? usd(dollars) : price
   return charged < price ? charged : price
 }
 
-/** The model in the records of a request, if the catalog does not contain it. */
-function unlisted(id: string, { name }: Provider): Model {
+/** Returns a placeholder for a model that the catalog does not contain. */
+function unlistedModel(id: string, { name }: Provider): Model {
   return { id, family: name, contextWindow: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
 }
 
-export function notOpen(name: PassthroughName): GatewayError {
+export function notEnabled(name: PassthroughName): GatewayError {
   return new GatewayError(
     'not-found',
-    `/v1/${name} is not open on this gateway. Its operator opens it by the option passthrough.${name}.`,
+    `/v1/${name} is not enabled on this gateway. The operator can enable it with the option passthrough.${name}.`,
   )
 }
 
-function cannotPass({ name }: Provider, path: string): GatewayError {
-  return new GatewayError('not-found', `The provider "${name}" has no ${path}. Choose a model of another provider.`, {
-    param: 'model',
-  })
+function invalidModelName(): GatewayError {
+  return modelError('invalid-request', 'model: expected at most 200 letters, digits and . _ : @ + - /.')
 }
 
-function unusableModel(): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    'model is not a model name: expected at most 200 letters, digits and . _ : @ + - /.',
-    { param: 'model' },
-  )
-}
-
-function unnamed({ name }: PassTarget): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    `The request names no model, and passthrough.${name}.provider is not set. Send model as <provider>/<model_id>.`,
-    { param: 'model' },
-  )
-}
-
-function elsewhere({ name }: PassTarget, provider: Provider): GatewayError {
-  return new GatewayError(
-    'invalid-model',
-    `/v1/${name} reaches the provider "${provider.name}" only. Choose one of its models.`,
-    { param: 'model' },
-  )
-}
-
-function notPermitted({ name }: Provider, target: PassTarget): GatewayError {
-  return new GatewayError(
-    'model-not-allowed',
-    `This key is restricted and may not use /v1/${target.name} of the provider "${name}" in this way. Name a model that it may use.`,
-    { param: 'model' },
-  )
-}
-
-function toolsDisabled(): GatewayError {
-  return new GatewayError('tools-disabled', 'This key may not use tools. Send the request without them.', {
-    param: 'tools',
-  })
-}
-
-function unlimited(permitted: number): GatewayError {
-  return new GatewayError(
-    'max-tokens-exceeded',
-    `max_tokens is missing; this key may ask for at most ${permitted}. Send max_tokens.`,
-    { param: 'max_tokens' },
-  )
-}
-
-function unpriced(name: string): GatewayError {
-  return new GatewayError(
-    'model-not-allowed',
-    `This key has a budget, and /v1/${name} has no price. Use a key without a budget, or have the operator set passthrough.${name}.price or free.`,
-    { code: 'price_unknown' },
-  )
+function modelError(kind: FailureKind, message: string): GatewayError {
+  return new GatewayError(kind, message, { param: 'model' })
 }

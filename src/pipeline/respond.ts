@@ -3,11 +3,19 @@ import type { Completion } from '../core/answer.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { billFor, BillMetrics, prepareBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
-import { answerHeaders, baseHeaders, isAskedInWords, isRecorded, loadJsonCheck, sendJson } from './response.ts'
+import {
+  answerHeaders,
+  baseHeaders,
+  isAskedInWords,
+  isRecorded,
+  loadJsonCheck,
+  sendJson,
+  storeTurn,
+  writeContext,
+} from './response.ts'
 import { respondWithStream } from './stream-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
-import { keepTurn, writeContext } from './turns.ts'
 
 /** Sends the answer in the caller's format, with its bill. A stream settles when it ends, however it ends. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
@@ -65,7 +73,7 @@ function keepWhole(answered: Answered, answer: WholeAnswer, services: Services):
       format.answerId(id),
     )
   }
-  const kept = keepTurn(answered, body, services)
+  const kept = storeTurn(answered, body, services)
   if (first === undefined) return kept
   return chain(kept, () =>
     first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),

@@ -1,10 +1,12 @@
 import type { Completion } from '../core/answer.ts'
-import { lazy } from '../core/async.ts'
+import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import type { Answered } from './exchange.ts'
+import { speaks } from '../core/ports.ts'
+import type { WriteContext } from '../formats/format.ts'
+import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
 /** Returns the headers of every response, errors included, as a new record without headers of the upstream. */
@@ -53,3 +55,34 @@ export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'rou
 export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
   () => import('./on-demand.ts'),
 )
+
+/** Returns the name of the provider that stores the answer, because the caller and the provider use the same format. */
+export function storingProvider({
+  plan,
+  route,
+  format,
+}: Pick<Answered, 'plan' | 'route' | 'format'>): string | undefined {
+  if (plan.kind === 'replay' || route === undefined || !speaks(route.provider, format.dialect)) return undefined
+  return route.provider.name
+}
+
+/** Stores a settled answer, to which later requests can refer. Logs a failure, because the answer is sent nevertheless. */
+export function storeTurn(
+  answered: Answered,
+  serialized: string | undefined,
+  { turns, observers }: Pick<Services, 'turns' | 'observers'>,
+): MaybePromise<void> {
+  const logFailure = (cause: unknown): void =>
+    observers.failed('an answer could not be stored for later requests', cause, { request_id: answered.id })
+  try {
+    const stored = turns.store(answered, serialized)
+    return isPromise(stored) ? stored.catch(logFailure) : stored
+  } catch (cause) {
+    logFailure(cause)
+  }
+}
+
+/** Returns the fields of a request that the writers of answers need. */
+export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
+  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
+}

@@ -25,34 +25,33 @@ import type { BodyCapacity } from './body-capacity.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
 
-/** Finds what a model name resolves to, for a key; throws `invalid-model`. */
+/** Returns the routes of a model name for a key. Throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved
 
-/** Calls routes in their order, with retries, until the first content has come. */
+/** Calls the routes in order. Retries end with the first content of an answer. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
   embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
 }
 
-/** What the calls of one request have in common. */
 export interface UpstreamRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly cancellation: Cancellation
   readonly keyId: string
-  /** When `timeouts.total` began, in milliseconds since 1970. */
+  /** Start of `timeouts.total`, in milliseconds since 1970. */
   readonly startedAt: number
-  /** Counts every call, for the bill. */
+  /** Collects the cost of every call. */
   readonly attempts: Attempts
 }
 
 export interface UpstreamCall extends UpstreamRequest {
-  /** The prompt for one route: providers differ in what must be stated. */
+  /** Returns the prompt for a route, because providers require different fields. */
   readonly promptFor: (route: Route) => Prompt
 }
 
 export interface UpstreamStreamCall extends UpstreamCall {
-  /** A new translator for each try. */
+  /** Returns a new translator for each attempt. */
   readonly translatorFor: (route: Route, source: AnswerSource) => AnswerTranslator
 }
 
@@ -64,61 +63,61 @@ export interface UpstreamAnswer<answer> extends Sent<answer> {
   readonly route: Route
 }
 
-/** A key by its secret. Fails with `overloaded` when the store cannot answer. */
+/** Returns the key of a secret. Rejects with `overloaded` if the store fails. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
-/** Reserves places and money in advance; see governance/ledger. */
+/** See governance/ledger.ts. */
 export interface RequestLedger {
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
 }
 
-/** Observes finished requests: audit, metrics, log. Never rejects and never throws. */
+/** Writes finished requests to the audit trail, the metrics and the log. Never rejects and never throws. */
 export interface Observers {
-  /** Records metrics and the log line. Appends the audit record too, unless the request has a settlement to carry it. */
+  /** Records the metrics and the log line. Appends the audit record, too, unless the settlement contains it. */
   observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
-  /** The audit record of a request, for its settlement to carry. */
+  /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
-  /** A settlement that the store did not take: its amounts are logged, so that none is lost unseen. */
+  /** Logs the amounts of a settlement that the store did not accept. */
   unsettled(reserved: Reserved, used: Used, cause: unknown): void
-  /** Logs a failure whose cause no caller sees. */
+  /** Logs a failure whose cause is not sent to the caller. */
   failed(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
-/** Maximum sizes, and the waits that belong to them. */
+/** Limits of requests. */
 export interface Limits {
-  /** The body of a request, in bytes. @default 33_554_432 (32 MiB) */
+  /** Maximum size of a body, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
   /**
-   * Bytes of the bodies above 1 MiB that one key may have in progress at once, from their arrival to the end of their
-   * answers. Further ones wait, and are refused with 429 after `bodyReadMs`. @default 134_217_728 (128 MiB)
+   * Maximum size of the bodies above 1 MiB that one key has in progress, in bytes, from their arrival to the end of their
+   * answers. Further bodies wait, and are refused with 429 after `bodyReadMs`. @default 134_217_728 (128 MiB)
    */
   readonly bodyBytesPerKey: number
-  /** Milliseconds in which a body must arrive. @default 15_000 */
+  /** Time in which a body must arrive, in milliseconds. @default 15_000 */
   readonly bodyReadMs: number
-  /** Nesting of a JSON body. @default 64 */
+  /** Maximum nesting of a JSON body. @default 64 */
   readonly jsonDepth: number
-  /** Keys of all objects and elements of all arrays of a JSON body, numbers in arrays excepted. @default 100_000 */
+  /** Maximum number of object keys and array elements of a JSON body, except numbers in arrays. @default 100_000 */
   readonly jsonKeys: number
-  /** Numbers in the arrays of a JSON body, such as embeddings inputs given as tokens. @default 500_000 */
+  /** Maximum number of numbers in arrays of a JSON body, such as inputs of embeddings as tokens. @default 500_000 */
   readonly jsonNumbers: number
-  /** Bytes of a JSON body outside of its strings: blanks, numbers, punctuation. @default 4_194_304 (4 MiB) */
+  /** Maximum size of a JSON body without its strings: whitespace, numbers, punctuation. @default 4_194_304 (4 MiB) */
   readonly jsonSyntaxBytes: number
   /**
-   * Bytes of the text of a model request: all strings of its body except base64 data. The default is above 2 million
-   * tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
+   * Maximum size of the text of a model request, in bytes: all strings of its body except base64 data. The default exceeds
+   * 2 million tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
    */
   readonly promptBytes: number
   /** Maximum `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
   /**
-   * Requests that make the vendor read or do more than their body holds: server tools, MCP servers, images and documents
-   * by URL or id. `reserve` takes the model's whole context window from the budget, `refuse` answers 403, `allow` reserves
-   * the body alone, so that such requests can cost more than the budget has left. @default 'reserve'
+   * How to handle requests that make the vendor read or do more than their body contains: server tools, MCP servers, and
+   * images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse` responds with 403.
+   * `allow` reserves the cost of the body only, so that a request can exceed the budget. @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
-  /** Milliseconds of silence on a stream after which a heartbeat is sent. @default 15_000 */
+  /** Silence on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
   readonly heartbeatMs: number
 }
 
@@ -127,62 +126,71 @@ export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
 }
 
-/** Tier 1: stored answers, and one upstream call for identical requests at the same time. */
+/** Tier 1: stored answers, and one upstream call for concurrent identical requests. */
 export interface AnswerCache {
   readonly cache: SemanticCache
   readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
 }
 
-/** An answer that others may have, and the tokens of its prompt as received. */
+/** An answer for concurrent identical requests. */
 export interface SharedAnswer {
   readonly completion: Completion
+  /** Tokens of the prompt as received. */
   readonly promptTokens: number
 }
 
-/** A body with what it refers to in its place. */
+/** A body in which references to earlier responses are replaced by their content. */
 export interface RecalledBody {
-  /** The body itself when it refers to nothing that the gateway keeps. */
   readonly body: JsonObject
-  /** Leaves the routes of the provider that holds what the body refers to. @default every route can answer */
+  /** Returns the routes of the provider that stores the referenced responses. @default every route can answer */
   readonly narrow?: (resolved: Resolved) => Resolved
 }
 
-/** Answered requests that later ones refer to by their ids. Each key finds its own only. */
-export interface KeptRequests {
+/** Stored turns, to which later requests of the same key refer by their ids. */
+export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
-  /** Keeps an answered request when its format and its caller want that. Never rejects. */
-  keep(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  /** The answer of a turn, as it was sent. */
+  /** Stores the turn, unless its format has no turns or the caller opts out. */
+  store(answered: Answered, serialized: string | undefined): MaybePromise<void>
+  /** Returns the answer of a turn as it was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
-  /** The conversation of a turn, as it was asked with. */
+  /** Returns the conversation of a turn, without its answer. */
   findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
-  /** The name of the provider that holds a response or an item for the key. */
-  findHolder(key: VirtualKey, id: string): Promise<string | undefined>
-  /** Remembers that a provider holds responses and items for the key. */
-  hold(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
-  /** True when there was something to forget. */
-  forget(key: VirtualKey, id: string): Promise<boolean>
+  /** Returns the name of the provider that stores a response or an item of the key. */
+  findProvider(key: VirtualKey, id: string): Promise<string | undefined>
+  /** Stores the name of the provider that stores the responses and items. */
+  storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
+  /** Resolves with true if the turn or the name of its provider was stored. */
+  delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
-/** Places markers for the vendor's prompt cache. Undefined: none pays. */
+/** Running requests. Batches are processed while their number is low. */
+export interface Traffic {
+  enter(id: string): void
+  /** Ignores unknown ids. */
+  leave(id: string): void
+  /** Resolves when few requests are running, when the wait exceeds its maximum, or when the signal is aborted. */
+  quiet(signal: AbortSignal): Promise<void>
+}
+
+/** Sets markers for the vendor's prompt cache. Resolves with undefined if markers would not save money. */
 export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
-/** What every stage may use. Created once, by createGateway. */
+/** The services of the stages. */
 export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
   readonly ledger: RequestLedger
-  /** Absent: no answer is ever stored. */
+  /** Absent if the cache is disabled. */
   readonly memory?: AnswerCache
-  readonly turns: KeptRequests
+  readonly turns: Turns
   readonly idempotency: Pick<Idempotency, 'claim'>
   readonly recordings: Recordings
   readonly detached: Detached
   readonly waterfall: Waterfall
-  /** Absent: no markers are placed. */
+  /** Absent if the markers are disabled. */
   readonly promptCache?: PromptCache | undefined
-  /** The same savings, which leave nothing behind. */
+  /** Returns the same savings without side effects. */
   readonly dryRun: () => Pick<Services, 'waterfall' | 'promptCache'>
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream
@@ -192,7 +200,7 @@ export interface Services {
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyCapacity: BodyCapacity
-  /** What an upstream's format cannot say is left out of a request instead of refused. */
+  /** True if fields that the format of an upstream does not support are omitted instead of refused. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts
   /** Maximum time that one request waits for the store, over all its calls, in milliseconds. */

@@ -7,10 +7,18 @@ import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.
 import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
 import { asFailure, callerLeft, release, settle } from './settle.ts'
 import type { Answered, RequestOutcome } from './exchange.ts'
-import { answerHeaders, baseHeaders, isAskedInWords, isRecorded, loadJsonCheck, STREAM_HEADERS } from './response.ts'
+import {
+  answerHeaders,
+  baseHeaders,
+  isAskedInWords,
+  isRecorded,
+  loadJsonCheck,
+  storeTurn,
+  storingProvider,
+  STREAM_HEADERS,
+} from './response.ts'
 import type { Services } from './services.ts'
 import { isInBackground } from './parse-request.ts'
-import { holderOf, keepTurn } from './turns.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
 
@@ -119,11 +127,11 @@ class StreamAnswer {
   /** Registers a background response under its id, so that clients can retrieve it before its stream has ended. */
   #nameResponse(id: string): void {
     this.#isResponseNamed = true
-    const holder = isInBackground(this.#answered.prompt) ? holderOf(this.#answered) : undefined
+    const holder = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
     if (holder === undefined) return
     const { turns, observers } = this.#services
     turns
-      .hold(this.#answered.key, [id], holder)
+      .storeProvider(this.#answered.key, [id], holder)
       .catch((cause: unknown) => observers.failed('a background response could not be registered under its id', cause))
   }
 
@@ -144,7 +152,7 @@ class StreamAnswer {
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closing), true)
       // Runs after settlement, which it must not prevent.
-      void keepTurn(this.#answered, closing.at(-1)?.data, this.#services)
+      void storeTurn(this.#answered, closing.at(-1)?.data, this.#services)
     })
   }
 

@@ -1,67 +1,198 @@
-import { lazy, type MaybePromise } from '../core/async.ts'
-import { speaks } from '../core/ports.ts'
-import type { WriteContext } from '../formats/format.ts'
-import type { Answered, Parsed } from './exchange.ts'
-import type { KeptTurnStore } from './kept-turns.ts'
-import type { Services, KeptRequests } from './services.ts'
+import { GatewayError } from '../core/errors.ts'
+import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { type Store, quotaOf } from '../core/store.ts'
+import type { StoredTurn, TurnFormat } from '../formats/format.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
+import type { Answered, Resolved } from './exchange.ts'
+import { storingProvider } from './response.ts'
+import type { RecalledBody, Turns } from './services.ts'
 
-/** The code for formats with turns is loaded when it is first needed. */
-export function createTurns(store: KeptTurnStore): KeptRequests {
-  const load = lazy(async () => {
-    const { createKeptTurns } = await import('./kept-turns.ts')
-    return createKeptTurns(store)
-  })
+const DAY_MS = 24 * 60 * 60 * 1000
+const TURN_TTL_MS = DAY_MS
+/** Vendors delete stored responses after 30 days. */
+const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
+/** Maximum number of ids that are stored per answer. */
+const MAX_STORED_IDS = 256
+/** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
+const MAX_CONVERSATION = 4 * 1024 * 1024
+/** Maximum number of items that a request may refer to. Each item requires a read of the store. */
+const MAX_REFERENCES = 1000
+const MAX_CONCURRENT_READS = 16
+/** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
+const MAX_RECALLED = 32 * 1024 * 1024
+
+export type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
+
+/** The turns of formats whose requests refer to earlier responses. */
+export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
+  recall(format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
+  store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
+}
+
+/**
+ * Each turn contains its whole conversation, so that it can be continued after earlier turns have expired. The answer
+ * is stored separately, because it is read separately and far more often.
+ */
+export function createTurns(store: TurnStore): StoredTurns {
+  async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
+    const options = { ttlMs: UPSTREAM_ID_TTL_MS, quota: quotaOf('held-response', key.id) }
+    const valid = ids.filter(isValidId).slice(0, MAX_STORED_IDS)
+    await Promise.all(valid.map((id) => store.set(providerName(key, id), provider, options)))
+  }
+
   return {
-    findHolder: async (key, id) => (await load()).findHolder(key, id),
-    hold: async (key, ids, provider) => (await load()).hold(key, ids, provider),
-    findInput: async (key, id) => (await load()).findInput(key, id),
-    find: async (key, id) => (await load()).find(key, id),
-    forget: async (key, id) => (await load()).forget(key, id),
-    recall: ({ turns }, key, body) =>
-      turns === undefined ? { body } : load().then((kept) => kept.recall(turns, key, body)),
-    keep: (answered, serialized) => {
-      const { turns } = answered.format
-      if (turns === undefined || serialized === undefined) return undefined
-      const turn = turns.keep(writeContext(answered), serialized)
-      if (turn === undefined) return undefined
-      const holder = holderOf(answered)
-      return load().then((kept) =>
-        holder === undefined
-          ? kept.keep(answered.key, turn)
-          : kept.hold(answered.key, turns.idsOf(turn.answer), holder),
-      )
+    find: async (key, id) => answerOf(await read(store, { key, id, part: 'answer' })),
+    findInput: async (key, id) => (await findTurn(store, key, id))?.input,
+    findProvider: async (key, id) => (isValidId(id) ? store.get(providerName(key, id)) : undefined),
+    storeProvider,
+    recall: (format, key, body) => recall(store, { format, key }, body),
+    store: async (answered, format, turn) => {
+      const { key } = answered
+      const provider = storingProvider(answered)
+      if (provider !== undefined) await storeProvider(key, format.idsOf(turn.answer), provider)
+      else if (isValidId(turn.id)) await write(store, key, turn)
+    },
+    delete: async (key, id) => {
+      if (!isValidId(id)) return false
+      const names = [...PARTS.map((part) => nameOf({ key, id, part })), providerName(key, id)]
+      const deleted = await Promise.all(names.map((name) => store.delete(name)))
+      return deleted.includes(true)
     },
   }
 }
 
-/** Returns the provider that stores the answer, because it answered in the caller's format. */
-export function holderOf({ plan, route, format }: Answered): string | undefined {
-  if (plan.kind === 'replay' || route === undefined || !speaks(route.provider, format.dialect)) return undefined
-  return route.provider.name
-}
-
-/** Stores an answered and settled request. The answer is sent also if that fails. */
-export function keepTurn(
-  answered: Answered,
-  serialized: string | undefined,
-  { turns, observers }: Pick<Services, 'turns' | 'observers'>,
-): MaybePromise<void> {
-  const failed = (cause: unknown): void =>
-    observers.failed('an answered request could not be kept for later ones', cause, { request_id: answered.id })
-  try {
-    const kept = turns.keep(answered, serialized)
-    return kept instanceof Promise ? kept.catch(failed) : kept
-  } catch (cause) {
-    failed(cause)
+async function recall(
+  store: TurnStore,
+  { format, key }: { readonly format: TurnFormat; readonly key: VirtualKey },
+  body: JsonObject,
+): Promise<RecalledBody> {
+  const { continued, quoted, foreign } = format.refersTo(body)
+  const providers = await findProviders(store, key, continued === undefined ? foreign : [continued, ...foreign])
+  const isStoredHere = continued !== undefined && !providers.has(continued)
+  const found = {
+    continued: isStoredHere ? await findTurn(store, key, continued) : undefined,
+    quoted: await findQuoted(store, key, quoted),
+    storedUpstream: new Set(providers.keys()),
+  }
+  const [provider, other] = new Set(providers.values())
+  if (other !== undefined) throw severalProviders(String(provider), other)
+  return {
+    body: format.recall(body, found),
+    ...(provider !== undefined && { narrow: (resolved: Resolved) => routesOf(resolved, provider) }),
   }
 }
 
-/** Returns a new id for an answer. Undefined in formats whose answers have the id of the upstream. */
-export function ownAnswerId({ format, id }: Pick<Parsed, 'format' | 'id'>, { runtime }: Services): string | undefined {
-  return format.answerId?.(runtime.uuid().replaceAll('-', '')) ?? format.turns?.answerId(id)
+/** Returns the providers that store these responses and items for the key. */
+async function findProviders(
+  store: TurnStore,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
+  const providers = new Map<string, string>()
+  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
+    const some = ids.slice(from, from + MAX_CONCURRENT_READS).filter(isValidId)
+    const found = await Promise.all(some.map((id) => store.get(providerName(key, id))))
+    for (const [index, id] of some.entries()) {
+      const provider = found[index]
+      if (provider !== undefined) providers.set(id, provider)
+    }
+  }
+  return providers
 }
 
-/** The fields of a request that the writers of answers need. */
-export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
-  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
+type TurnPart = 'answer' | 'input'
+
+const PARTS: readonly TurnPart[] = ['answer', 'input']
+
+interface TurnLocation {
+  readonly key: VirtualKey
+  readonly id: string
+  readonly part: TurnPart
+}
+
+async function read(store: TurnStore, location: TurnLocation): Promise<string | undefined> {
+  return isValidId(location.id) ? store.get(nameOf(location)) : undefined
+}
+
+async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
+  const [answered, input] = await Promise.all(PARTS.map((part) => read(store, { key, id, part })))
+  const answer = answerOf(answered)
+  if (answer === undefined || input === undefined) return undefined
+  return { id, answer, input: asArray(JSON.parse(input) as Json) }
+}
+
+async function findQuoted(
+  store: TurnStore,
+  key: VirtualKey,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, JsonObject>> {
+  if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
+  const found = new Map<string, JsonObject>()
+  let size = 0
+  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
+    const some = ids.slice(from, from + MAX_CONCURRENT_READS)
+    const texts = await Promise.all(some.map((id) => read(store, { key, id, part: 'answer' })))
+    size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+    if (size > MAX_RECALLED) throw tooManyReferences(`responses of more than ${MAX_RECALLED} characters`)
+    for (const [index, id] of some.entries()) {
+      const answer = answerOf(texts[index])
+      if (answer !== undefined) found.set(id, answer)
+    }
+  }
+  return found
+}
+
+/** If a turn cannot be stored, requests that refer to it get 404. */
+async function write(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
+  const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
+  if (texts.answer.length + texts.input.length > MAX_CONVERSATION) return
+  const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
+  await Promise.allSettled(PARTS.map((part) => store.set(nameOf({ key, id, part }), texts[part], options)))
+}
+
+function isValidId(id: string): boolean {
+  return /^[\w-]{1,200}$/.test(id)
+}
+
+function nameOf({ key, id, part }: TurnLocation): string {
+  return `turn:${key.id}:${id}:${part}`
+}
+
+function providerName(key: VirtualKey, id: string): string {
+  return `held:${key.id}:${id}`
+}
+
+function answerOf(text: string | undefined): JsonObject | undefined {
+  const value: unknown = text === undefined ? undefined : JSON.parse(text)
+  return isJsonObject(value) ? value : undefined
+}
+
+/**
+ * Returns the routes of the provider that stores the referenced responses. Throws 400 for a model of another provider.
+ */
+function routesOf(resolved: Resolved, storedBy: string): Resolved {
+  const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === storedBy)
+  if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
+  throw new GatewayError(
+    'invalid-request',
+    `The request continues a response that the provider ${storedBy} stores, but its model belongs to another provider. Choose a model of ${storedBy}, or send the whole conversation as input.`,
+    { param: 'previous_response_id', code: 'previous_response_not_found' },
+  )
+}
+
+function severalProviders(one: string, other: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `The request refers to responses of two providers, ${one} and ${other}; expected one. Send the items themselves.`,
+    { param: 'input' },
+  )
+}
+
+function tooManyReferences(found: string): GatewayError {
+  return new GatewayError(
+    'invalid-request',
+    `input refers to ${found}. Send the items themselves, or continue by previous_response_id.`,
+    { param: 'input' },
+  )
 }

@@ -18,7 +18,7 @@ import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { adminHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
-import { isTrueWithin, metrics, type MetricsReports } from './status.ts'
+import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
 /** Parts of the admin API. */
 export interface AdminParts {

@@ -15,13 +15,13 @@ import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
-import { readLimit } from './models.ts'
+import { readLimit } from './info.ts'
 
 export interface BatchRouteParts {
-  readonly book: BatchRepository
+  readonly repository: BatchRepository
   /** Called when a batch of the key has unfinished items. */
   readonly wake: (keyId: string) => void
-  readonly line: Pick<
+  readonly services: Pick<
     Services,
     'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'bodyCapacity' | 'runtime' | 'timeouts'
   >
@@ -42,28 +42,28 @@ export interface BatchHandlers {
 
 /** Returns the handlers of message batches. A key has access only to its own batches. */
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
-  const { book } = parts
+  const { repository } = parts
   const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => sendToKey(call, key, parts.line, shown(await show(call, key))))
+    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, shown(await show(call, key))))
   return {
     create: shows((call, key) => create(parts, call, key)),
     list: withKey(parts, (call, key) => list(parts, call, key)),
-    read: shows((call, key) => book.read(key.id, idOf(call))),
+    read: shows((call, key) => repository.read(key.id, idOf(call))),
     cancel: shows((call, key) => cancel(parts, call, key)),
     results: withKey(parts, (call, key) => results(parts, call, key)),
     remove: withKey(parts, async (call, key) => {
-      await book.remove(key.id, idOf(call))
-      return sendToKey(call, key, parts.line, { id: idOf(call), type: 'message_batch_deleted' })
+      await repository.remove(key.id, idOf(call))
+      return sendToKey(call, key, parts.services, { id: idOf(call), type: 'message_batch_deleted' })
     }),
   }
 }
 
 function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
-  return async (call) => handle(call, await findCaller(call.request, parts.line))
+  return async (call) => handle(call, await findCaller(call.request, parts.services))
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { bodyLimits, bodyCapacity } = parts.line
+  const { bodyLimits, bodyCapacity } = parts.services
   const { request } = call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
@@ -82,7 +82,7 @@ async function store(
   { request }: Call,
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
-  const { limits, runtime } = parts.line
+  const { limits, runtime } = parts.services
   // Each item is an object of a request and its custom_id, which adds one level.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
@@ -92,8 +92,8 @@ async function store(
     },
     pause: yieldToEventLoop,
   })
-  await takeRequest(parts.line.ledger, key)
-  const batch = await parts.book.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
+  await takeRequest(parts.services.ledger, key)
+  const batch = await parts.repository.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
   parts.wake(key.id)
   return batch
 }
@@ -120,14 +120,14 @@ function itemHeaders(request: HttpRequest): Record<string, string> {
 }
 
 async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const batch = await parts.book.cancel(key.id, idOf(call))
+  const batch = await parts.repository.cancel(key.id, idOf(call))
   parts.wake(key.id)
   return batch
 }
 
 async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const { batches, hasMore } = await parts.book.page(key.id, readQuery(call.query))
-  return sendToKey(call, key, parts.line, {
+  const { batches, hasMore } = await parts.repository.page(key.id, readQuery(call.query))
+  return sendToKey(call, key, parts.services, {
     data: batches.map(shown),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
@@ -150,14 +150,14 @@ function readId(query: URLSearchParams, param: string): string | undefined {
 
 /** Sends lines of JSON, one page at a time, with backpressure. */
 async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const batch = await parts.book.read(key.id, idOf(call))
+  const batch = await parts.repository.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }
-  const headers = baseHeaders(call.id, await parts.line.ledger.status(key))
+  const headers = baseHeaders(call.id, await parts.services.ledger.status(key))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
-  await sendLines(call, parts.book.results(batch), parts.line)
+  await sendLines(call, parts.repository.results(batch), parts.services)
 }
 
 /** Reads the next lines when the sink has drained. Disconnects a caller that reads no data for `timeouts.total`. */

@@ -10,8 +10,7 @@ import type { PathVariables } from '../http/router.ts'
 import { Exchange } from '../pipeline/exchange.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { modelStages } from '../pipeline/run.ts'
-import type { Services } from '../pipeline/services.ts'
-import type { Traffic } from '../pipeline/traffic.ts'
+import type { Services, Traffic } from '../pipeline/services.ts'
 
 /** One HTTP request at an endpoint of the gateway. */
 export interface Call {

@@ -6,9 +6,13 @@ import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'
 import { authenticate, findCaller } from '../pipeline/authenticate.ts'
-import { passThrough } from '../pipeline/pass-through.ts'
-import type { PassthroughName, PassthroughOptions } from '../pipeline/passthrough-options.ts'
-import { notOpen, type PassTarget } from '../pipeline/passthrough-request.ts'
+import { passThrough } from '../pipeline/passthrough.ts'
+import {
+  notEnabled,
+  type PassthroughName,
+  type PassthroughOptions,
+  type PassthroughTarget,
+} from '../pipeline/passthrough-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
@@ -21,8 +25,8 @@ export interface PassthroughParts {
 }
 
 /**
- * Endpoints other than model calls. The vendor's path is built from validated parts. The path and query of the caller
- * are never forwarded as received.
+ * Returns the endpoints whose requests are forwarded unchanged. The vendor's path is built from validated parts. The
+ * caller's path and query are not forwarded.
  */
 export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
   const { services, options } = parts
@@ -63,9 +67,9 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         ...shared,
         method,
         path: `/files/${id}${suffix}`,
-        holder: (key) => owners.providerOf(key, id),
-        // Also called after a 404 of the vendor, because an expired file must not count towards the quota of the key.
-        ...(method === 'DELETE' && { keep: forget, forget }),
+        findProvider: (key) => owners.providerOf(key, id),
+        // A file that has expired at the vendor must not count towards the quota of the key.
+        ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
       }
     }),
   })
@@ -73,14 +77,14 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
     {
       method: 'POST',
       path: '/v1/files',
-      handle: handler(services, () => ({ ...shared, method: 'POST', path: '/files', keep: owners.register })),
+      handle: handler(services, () => ({ ...shared, method: 'POST', path: '/files', onAnswer: owners.register })),
     },
     {
       method: 'GET',
       path: '/v1/files',
       handle: async (call) => {
         const key = await findCaller(call.request, services)
-        if (options.files === undefined) throw notOpen('files')
+        if (options.files === undefined) throw notEnabled('files')
         return sendToKey(call, key, services, await owners.list(key, call.query))
       },
     },
@@ -90,16 +94,14 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
   ]
 }
 
-function handler(services: Services, targetOf: (call: Call) => PassTarget): Handler {
+function handler(services: Services, targetOf: (call: Call) => PassthroughTarget): Handler {
   return (call) => {
     const stages = Stages.begin(authenticate).next((exchange) => passThrough(exchange, targetOf(call), services))
     return stages.run(exchangeOf(call, chatClient), services)
   }
 }
 
-/**
- * Returns one segment of a vendor's path. Vendors' names contain no dots, slashes or percent signs, not even encoded.
- */
+/** Returns one segment of the vendor's path. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
@@ -109,7 +111,7 @@ function segmentOf(call: Call, variable: string): string {
   )
 }
 
-/** The owners of files: the key that created each file, and its provider. */
+/** The key that created each file, and the provider that stores it. */
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
@@ -127,8 +129,8 @@ interface StoredFile {
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE = 100
-/** Maximum size of a stored description. Longer descriptions are reduced to the fields of a list. */
-const MAX_DESCRIPTION = 2_000
+/** Maximum size of a stored file object, in UTF-16 units. Larger objects are reduced to the required fields. */
+const MAX_FILE_OBJECT = 2_000
 
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
@@ -156,7 +158,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
       if (!/^[\w-]{1,200}$/.test(id)) throw brokenUpstream(provider.name, 'sent a file without an id')
-      const value = JSON.stringify({ provider: provider.name, file: described(file) })
+      const value = JSON.stringify({ provider: provider.name, file: shortened(file) })
       try {
         await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
       } catch (error) {
@@ -172,7 +174,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const names = await store.list(prefix, { ...start, limit: limit + 1 })
       const stored = await Promise.all(names.slice(0, limit).map(read))
-      const files = stored.flatMap((one) => (one === undefined ? [] : [one.file]))
+      const files = stored.flatMap((entry) => (entry === undefined ? [] : [entry.file]))
       const purpose = query.get('purpose')
       const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
       return { object: 'list', data, has_more: names.length > limit }
@@ -180,8 +182,8 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   }
 }
 
-function described(file: JsonObject): JsonObject {
-  if (JSON.stringify(file).length <= MAX_DESCRIPTION) return file
+function shortened(file: JsonObject): JsonObject {
+  if (JSON.stringify(file).length <= MAX_FILE_OBJECT) return file
   const { id, object, bytes, created_at, purpose } = file
   return { id, object, bytes, created_at, purpose }
 }

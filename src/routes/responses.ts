@@ -25,7 +25,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
   return {
     read: handler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
     remove: handler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
-      if (!(await services.turns.forget(key, idOf(call)))) throw notFound(call)
+      if (!(await services.turns.delete(key, idOf(call)))) throw notFound(call)
       return { id: idOf(call), object: 'response', deleted: true }
     }),
     cancel: handler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
@@ -58,13 +58,13 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
   return async (call) => {
     const key = await findCaller(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
-    const provider = await services.turns.findHolder(key, idOf(call))
+    const provider = await services.turns.findProvider(key, idOf(call))
     if (provider === undefined) {
       return sendToKey(call, key, services, await fromTurns(key, call))
     }
     const rate = await takeRequest(services.ledger, key)
     const text = await askProvider(services, provider, call, action)
-    if (action.method === 'DELETE') await services.turns.forget(key, idOf(call))
+    if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))
     sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
   }
 }

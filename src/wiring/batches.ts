@@ -1,8 +1,8 @@
 import { lazy } from '../core/async.ts'
 import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { BatchOptions, OpenBatches, BatchSources } from './batch-parts.ts'
-
-export type { BatchOptions } from './batch-parts.ts'
+import type { Runtime } from '../core/ports.ts'
+import type { BatchOptions, BatchSources, openBatches } from '../pipeline/batch-worker.ts'
+import type { Traffic } from '../pipeline/services.ts'
 
 /** The check of `batches` in the gateway's options. */
 export const checkBatches: OptionCheck = optionsOf({
@@ -11,9 +11,11 @@ export const checkBatches: OptionCheck = optionsOf({
   waitUntil: aFunction('waitUntil(promise)'),
 })
 
+type OpenBatches = ReturnType<typeof openBatches>
+
 /** The batches of a gateway. Their code is loaded on demand. */
 export interface Batches {
-  room(): Promise<OpenBatches>
+  open(): Promise<OpenBatches>
   /** Starts polling for batches on its first call. */
   start(): void
   /** Processes items until none can be processed at the moment. */
@@ -21,33 +23,68 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions | undefined, parts: BatchSources): Batches {
-  const load = lazy(async () => {
-    const { openBatches } = await import('./batch-parts.ts')
-    return openBatches(options ?? {}, parts)
-  })
-  let isWanted = false
-  const room = (): Promise<OpenBatches> => {
-    isWanted = true
+export function createBatches(options: BatchOptions = {}, sources: BatchSources): Batches {
+  const load = lazy(async () => (await import('../pipeline/batch-worker.ts')).openBatches(options, sources))
+  let isOpened = false
+  let isStarted = false
+  const open = (): Promise<OpenBatches> => {
+    isOpened = true
     return load()
   }
-  let started = false
   return {
-    room,
+    open,
     start: () => {
-      if (started) return
-      started = true
-      room().then(
-        ({ work }) => work.wake(),
+      if (isStarted) return
+      isStarted = true
+      open().then(
+        ({ worker }) => worker.wake(),
         (cause: unknown) => {
-          started = false
-          parts.services.observers.failed('the code of batches could not be loaded', cause)
+          isStarted = false
+          sources.services.observers.failed('the code of batches could not be loaded', cause)
         },
       )
     },
-    work: async () => (await room()).work.work(),
+    work: async () => (await open()).worker.work(),
     stop: async () => {
-      if (isWanted) await (await load()).work.stop()
+      if (isOpened) await (await load()).worker.stop()
     },
+  }
+}
+
+export interface TrafficOptions {
+  readonly after: Runtime['after']
+  /** Maximum number of running requests at which batches are processed. @default 8 */
+  readonly maxRequests?: number
+  /** Maximum wait of a batch worker, in milliseconds. It prevents starvation. @default 30_000 */
+  readonly maxWaitMs?: number
+}
+
+const MAX_REQUESTS = 8
+const MAX_WAIT_MS = 30_000
+
+export function createTraffic(options: TrafficOptions): Traffic {
+  const { after, maxRequests = MAX_REQUESTS, maxWaitMs = MAX_WAIT_MS } = options
+  const running = new Set<string>()
+  const waiting = new Set<() => void>()
+  return {
+    enter: (id) => void running.add(id),
+    leave: (id) => {
+      if (!running.delete(id) || running.size > maxRequests) return
+      for (const proceed of waiting) proceed()
+    },
+    quiet: (signal) =>
+      running.size <= maxRequests || signal.aborted
+        ? Promise.resolve()
+        : new Promise((resolve) => {
+            const proceed = (): void => {
+              cancelTimer()
+              signal.removeEventListener('abort', proceed)
+              waiting.delete(proceed)
+              resolve()
+            }
+            const cancelTimer = after(maxWaitMs, proceed)
+            waiting.add(proceed)
+            signal.addEventListener('abort', proceed)
+          }),
   }
 }

@@ -1,36 +1,82 @@
+import { isPromise, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { lazy } from '../core/async.ts'
+import type { HttpHandler, HttpHandling, HttpRequest } from '../core/http.ts'
+import type { Runtime } from '../core/ports.ts'
+import { writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
+import type { WriteFailure } from '../formats/format.ts'
+import type { RateStatus } from '../governance/reservation.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
-import { completions, type Handler, inTraffic } from '../routes/endpoint.ts'
+import type { FetchHandler } from '../http/web-handler.ts'
+import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
+import { INTERNAL } from '../pipeline/observe-requests.ts'
+import { asFailure } from '../pipeline/settle.ts'
+import type { AdminOptions, Authorize } from '../routes/admin.ts'
+import { completions, IncomingCall, inTraffic, refuse, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
-/**
- * Creates the endpoints of model calls. All other endpoints are in `further-endpoints.ts`, which is loaded with their
- * first request.
- */
-export function createRoutes(parts: EndpointParts): Router<Handler> {
+/** Returns the handler of all requests. `onRequest` is called with each request, before its endpoint. */
+export function createHandler(parts: EndpointParts, onRequest: () => void): HttpHandler {
+  const { services } = parts
+  const { runtime } = services
+  const route = createRoutes(parts)
+
+  /** Never rejects, even if the clock of the runtime throws. */
+  async function refuseCall(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
+    const failure = asFailure(error)
+    let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
+    let writeFailure: WriteFailure = writeChatFailure
+    try {
+      if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
+      writeFailure = failureWriterFor(call.request)
+      rate = await rateStatusOfCaller(call.request, services)
+    } catch {
+      // If the limits cannot be read, the response is sent without them.
+    }
+    refuse(call, failure, { writeFailure, rate })
+  }
+
+  return (request, sink) => {
+    let id = ''
+    try {
+      id = requestId(runtime.uuid())
+      const start = { id, startedAt: runtime.now(), request, sink }
+      onRequest()
+      const { handle, variables } = route(request.method, request.path)
+      const done = handle(new IncomingCall(start, variables))
+      if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
+    } catch (error) {
+      void refuseCall({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
+    }
+  }
+}
+
+function requestId(uuid: string): string {
+  return `req_${uuid.replaceAll('-', '')}`
+}
+
+/** Returns the format of errors on paths without a format. Clients of the messages format send its version header. */
+function failureWriterFor(request: HttpRequest): WriteFailure {
+  const isMessages = request.path.includes('/messages')
+  return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
+}
+
+/** Creates the endpoints of model calls. The first request of another endpoint loads `further-endpoints.ts`. */
+function createRoutes(parts: EndpointParts): Router<Handler> {
   const { services, traffic, basePath } = parts
   checkProviders(parts)
-  const post = (path: string, handle: Handler): Endpoint<Handler> => ({
+  const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
     method: 'POST',
     path: `${basePath}/v1/${path}`,
-    handle: inTraffic(traffic, handle),
+    handle: inTraffic(traffic, lazily(load)),
   })
   const endpoints = [
-    post(
-      'chat/completions',
-      lazily(async () => completions((await import('../formats/chat/client.ts')).chatClient, services)),
-    ),
-    post(
-      'messages',
-      lazily(async () => completions((await import('../formats/messages/client.ts')).messagesClient, services)),
-    ),
-    post(
-      'responses',
-      lazily(async () => completions((await import('../formats/responses/client.ts')).responsesClient, services)),
+    post('chat/completions', async () => completions((await import('../formats/chat/client.ts')).chatClient, services)),
+    post('messages', async () => completions((await import('../formats/messages/client.ts')).messagesClient, services)),
+    post('responses', async () =>
+      completions((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
-  const others = lazily(async () => (await import('./on-demand.ts')).furtherHandler(endpoints, parts))
+  const others = lazily(async () => (await import('./further-endpoints.ts')).furtherHandler(endpoints, parts))
   return createRouter(endpoints, others)
 }
 
@@ -50,4 +96,17 @@ function lazily(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
+}
+
+/** The first request of the admin API loads its code. */
+export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
+  const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
+  return async (request, limits) => (await load())(request, limits)
+}
+
+/** The first web-standard request loads its code. A Node server does not need it. */
+export function lazyFetch(handling: HttpHandling): FetchHandler {
+  let fetch: FetchHandler | undefined
+  const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))
+  return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
 }

@@ -6,21 +6,22 @@ import { chatClient } from '../formats/chat/client.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
-import { countStages } from '../pipeline/count.ts'
-import type { PassthroughOptions } from '../pipeline/passthrough-options.ts'
-import { embeddingStages } from '../pipeline/embed.ts'
-import type { Services } from '../pipeline/services.ts'
-import type { Traffic } from '../pipeline/traffic.ts'
+import { countStages, embeddingStages } from '../pipeline/further-stages.ts'
+import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
+import type { Services, Traffic } from '../pipeline/services.ts'
 import type { Directory } from '../providers/catalog.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
 import { completions, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
-import { getModel, listModels } from '../routes/models.ts'
+import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
-import { greeting, health, ready } from '../routes/status.ts'
 import type { Batches } from './batches.ts'
+
+// Loaded on demand by other modules, too. Each separate dynamic import would split the shared code into further chunks.
+export { writePrometheus } from '../records/prometheus.ts'
+export { createAuthorize } from '../routes/admin.ts'
 
 export interface EndpointParts {
   readonly services: Services
@@ -52,7 +53,7 @@ export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: 
   }
 }
 
-/** Tries the path as received, then its other spellings. Throws the error of the path as received. */
+/** Tries the path as received, then its other spellings. Throws the error of the first attempt. */
 function findEndpoint(
   route: Router<Handler>,
   { method, path }: { readonly method: string; readonly path: string },
@@ -71,9 +72,9 @@ function findEndpoint(
 }
 
 function spellingsOf(path: string, basePath: string): readonly string[] {
-  const tidy = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
-  const isInside = tidy.startsWith(`${basePath}/`)
-  return isInside ? [path, tidy, `${basePath}/v1${tidy.slice(basePath.length)}`] : [path, tidy]
+  const normalized = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
+  const isInside = normalized.startsWith(`${basePath}/`)
+  return isInside ? [path, normalized, `${basePath}/v1${normalized.slice(basePath.length)}`] : [path, normalized]
 }
 
 function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
@@ -118,8 +119,8 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
 
 function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointParts): Handler {
   const load = lazy(async () => {
-    const { book, work } = await batches.room()
-    return batchHandlers({ book, wake: work.wake, line: services })[name]
+    const { repository, worker } = await batches.open()
+    return batchHandlers({ repository, wake: worker.wake, services })[name]
   })
   return async (call) => (await load())(call)
 }

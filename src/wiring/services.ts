@@ -6,8 +6,8 @@ import type { Store } from '../core/store.ts'
 import { BodyCapacity } from '../pipeline/body-capacity.ts'
 import { bodyLimitsOf } from '../pipeline/parse-request.ts'
 import { createResolve } from '../pipeline/resolve.ts'
-import type { Limits, Services } from '../pipeline/services.ts'
-import { createTurns } from '../pipeline/turns.ts'
+import { writeContext } from '../pipeline/response.ts'
+import type { Limits, Services, Turns } from '../pipeline/services.ts'
 import { createObservers, type ObserverTargets } from '../pipeline/observe-requests.ts'
 import type { Directory } from '../providers/catalog.ts'
 import type { Failover } from '../providers/failover.ts'
@@ -16,13 +16,17 @@ import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { ShadowRecord, TierJob } from '../savings/tier.ts'
 import { createMeter, createTokenizer } from '../tokens/meter.ts'
 import type { Governance } from './governance.ts'
-import type { Replay } from './replay.ts'
 import { createPromptCache, createSavings, type SavingsOptions } from './savings.ts'
 import type { VectorIndex } from '../core/cache-ports.ts'
 import type { Unsettled } from '../governance/ledger.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
-import type { MetricsReports } from '../routes/status.ts'
+import type { MetricsReports } from '../routes/info.ts'
+import { offOr, type OptionCheck, optionsOf, wholeFrom } from '../core/option-checks.ts'
+import { createDetached, type Detached } from '../replay/subscribers.ts'
+import { lazy } from '../core/async.ts'
+import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
+import { createRecordings, type Recordings } from '../replay/recordings.ts'
 
 /** The parts from which the services of the pipeline are created. */
 export interface ServiceSources {
@@ -69,7 +73,7 @@ export function createServices(sources: ServiceSources): Services {
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger: governance.ledger,
-    turns: createTurns(store),
+    turns: turnsOnDemand(store),
     recordings: replay.recordings,
     idempotency: replay.idempotency,
     detached: replay.detached,
@@ -168,10 +172,89 @@ export function createMetricsReports(parts: {
       return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
-      const { writePrometheus } = await import('./on-demand.ts')
+      const { writePrometheus } = await import('./further-endpoints.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)
     },
+  }
+}
+
+/** Options of recorded streams. See docs/streams.md. Each UTF-16 unit counts as two bytes. */
+export interface StreamsOptions {
+  /** How long a message can be replayed, in seconds. @default 3600 */
+  readonly keepSeconds?: number
+  /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
+  readonly entries?: number
+  /** Maximum size of all concurrent recordings, in bytes. @default 67_108_864 (64 MiB) */
+  readonly bytes?: number
+  /** Maximum size of one recording, in bytes. @default 8_388_608 (8 MiB) */
+  readonly bytesOfOne?: number
+}
+
+/** The check of `streams` in the gateway's options. */
+export const checkStreams: OptionCheck = offOr(
+  optionsOf(
+    { keepSeconds: wholeFrom(1), entries: wholeFrom(1), bytes: wholeFrom(1), bytesOfOne: wholeFrom(1) },
+    [],
+    'false or an object of keepSeconds, entries, bytes and bytesOfOne',
+  ),
+)
+
+/** State that outlives a response: recordings, stored answers, and work without a caller. */
+export interface Replay {
+  readonly recordings: Recordings
+  readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
+  readonly detached: Detached
+  /** Ends detached work and waits, for a limited time, until its recordings are stored. */
+  close(): Promise<void>
+}
+
+export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
+  const { now, uuid, after } = runtime
+  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, now, after, uuid })
+  const idempotency = idempotencyOnDemand({ store, now, uuid, after })
+  const detached = createDetached({ after })
+  return {
+    recordings,
+    idempotency,
+    detached,
+    close: async () => {
+      await detached.close()
+      await Promise.all([recordings.flush(), idempotency.flush()])
+    },
+  }
+}
+
+/** Loads the code with the first request that has an Idempotency-Key. */
+function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
+  let loaded: Idempotency | undefined
+  const load = lazy(async () => {
+    const { createIdempotency } = await import('../replay/idempotency.ts')
+    return (loaded = createIdempotency(parts))
+  })
+  return {
+    claim: async (request) => (await load()).claim(request),
+    flush: async () => loaded?.flush(),
+  }
+}
+
+/** Loads the code with the first request of a format that has turns. */
+function turnsOnDemand(store: Store): Turns {
+  const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
+  return {
+    recall: ({ turns: format }, key, body) =>
+      format === undefined ? { body } : load().then((turns) => turns.recall(format, key, body)),
+    store: (answered, serialized) => {
+      const { turns: format } = answered.format
+      if (format === undefined || serialized === undefined) return undefined
+      const turn = format.keep(writeContext(answered), serialized)
+      return turn === undefined ? undefined : load().then((turns) => turns.store(answered, format, turn))
+    },
+    find: async (key, id) => (await load()).find(key, id),
+    findInput: async (key, id) => (await load()).findInput(key, id),
+    findProvider: async (key, id) => (await load()).findProvider(key, id),
+    storeProvider: async (key, ids, provider) => (await load()).storeProvider(key, ids, provider),
+    delete: async (key, id) => (await load()).delete(key, id),
   }
 }

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { createTraffic } from '../../src/pipeline/traffic.ts'
+import { createTraffic } from '../../src/wiring/batches.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 function room() {
   const runtime = manualRuntime(noNetwork)
-  const traffic = createTraffic({ after: runtime.after, calm: 2, patienceMs: 1000 })
+  const traffic = createTraffic({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
   const stopping = new AbortController()
   const went: string[] = []
   const wait = (name: string): Promise<void> => traffic.quiet(stopping.signal).then(() => void went.push(name))

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
-import { health } from '../../src/routes/status.ts'
+import { health } from '../../src/routes/info.ts'
 import { ask, CHAT, type Reply } from '../support/ask.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'

@@ -14,19 +14,19 @@ import type { Authenticated, Resolved } from './exchange.ts'
 import { asFailure, callerLeft, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
-import { parsePassthrough, priceByAnswer, type PassRequest, type PassTarget } from './passthrough-request.ts'
+import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 
-type Passing = Authenticated & { readonly resolved: Resolved; readonly reservation: Reservation }
+type ReservedPassthrough = Authenticated & { readonly resolved: Resolved; readonly reservation: Reservation }
 
 /**
- * Calls an endpoint that the gateway does not read: the body and the answer pass byte for byte. The request takes a place
- * of the request limit and reserves its price. It is tried once, because it may be neither cheap nor repeatable.
+ * Calls an endpoint whose body and answer are forwarded unchanged. The request counts against the request limits and
+ * reserves its maximum price. It is not retried, because it may be expensive or not repeatable.
  */
 export async function passThrough(
   authenticated: Authenticated,
-  target: PassTarget,
+  target: PassthroughTarget,
   services: Services,
 ): Promise<undefined> {
   const request = await parsePassthrough(authenticated, target, services)
@@ -37,21 +37,25 @@ export async function passThrough(
   const wait: WaitForStore = (given) => waitForStore(authenticated, given, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => worst }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
-  const exchange: Passing = Object.assign(authenticated, { resolved, reservation })
+  const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
   const passed = await callVendor(exchange, request, services).catch(async (error: unknown) => {
-    if (GatewayError.is(error) && failureStatus(error) === 404) await target.forget?.(exchange.key)
+    if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
     throw error
   })
-  const isRead = target.keep !== undefined || (request.endpoint.finalPrice !== undefined && isJson(passed))
+  const isRead = target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(passed))
   const sending = { exchange, request, passed, services }
   return isRead ? sendWhole(sending, target) : sendStream(sending)
 }
 
-/** A caller who leaves while the vendor works pays the price: the vendor is paid, too. */
-async function callVendor(exchange: Passing, request: PassRequest, services: Services): Promise<PassedAnswer> {
+/** A request whose caller disconnects is billed, because the vendor charges for it. */
+async function callVendor(
+  exchange: ReservedPassthrough,
+  request: ParsedPassthrough,
+  services: Services,
+): Promise<PassedAnswer> {
   const { cancellation } = exchange
   const { runtime, timeouts } = services
-  const total = leftOf(exchange, services)
+  const total = remainingMs(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByte : total
   if (cancellation.isCancelled) throw callerLeft(cancellation.reason)
   try {
@@ -69,22 +73,22 @@ async function callVendor(exchange: Passing, request: PassRequest, services: Ser
   } catch (error) {
     if (!cancellation.isCancelled) throw error
     const failure = callerLeft(error)
-    await settle(exchange, { status: LEFT, failure, bill: billOf(exchange, request.price) }, services)
+    await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.price) }, services)
     throw failure
   }
 }
 
-/** The status in the records of a request whose caller left. */
-const LEFT = 499
+/** Recorded status of a request whose caller disconnected. */
+const CLIENT_CLOSED = 499
 
 interface Sending {
-  readonly exchange: Passing
-  readonly request: PassRequest
+  readonly exchange: ReservedPassthrough
+  readonly request: ParsedPassthrough
   readonly passed: PassedAnswer
   readonly services: Services
 }
 
-/** Sends an answer as it comes. It is settled before the caller sees its end. */
+/** Forwards an answer. The request is settled before the end of the answer is sent. */
 function sendStream(sending: Sending): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { sink, cancellation } = exchange
@@ -94,7 +98,8 @@ function sendStream(sending: Sending): Promise<undefined> {
   sink.onDrain(() => source.resume())
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
-      const outcome = failure === undefined ? { status } : { status: cancellation.isCancelled ? LEFT : status, failure }
+      const outcome =
+        failure === undefined ? { status } : { status: cancellation.isCancelled ? CLIENT_CLOSED : status, failure }
       await settle(exchange, { ...outcome, bill }, services)
       if (failure === undefined) sink.end()
       else sink.destroy()
@@ -110,41 +115,41 @@ function sendStream(sending: Sending): Promise<undefined> {
   })
 }
 
-/** Sends an answer when it has been read whole. Where that fails, the operator pays the vendor, and the caller nothing. */
-async function sendWhole(sending: Sending, target: PassTarget): Promise<undefined> {
+/** Sends an answer after reading it completely. If that fails, the request is not billed. */
+async function sendWhole(sending: Sending, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { provider } = request
   const { status } = passed
   try {
     const bytes = await collect(sending)
     const answer = parseAnswer(bytes, provider.name)
-    await target.keep?.(exchange.key, provider, answer)
-    const bill = billOf(exchange, finalPriceOf(request, answer, services))
+    await target.onAnswer?.(exchange.key, provider, answer)
+    const bill = billOf(exchange, priceOfAnswer(request, answer, services))
     await settle(exchange, { status, bill }, services)
     exchange.sink.whole(status, headersOf(exchange, passed, bill), bytes)
   } catch (error) {
     const hasLeft = exchange.cancellation.isCancelled
     const failure = hasLeft ? callerLeft(error) : asFailure(error)
     const bill = billOf(exchange, request.price)
-    const status = hasLeft ? LEFT : failureStatus(failure)
-    const owed = hasLeft ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
-    await settle(exchange, { status, failure, bill: owed }, services)
+    const status = hasLeft ? CLIENT_CLOSED : failureStatus(failure)
+    const charged = hasLeft ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
+    await settle(exchange, { status, failure, bill: charged }, services)
     throw failure
   }
   return undefined
 }
 
-/** Where the operator's function fails, the caller gets the answer that the vendor has charged, and pays the price. */
-function finalPriceOf(request: PassRequest, answer: JsonObject, { observers }: Services): NanoUsd {
+/** If the operator's function throws, the maximum price is billed, because the vendor has charged for the answer. */
+function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observers }: Services): NanoUsd {
   try {
-    return priceByAnswer(request, answer)
+    return finalPrice(request, answer)
   } catch (cause) {
     observers.failed('finalPrice failed, and the price was billed', cause)
     return request.price
   }
 }
 
-/** Maximum size of an answer that is read before it is sent, in bytes. */
+/** Maximum size of an answer that is read completely, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
 function collect(sending: Sending): Promise<Uint8Array> {
@@ -165,15 +170,15 @@ function collect(sending: Sending): Promise<Uint8Array> {
   })
 }
 
-/** Reads an answer to its end. A provider of the user's own may ignore that the caller has left or that the time is over. */
+/** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here. */
 function readBytesOf({ exchange, passed, request, services }: Sending, receiver: Omit<SourceReceiver, 'onStep'>): void {
   const { cancellation } = exchange
   const { source } = passed
   if (request.provider.endsCalls === true) return source.read({ ...receiver, onStep: () => {} })
-  let isOver = false
+  let hasEnded = false
   const end = (deliver: () => void): void => {
-    if (isOver) return
-    isOver = true
+    if (hasEnded) return
+    hasEnded = true
     cancelTimer()
     unsubscribe()
     deliver()
@@ -183,22 +188,22 @@ function readBytesOf({ exchange, passed, request, services }: Sending, receiver:
     fail(reason)
     source.abort()
   }
-  const left = leftOf(exchange, services)
-  const cancelTimer = services.runtime.after(left, () => stop(tooSlow(request.provider.name, services.timeouts.total)))
+  const delay = remainingMs(exchange, services)
+  const cancelTimer = services.runtime.after(delay, () => stop(tooSlow(request.provider.name, services.timeouts.total)))
   let unsubscribe = (): void => {}
   source.read({
     onBytes: (bytes) => {
-      if (!isOver) receiver.onBytes(bytes)
+      if (!hasEnded) receiver.onBytes(bytes)
     },
     onStep: () => {},
     onEnd: () => end(() => receiver.onEnd()),
     onError: fail,
   })
-  if (!isOver) unsubscribe = cancellation.onCancel(() => stop(cancellation.reason))
+  if (!hasEnded) unsubscribe = cancellation.onCancel(() => stop(cancellation.reason))
 }
 
-/** Milliseconds until the deadline of the request. */
-function leftOf({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
+/** Returns the time until the deadline of the request, in milliseconds. */
+function remainingMs({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
   return Math.max(1, timeouts.total - (runtime.now() - startedAt))
 }
 
@@ -207,7 +212,7 @@ function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
     const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
     if (isJsonObject(value)) return value
   } catch {
-    // The error below says it.
+    // The error below covers both cases.
   }
   throw brokenUpstream(provider, 'sent an answer that is not a JSON object')
 }
@@ -216,8 +221,8 @@ function isJson({ header }: PassedAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-/** Only what describes the body comes from the vendor. */
-function headersOf({ id, reservation }: Passing, { header }: PassedAnswer, bill: Bill): HeaderRecord {
+/** Of the vendor's headers, only those that describe the body are forwarded. */
+function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {
     ...baseHeaders(id, reservation.rate),
@@ -230,7 +235,7 @@ function headersOf({ id, reservation }: Passing, { header }: PassedAnswer, bill:
   }
 }
 
-function billOf({ margin }: Passing, price: NanoUsd): Bill {
+function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
   return {
     originalTokens: 0,
     optimizedTokens: 0,

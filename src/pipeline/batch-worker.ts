@@ -1,0 +1,265 @@
+import { createBatchRepository, type BatchRepository } from '../batches/batch-repository.ts'
+import { cleanUpBatches, type OpenBatch, positionOf } from '../batches/batch.ts'
+import {
+  createItemPoll,
+  createItemQueue,
+  type ItemClaim,
+  type ItemPoll,
+  type ItemQueue,
+} from '../batches/item-queue.ts'
+import type { Store } from '../core/store.ts'
+import { yieldToEventLoop } from '../tokens/yield.ts'
+import type { KeyById } from './answer-item.ts'
+import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
+import type { Services, Traffic } from './services.ts'
+
+/** Options of the batch worker of this process. See docs/batches.md. */
+export interface BatchOptions {
+  /** Maximum number of concurrent items in this process. 0 leaves all items to other processes. @default 4 */
+  readonly concurrency?: number
+  /** Time after which other processes take over the items of a killed process, in milliseconds. @default 60_000 */
+  readonly leaseMs?: number
+  /** Keeps a serverless host awake while items are processed. @default items are processed while the process lives */
+  readonly waitUntil?: (promise: Promise<unknown>) => void
+}
+
+export interface BatchSources {
+  readonly store: Store
+  readonly services: Services
+  readonly keyById: KeyById
+  readonly traffic: Traffic
+}
+
+/** Processes the batches of a store. Several processes can share a store. */
+export interface BatchWorker {
+  /** Polls for items now and then periodically. Batches of the key are no longer paused. Returns immediately. */
+  wake(keyId?: string): void
+  /** Polls for items now. Resolves when no item can be processed at the moment. */
+  work(): Promise<void>
+  /** Cancels running items, and resolves when they are released. */
+  stop(): Promise<void>
+}
+
+const LEASE_MS = 60_000
+const CONCURRENCY = 4
+
+export function openBatches(
+  { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
+  { store, services, keyById, traffic }: BatchSources,
+): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
+  const { now, uuid } = services.runtime
+  const parts = { store, now, uuid, pause: yieldToEventLoop }
+  const repository = createBatchRepository(parts)
+  const queue = createItemQueue({ ...parts, leaseMs })
+  const worker = createBatchWorker({
+    queue,
+    processor: createItemProcessor({ queue, store, keyById, services, leaseMs }),
+    open: repository.open,
+    cleanUp: () => cleanUpBatches(parts),
+    traffic,
+    services,
+    concurrency,
+    ...(waitUntil !== undefined && { waitUntil }),
+  })
+  return { repository, worker }
+}
+
+interface BatchWorkerOptions {
+  readonly queue: ItemQueue
+  readonly processor: ItemProcessor
+  readonly open: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
+  readonly cleanUp: () => Promise<unknown>
+  readonly traffic: Traffic
+  readonly services: Services
+  readonly concurrency: number
+  readonly waitUntil?: (promise: Promise<unknown>) => void
+}
+
+type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly kind: 'end'; readonly batch: OpenBatch }
+
+/** Time between two polls of an idle process, for batches that other processes have created or released. */
+const POLL_MS = 15_000
+const CLEANUP_MS = 600_000
+const MIN_DELAY_MS = 20
+/** Delay after a failure of the store. After internal errors, it doubles with each consecutive error. */
+const BACKOFF_MS = 5_000
+/** Maximum number of doublings: 320 seconds. */
+const MAX_DOUBLINGS = 6
+/** Maximum time for which a key is paused after a refusal. Its limits can be raised in the meantime. */
+const MAX_PAUSE_MS = 300_000
+/** Number of batches that are opened in one turn of the event loop. */
+const BATCHES_PER_TURN = 100
+
+function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
+  const { queue, processor, services, concurrency } = options
+  const { now, after, random } = services.runtime
+  const polls = new Map<string, ItemPoll>()
+  /** Keys that a limit has refused, with the end of their pause. */
+  const pausedUntil = new Map<string, number>()
+  const workers = new Set<Promise<void>>()
+  const stopping = new AbortController()
+  /** True if batches may have been created or released since the last refresh. */
+  let isStale = true
+  let internalErrors = 0
+  let nextPollAt = Infinity
+  let cleanedUpAt = -Infinity
+  let cancelTimer: () => void = () => {}
+  let lastStep: Promise<unknown> = Promise.resolve()
+
+  /** Processes one task after the other until there is none. */
+  async function runWorker(): Promise<void> {
+    try {
+      for (;;) {
+        await options.traffic.quiet(stopping.signal)
+        // Refused items do not wait. Without a pause, thousands of them would block the event loop.
+        await yieldToEventLoop()
+        if (stopping.signal.aborted) return
+        const task = await inSequence(nextTask)
+        if (task === undefined && isStale) continue
+        if (task === undefined) return
+        await (task.kind === 'end' ? queue.end(task.batch) : processItem(task.claim))
+        internalErrors = 0
+      }
+    } catch (cause) {
+      backOff(cause)
+    }
+  }
+
+  function backOff(cause: unknown): void {
+    if (isInternalError(cause)) {
+      internalErrors = Math.min(internalErrors + 1, MAX_DOUBLINGS)
+      services.observers.failed('batches could not be processed', cause)
+    } else {
+      nextPollAt = Math.min(nextPollAt, now() + BACKOFF_MS)
+    }
+  }
+
+  async function processItem(claim: ItemClaim): Promise<void> {
+    try {
+      const retry = await processor.process(claim)
+      if (retry !== undefined) await pauseKey(claim, retry)
+    } catch (cause) {
+      if (!isInternalError(cause)) throw cause
+      // The item would fail again, so its error is stored as its result.
+      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      await processor.fail(claim)
+    }
+  }
+
+  /** Pauses all batches of the key, because its limits would refuse the next items, too. */
+  async function pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
+    const until = Math.min(now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
+    pausedUntil.set(batch.keyId, Math.max(until, pausedUntil.get(batch.keyId) ?? 0))
+    await queue.release(claim, now())
+  }
+
+  function inSequence<value>(step: () => Promise<value>): Promise<value> {
+    const next = lastStep.then(step)
+    lastStep = next.catch(() => {})
+    return next
+  }
+
+  async function nextTask(): Promise<Task | undefined> {
+    if (isStale) await refresh()
+    const at = now()
+    for (const [id, poll] of Array.from(polls)) {
+      const pauseEnd = pausedUntil.get(poll.batch.keyId) ?? 0
+      if (pauseEnd > at) {
+        nextPollAt = Math.min(nextPollAt, pauseEnd)
+        continue
+      }
+      polls.delete(id)
+      const found = await poll.next()
+      if (found.kind === 'none') return { kind: 'end', batch: poll.batch }
+      // Inserted at the end of the map, so that batches take turns.
+      polls.set(id, poll)
+      if (found.kind === 'item') return found
+      nextPollAt = Math.min(nextPollAt, found.until)
+    }
+    return undefined
+  }
+
+  /** Reads the open batches of the store. */
+  async function refresh(): Promise<void> {
+    isStale = false
+    if (now() - cleanedUpAt >= CLEANUP_MS) {
+      cleanedUpAt = now()
+      await options.cleanUp()
+    }
+    const open = await options.open((id) => polls.get(id)?.batch)
+    const ids = new Set(open.map(({ id }) => id))
+    for (const id of Array.from(polls.keys())) if (!ids.has(id)) polls.delete(id)
+    for (const [keyId, until] of Array.from(pausedUntil)) if (until <= now()) pausedUntil.delete(keyId)
+    const added = open.filter((batch) => !polls.has(batch.id))
+    for (const [index, batch] of added.entries()) {
+      polls.set(batch.id, await createPoll(batch))
+      if (index % BATCHES_PER_TURN === 0) await yieldToEventLoop()
+    }
+  }
+
+  /** Starts at a random item, so that processes that share a batch seldom claim the same one. */
+  async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
+    const total = (await queue.batch(batch))?.total ?? 0
+    const start = Math.floor(random() * total)
+    return createItemPoll(queue, batch, start === 0 ? undefined : positionOf(start - 1))
+  }
+
+  function wake(keyId?: string): void {
+    if (stopping.signal.aborted) return
+    if (keyId !== undefined) pausedUntil.delete(keyId)
+    isStale = true
+    cancelTimer()
+    const wasIdle = workers.size === 0
+    if (wasIdle) nextPollAt = Infinity
+    while (workers.size < concurrency) startWorker()
+    if (wasIdle) keepAwake()
+  }
+
+  function keepAwake(): void {
+    try {
+      options.waitUntil?.(idle())
+    } catch {
+      // Some hosts throw outside of a request. The items are then processed while the process lives.
+    }
+  }
+
+  function startWorker(): void {
+    const running = runWorker().finally(() => {
+      workers.delete(running)
+      if (workers.size > 0) return
+      schedule(internalErrors > 0 ? BACKOFF_MS * 2 ** internalErrors : isStale ? MIN_DELAY_MS : POLL_MS)
+    })
+    workers.add(running)
+  }
+
+  async function idle(): Promise<void> {
+    while (workers.size > 0) await Promise.all(workers)
+  }
+
+  function schedule(maxDelayMs: number): void {
+    if (stopping.signal.aborted) return
+    const delay = Math.max(MIN_DELAY_MS, Math.min(maxDelayMs, nextPollAt - now()))
+    cancelTimer = after(delay, () => wake(), { isBackground: true })
+  }
+
+  async function stop(): Promise<void> {
+    stopping.abort()
+    cancelTimer()
+    processor.cancel()
+    await idle()
+  }
+
+  return {
+    wake,
+    work: () => {
+      wake()
+      return idle()
+    },
+    stop,
+  }
+}
+
+/** Returns true for errors that the same step would throw again. A failing store throws other errors. */
+function isInternalError(cause: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
+}

@@ -1,0 +1,198 @@
+import { type Completion, NO_USAGE } from '../core/answer.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
+import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
+import { checkAccess } from '../governance/access.ts'
+import { billFor } from './charge.ts'
+import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
+import { answerHeaders, baseHeaders, sendJson } from './response.ts'
+import { embeddingRoutes } from './resolve.ts'
+import { marginOf, parsePrompt, readJson, readSteering, routeName } from './parse-request.ts'
+import { untouched } from './plan.ts'
+import { callerLeft, release, settle } from './settle.ts'
+import { PromptSize } from './measure.ts'
+import { windowOf } from '../tokens/bound.ts'
+import type { Services } from './services.ts'
+import { authenticate } from './authenticate.ts'
+import { deduplicate } from './deduplicate.ts'
+import { reserve, waitForStore } from './reserve.ts'
+import { Stages } from './run.ts'
+import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
+import { formatHeaders } from './call-upstream.ts'
+
+type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
+
+/** Parses the request, resolves its model and checks its permissions. Throws errors with status 400, 403, 404 or 413. */
+function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
+  authenticated.steering = readSteering(authenticated.request, { canExplain: false })
+  // The size of the text is not limited, because each input has its own context window.
+  const limits = { ...services.bodyLimits.json, textBytes: Infinity }
+  return chain(readJson(authenticated, services, limits), async ({ body, bytes, received }) => {
+    const { key } = authenticated
+    const embedding = readEmbeddingRequest(body, received)
+    const prompt = promptOf(embedding)
+    await services.meter.prepare(prompt, authenticated.cancellation.signal)
+    const candidates = services.resolve(embedding.model, key)
+    checkAccess(key, { prompt, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
+    const resolved = embeddingRoutes(candidates)
+    authenticated.requestBody = body
+    authenticated.prompt = prompt
+    authenticated.resolved = resolved
+    authenticated.size = measureInputs(
+      embedding,
+      prompt,
+      new PromptSize(prompt, bytes, { exchange: authenticated, services }),
+      services.meter,
+    )
+    authenticated.margin = marginOf(services, key, resolved.name)
+    authenticated.embedding = embedding
+    return authenticated as WithEmbedding<Parsed>
+  })
+}
+
+/** Returns a prompt with one message per text, and without an answer. */
+function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
+  const texts = inputs.filter((input) => typeof input === 'string')
+  return {
+    native: { dialect: 'openai', value: native },
+    model,
+    messages: texts.map((text) => ({ role: 'user', parts: [{ type: 'text', text }] })),
+    settings: { maxTokens: 0 },
+    tools: [],
+    stream: false,
+  }
+}
+
+/** Maximum number of tokens that a vendor adds to each input. */
+const INPUT_OVERHEAD = 8
+
+/** Returns the size of the inputs. Each input has its own context window. Inputs given as tokens need no estimate. */
+function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
+  const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
+  const overhead = inputs.length * INPUT_OVERHEAD
+  const bound = size.bound + overhead
+  const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + overhead)
+  return {
+    get estimate() {
+      return inputTokens + meter.estimateOf(prompt)
+    },
+    // `parseEmbedding` has already estimated the texts.
+    prepare: () => undefined,
+    mayHoldLongMedia: false,
+    bound,
+    needsEstimate: () => false,
+    reserved: boundFor,
+    reportable: boundFor,
+    count: async () => (await size.count()) + overhead,
+    counter: (route) => withOverhead(size.counter(route), overhead),
+  }
+}
+
+function withOverhead(counter: Counter | undefined, overhead: number): Counter | undefined {
+  if (counter === undefined) return undefined
+  const { count, callsUpstream } = counter
+  const countAll = async (): Promise<number | undefined> => {
+    const tokens = await count()
+    return tokens === undefined ? undefined : tokens + overhead
+  }
+  return { count: countAll, callsUpstream }
+}
+
+/** Requests the vectors and sends them, with the retries, the fallbacks and the bill of an answer. */
+async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
+  const { embedding } = reserved
+  const planned = untouched(reserved)
+  if (embedding === undefined || planned.plan.kind !== 'upstream') return undefined
+  const { key, startedAt, cancellation, resolved } = planned
+  const { attempts } = planned.plan
+  const call = { request: embedding, headers: {}, cancellation, keyId: key.id, startedAt, attempts }
+  const { answer, route } = await services.upstream.embed(resolved.routes, call)
+  planned.route = route
+  return sendVectors(planned, embedding, answer, services)
+}
+
+async function sendVectors(
+  planned: Planned,
+  request: EmbeddingRequest,
+  embedded: Embedded,
+  services: Services,
+): Promise<undefined> {
+  const completion = completionOf(planned.id, embedded)
+  const answered = Object.assign(planned, { answer: { kind: 'whole', completion } as const })
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
+  const body = JSON.stringify(writeEmbeddings(embedded, request.encoding, bill.optimizedTokens))
+  const headers = answerHeaders(bill, [])
+  await settle(answered, { status: 200, bill, completion: () => completion }, services)
+  await planned.first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.reservation.rate), ...headers }, body)
+  return undefined
+}
+
+/** Returns an empty answer with the usage of the embeddings, for the bill. */
+function completionOf(id: string, { model, inputTokens }: Embedded): Completion {
+  return {
+    id,
+    model,
+    parts: [],
+    finish: 'stop',
+    ...(inputTokens === undefined ? {} : { usage: { ...NO_USAGE, inputTokens } }),
+  }
+}
+
+/** The stages of an embeddings request: those of `run.ts` without the cache and the tiers. */
+export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
+  .next(parseEmbedding) //     inputs, model, permissions: 400 403 404 413
+  .next(deduplicate) //        Idempotency-Key: 409
+  .next(reserve) //            limits and budgets: 402 429
+  .next(respondWithVectors) // settles once
+
+/** Timeout of a count by an upstream. The gateway then counts the prompt. */
+const COUNT_TIMEOUT_MS = 10_000
+
+/**
+ * The stages of `POST /v1/messages/count_tokens`. The upstream counts the prompt if it can. Otherwise the gateway counts
+ * it and sends `X-Svc-Estimated: true`. The request is free, counts against the request limits of the key, and requires
+ * the permissions of the counted request.
+ */
+export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
+
+/** Adds `max_tokens`, which the format requires in a message request but not in its count. */
+async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
+  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
+  const { body, bytes } = await readJson(authenticated, services)
+  return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
+}
+
+async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {
+  const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
+  const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
+  parsed.reservation = reservation
+  const { tokens, isEstimated } = await countTokens(parsed, services)
+  await release(parsed, { status: 200 }, services)
+  const headers = baseHeaders(parsed.id, reservation.rate)
+  if (isEstimated) headers['x-svc-estimated'] = 'true'
+  sendJson(parsed.sink, 200, headers, JSON.stringify({ input_tokens: tokens }))
+  return undefined
+}
+
+interface Count {
+  readonly tokens: number
+  readonly isEstimated: boolean
+}
+
+async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Services): Promise<Count> {
+  const { prompt, resolved, cancellation, request } = parsed
+  const { provider, model } = resolved.routes[0]
+  const { signal } = cancellation
+  const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
+  const headers = formatHeaders(request)
+  const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
+  const counted = await provider.countTokens?.(call).catch((error: unknown) => {
+    if (cancellation.isCancelled) throw callerLeft(error)
+    return undefined
+  })
+  return counted === undefined
+    ? { tokens: await meter.countOf(prompt, signal), isEstimated: true }
+    : { tokens: counted, isEstimated: false }
+}

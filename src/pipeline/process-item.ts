@@ -1,0 +1,120 @@
+import { type Batch } from '../batches/batch.ts'
+import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
+import { Cancellation } from '../core/async.ts'
+import type { Store } from '../core/store.ts'
+import { answerItem, type KeyById } from './answer-item.ts'
+import type { Services } from './services.ts'
+
+/** Processes the items that a worker has claimed. */
+export interface ItemProcessor {
+  /** Resolves with the delay of a retry, or with undefined for an item that does not need one. */
+  process(claim: ItemClaim): Promise<RetryDelay | undefined>
+  /** Stores an error as the result of an item whose processing threw. */
+  fail(claim: ItemClaim): Promise<void>
+  /** Cancels the running items. They are released, so that other processes can claim them immediately. */
+  cancel(): void
+}
+
+export interface RetryDelay {
+  readonly batch: Batch
+  /** In milliseconds. */
+  readonly delayMs: number
+}
+
+export interface ItemProcessorOptions {
+  readonly queue: ItemQueue
+  readonly store: Pick<Store, 'settle'>
+  readonly keyById: KeyById
+  readonly services: Services
+  /** Lease of an item, in milliseconds. It is renewed after each third. */
+  readonly leaseMs: number
+}
+
+/** Delay after which an item of a batch that is still being written is claimed again. */
+const UNWRITTEN_MS = 1_000
+
+export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
+  const { queue, store, keyById, services, leaseMs } = options
+  const { now, after } = services.runtime
+  const running = new Set<Cancellation>()
+
+  async function process(claim: ItemClaim): Promise<RetryDelay | undefined> {
+    const batch = await queue.batch(claim.batch)
+    // The batch is still being written, or was deleted.
+    if (batch?.state !== 'working') return void (await queue.release(claim, now() + UNWRITTEN_MS))
+    const stored = await queue.result(claim)
+    if (stored !== undefined) return settleAgain(claim, stored)
+    const request = await queue.request(claim)
+    const customId = request?.customId ?? claim.position
+    const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
+    if (end !== undefined) return finish(claim, { line: writeLine(customId, end) })
+    if (request === undefined) return finish(claim, { line: errorLine(customId, LOST) })
+    const answer = await withLease(claim, (cancellation) =>
+      answerItem({ batch, request, cancellation }, services, keyById),
+    )
+    if (answer.retryAfterMs === undefined) return finish(claim, answer.result, answer.commit)
+    await answer.commit(true)
+    return { batch, delayMs: answer.retryAfterMs }
+  }
+
+  async function finish(
+    claim: ItemClaim,
+    result: ItemResult,
+    commit: (isStored: boolean) => Promise<void> = async () => {},
+  ): Promise<undefined> {
+    const stored = (await queue.renew(claim)) ? await queue.finish(claim, result) : undefined
+    await commit(stored !== undefined)
+    if (stored !== undefined) await queue.close(claim, stored)
+  }
+
+  /** The process that stored the result may have ended before it settled. A settlement is applied once. */
+  async function settleAgain(claim: ItemClaim, result: ItemResult): Promise<undefined> {
+    if (result.settlement !== undefined) await store.settle(result.settlement)
+    await queue.close(claim, result)
+  }
+
+  /** Renews the lease while the work runs. If the lease is lost, cancels the work. */
+  async function withLease<value>(
+    claim: ItemClaim,
+    work: (cancellation: Cancellation) => Promise<value>,
+  ): Promise<value> {
+    const cancellation = new Cancellation()
+    let isDone = false
+    let cancelTimer: () => void = () => {}
+    const schedule = (): void => {
+      if (!isDone) cancelTimer = after(leaseMs / 3, () => void renew().catch(schedule), { isBackground: true })
+    }
+    const renew = async (): Promise<void> => {
+      if (await queue.renew(claim)) schedule()
+      else if (!isDone) cancellation.cancel(new Error('Another worker has claimed the item.'))
+    }
+    running.add(cancellation)
+    schedule()
+    try {
+      return await work(cancellation)
+    } finally {
+      isDone = true
+      running.delete(cancellation)
+      cancelTimer()
+    }
+  }
+
+  return {
+    process,
+    fail: (claim) => finish(claim, { line: errorLine(claim.position, FAILED) }),
+    cancel: () => {
+      for (const cancellation of running) cancellation.cancel(new Error('The gateway is closing.'))
+    },
+  }
+}
+
+const FAILED = 'The gateway failed to process this item because of an internal error. Send its request again.'
+const LOST = 'The request of this item was lost. Send it again.'
+
+function errorLine(customId: string, message: string): string {
+  return writeLine(
+    customId,
+    'errored',
+    JSON.stringify({ type: 'error', error: { type: 'api_error', message }, request_id: null }),
+  )
+}

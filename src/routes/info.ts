@@ -1,0 +1,219 @@
+import { GatewayError } from '../core/errors.ts'
+import type { JsonObject } from '../core/json.ts'
+import type { Model } from '../core/model.ts'
+import { mayUse } from '../governance/access.ts'
+import { findCaller } from '../pipeline/authenticate.ts'
+import type { Services } from '../pipeline/services.ts'
+import { adminHeaders, type Handler, idOf, sendToKey } from './endpoint.ts'
+import { toWire } from '../core/field-names.ts'
+import type { ProviderStates, Runtime } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
+import { sendJson } from '../pipeline/response.ts'
+import type { MetricsSummary } from '../records/metrics.ts'
+import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
+
+/** One model of the catalog. */
+export interface ListedModel {
+  /** `<provider>/<model_id>`, or an alias. */
+  readonly name: string
+  readonly provider: string
+  readonly model: Model
+}
+
+const MAX_PAGE = 1000
+
+/** GET /v1/models: the models of the calling key, with the fields of both official clients. */
+export function listModels(listed: readonly ListedModel[], services: Services): Handler {
+  return async (call) => {
+    const key = await findCaller(call.request, services)
+    const visible = listed.filter((entry) => mayUse(key, entry.name))
+    const page = pageOf(visible, call.query)
+    return sendToKey(call, key, services, {
+      object: 'list',
+      data: page.entries.map(writeEntry),
+      has_more: page.hasMore,
+      first_id: page.entries[0]?.name ?? null,
+      last_id: page.entries.at(-1)?.name ?? null,
+    })
+  }
+}
+
+/** GET /v1/models/{id}. The id may contain slashes. */
+export function getModel(listed: readonly ListedModel[], services: Services): Handler {
+  return async (call) => {
+    const key = await findCaller(call.request, services)
+    const name = idOf(call)
+    const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
+    if (entry === undefined) {
+      throw new GatewayError('invalid-model', 'This key has no such model. GET /v1/models lists its models.', {
+        param: 'model',
+      })
+    }
+    return sendToKey(call, key, services, writeEntry(entry))
+  }
+}
+
+function writeEntry({ name, provider, model }: ListedModel): JsonObject {
+  const created = model.created ?? 0
+  return {
+    id: name,
+    object: 'model',
+    type: 'model',
+    created,
+    created_at: new Date(created * 1000).toISOString(),
+    owned_by: provider,
+    display_name: model.displayName ?? model.id,
+    context_window: model.contextWindow,
+    max_output_tokens: model.maxOutputTokens,
+  }
+}
+
+interface Page {
+  readonly entries: readonly ListedModel[]
+  readonly hasMore: boolean
+}
+
+/** Returns one page. The default limit exceeds most catalogs, because clients of the chat format do not page. */
+function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
+  const limit = readLimit(query, MAX_PAGE)
+  const after = query.get('after_id')
+  const before = query.get('before_id')
+  if (before !== null) {
+    const end = Math.max(0, indexOf(visible, before, 'before_id'))
+    return { entries: visible.slice(Math.max(0, end - limit), end), hasMore: end > limit }
+  }
+  const start = after === null ? 0 : indexOf(visible, after, 'after_id') + 1
+  return { entries: visible.slice(start, start + limit), hasMore: visible.length > start + limit }
+}
+
+/** Returns `limit` of the query. Throws if it is not a whole number from 1 to 1,000. */
+export function readLimit(query: URLSearchParams, fallback: number): number {
+  const limit = query.has('limit') ? Number(query.get('limit')) : fallback
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
+  throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${MAX_PAGE}.`, {
+    param: 'limit',
+  })
+}
+
+function indexOf(visible: readonly ListedModel[], id: string, param: string): number {
+  const index = visible.findIndex((entry) => entry.name === id)
+  if (index >= 0) return index
+  throw new GatewayError('invalid-request', `${param}: expected the id of a model in this list.`, { param })
+}
+
+type Health = 'healthy' | 'degraded' | 'unhealthy'
+
+const STORE_DEADLINE_MS = 1000
+
+export interface StatusParts {
+  readonly store: Store
+  readonly providers: () => ProviderStates
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+  /** True when requests are served while the store fails. @default false */
+  readonly servesWithoutStore?: boolean
+}
+
+/**
+ * GET /health: 503 if the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
+ * 'allow'`, an unreachable store is `degraded`, too. The specification defines the names of the services: optimizer is
+ * the waterfall, bifrost the routing to providers, redis the store, mcp_tools the search in stored contexts. The
+ * endpoint requires no key, so the response contains no names or addresses.
+ */
+export function health(parts: StatusParts): Handler {
+  return async (call) => {
+    const store = await isStoreReachable(parts)
+    const routing = Object.values(parts.providers()).every((state) => state === 'healthy')
+    const isDegraded = !store || !routing
+    const isUnhealthy = !store && !parts.servesWithoutStore
+    const status: Health = isUnhealthy ? 'unhealthy' : isDegraded ? 'degraded' : 'healthy'
+    const body = {
+      status,
+      timestamp: new Date(parts.runtime.now()).toISOString(),
+      services: {
+        optimizer: 'healthy',
+        bifrost: routing ? 'healthy' : 'degraded',
+        redis: store ? 'healthy' : 'unhealthy',
+        mcp_tools: store ? 'healthy' : 'unhealthy',
+      },
+    }
+    sendJson(call.sink, isUnhealthy ? 503 : 200, adminHeaders(call), JSON.stringify(body))
+  }
+}
+
+/** GET /ready: 200 if requests can be served, 503 if the store or every provider is unavailable. */
+export function ready(parts: StatusParts): Handler {
+  return async (call) => {
+    const store = await isStoreReachable(parts)
+    const states = Object.entries(parts.providers())
+    const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'away']))
+    const routing = Object.values(providers).some(Boolean)
+    const isReady = (store || parts.servesWithoutStore) && routing
+    const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
+    sendJson(call.sink, isReady ? 200 : 503, adminHeaders(call), JSON.stringify(body))
+  }
+}
+
+/** GET /: one line for browsers and for clients that check the address. */
+export const greeting: Handler = (call) => {
+  const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
+  call.sink.whole(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
+}
+
+function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
+  return isTrueWithin(STORE_DEADLINE_MS, () => store.ping().then(() => true), runtime)
+}
+
+/** Resolves with true if `decide` returns true in time. Any other value, an error or a timeout resolves with false. */
+export async function isTrueWithin(
+  timeoutMs: number,
+  decide: () => boolean | Promise<boolean>,
+  { after }: Pick<Runtime, 'after'>,
+): Promise<boolean> {
+  let cancel: () => void = () => {}
+  const timeout = new Promise<boolean>((resolve) => {
+    cancel = after(timeoutMs, () => resolve(false))
+  })
+  try {
+    return (await Promise.race([decide(), timeout])) === true
+  } catch {
+    return false
+  } finally {
+    cancel()
+  }
+}
+
+/** Cache look-ups of this process since its start: `GET /metrics/cache` in process. */
+export interface CacheMetrics {
+  /** Hits as a share of all look-ups, 0 to 1; 0 before the first look-up. */
+  readonly hitRate: number
+  readonly totalRequests: number
+  readonly cacheHits: number
+  readonly cacheMisses: number
+}
+
+/** The metrics of this process since its start. */
+export interface MetricsReports {
+  /** Returns the numbers of requests, the tiers and the costs. */
+  summary(): MetricsSummary
+  /** Returns the hits and misses of the cache. */
+  cache(): CacheMetrics
+  /** Returns all metrics in the text format of Prometheus. */
+  prometheus(): Promise<string>
+}
+
+/** GET /metrics: JSON, or the text format of Prometheus if `Accept` prefers it. */
+export function metrics(reports: MetricsReports): Handler {
+  return async (call) => {
+    const headers = { ...adminHeaders(call), vary: 'Accept' }
+    if (!prefersText(call.request.header('accept') ?? '')) {
+      return sendJson(call.sink, 200, headers, JSON.stringify(toWire(reports.summary())))
+    }
+    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await reports.prometheus())
+  }
+}
+
+/** Returns true for scrapers. They do not accept JSON, whereas JSON clients often accept plain text, too. */
+function prefersText(accept: string): boolean {
+  const types = accept.toLowerCase()
+  return !types.includes('application/json') && /text\/plain|openmetrics/.test(types)
+}
