@@ -23,8 +23,8 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions = {}, sources: BatchSources): Batches {
-  const load = lazy(async () => (await import('../pipeline/batch-worker.ts')).openBatches(options, sources))
+export function createBatches(options: BatchOptions | undefined, sources: BatchSources): Batches {
+  const load = lazy(async () => (await import('../pipeline/batch-worker.ts')).openBatches(options ?? {}, sources))
   let isOpened = false
   let isStarted = false
   const open = (): Promise<OpenBatches> => {
