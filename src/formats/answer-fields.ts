@@ -3,34 +3,30 @@ import type { Dialect, Native } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
 
-/** Returns the id and the model of an answer. Most formats use the same field names. */
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
 }
 
-/** Returns the native form of an answer. It contains the text only if the body was not changed. */
+/** The text is omitted if the body was changed. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
 }
 
-/** Parses the data of a stream event. Throws `upstream` when it is not a JSON object. */
 export function parseEvent(data: string): JsonObject {
   const value = parseJson(data)
   if (isJsonObject(value)) return value
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
-/** Parses the data of an event that has been parsed before. */
 export function parseFrame(frame: Frame): JsonObject {
   return asObject(parseJson(frame.data)) ?? {}
 }
 
-/** The block of text or thinking that the next delta of its kind continues. */
+/** The block that the next delta of its kind continues. */
 export interface OpenBlock {
   open: 'text' | 'thinking' | undefined
 }
 
-/** Returns a delta, after the start of its block unless that block is open. */
 export function blockEvents(state: OpenBlock, type: 'text' | 'thinking', text: string): readonly AnswerEvent[] {
   const isOpen = state.open === type
   state.open = type
@@ -46,8 +42,8 @@ const CLOSE_BRACE = 125
 
 const LOWER_N = 110
 
-/*
- * Patterns begin with a byte that is rare in events: a search stops at each occurrence of the first byte of its pattern,
+/**
+ * Patterns begin with a byte that is rare in events. A search stops at each occurrence of the first byte of its pattern,
  * and a quote occurs about 30 times per event.
  */
 const ERROR_KEY = 'rror"'
@@ -66,8 +62,8 @@ function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
 }
 
 /**
- * Returns true when every event is one line `data: {…}` after one of the given beginnings. Other events (comments,
- * several data lines, a cut object, another name) are left to the parser.
+ * Returns true if every event is one line `data: {…}` with one of the given beginnings. Comments, several data lines
+ * and incomplete objects must be parsed.
  */
 export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
   const { bytes } = search
@@ -82,7 +78,6 @@ export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Ui
   return true
 }
 
-/** Returns the bytes of ASCII text. */
 export function asciiBytes(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
@@ -101,10 +96,7 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 
 const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
 
-/**
- * Returns true for chunks with only content. Chunks with a usage or finish reason other than null must be parsed, and
- * also chunks with tool calls, because their ids may be missing.
- */
+/** Returns true for chunks with only content. Tool calls must be parsed, because their ids may be missing. */
 export function isPlainChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
@@ -113,19 +105,19 @@ export function isPlainChat(search: ByteSearch): boolean {
   )
 }
 
-/** Beginnings of plain events. Events are forwarded with their names, so the name must equal the type in the data. */
+/** The event name must equal the type in the data, because events are forwarded with their names. */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => asciiBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
 
-/** Returns true for deltas and pings. Starts and ends of messages and blocks must be parsed. */
+/** Returns true for deltas and pings. */
 export function isPlainMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find(ERROR_KEY) !== -1 || search.find('\r') !== -1) return false
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
 }
 
-/** Events with only a delta. Later events repeat the whole text. */
+/** Events with only a delta. Other events repeat the whole text. */
 const DELTAS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -141,30 +133,25 @@ const DELTAS = [
 
 const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
 
-/** Returns true for events with only content, by their names. The name equals the type in the data. */
+/** Returns true for events with only content, by their names. */
 export function isPlainResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }
 
-/**
- * Returns an id for a tool call that the upstream sent without one. The id is random, because vendors refuse a conversation
- * with two calls of the same id.
- */
+/** Returns a random id, because vendors refuse a conversation with two calls of the same id. */
 export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
 
-/** Returns the value if it is a string of at least one character. */
 export function idOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Replaces one field. Returns the same object when the value is equal, so that it is sent as received. */
+/** Returns the same object if the value is equal, so that it is sent as received. */
 function replaceField(object: JsonObject, field: string, value: Json | undefined): JsonObject {
   return object[field] === value ? object : { ...object, [field]: value }
 }
 
-/** Changes one field of the objects in a list. Returns the same object when none of them changes. */
 export function replaceItems(
   object: JsonObject,
   field: string,
@@ -177,7 +164,6 @@ export function replaceItems(
   return after.every((item, index) => item === before[index]) ? object : { ...object, [field]: after }
 }
 
-/** Changes one field of an object in the body. Returns the same body if the object does not change. */
 export function replaceObject(
   object: JsonObject,
   field: string,
@@ -187,7 +173,6 @@ export function replaceObject(
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
 
-/** Adds missing ids to the tool calls of an answer. Returns the same object when none is missing. */
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
     replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
@@ -203,8 +188,8 @@ interface StreamedCall {
 }
 
 /**
- * Returns a function that adds ids to the tool calls of a stream. The first piece of a call has its name; later pieces may
- * have no id. A piece without an index belongs to the preceding call unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. Only the first piece of a call has its name. A piece
+ * without an index belongs to the preceding call unless it has a name.
  */
 export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, StreamedCall>()
@@ -221,7 +206,7 @@ export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasOwnId) return piece
     if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
-    // A second call with the same index: its first piece has an id and a name.
+    // The index is used by a second call, whose first piece has an id and a name.
     known.hasOwnId = true
     return piece
   }
@@ -238,12 +223,11 @@ function isNamed(piece: JsonObject): boolean {
   return isJsonObject(called) && idOf(called['name']) !== undefined
 }
 
-/** Adds missing ids to the tool calls of an answer. Returns the same object when none is missing. */
 export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** Adds a missing id to the tool call that an event starts. Returns the same object when none is missing. */
+/** Adds a missing id to the tool call in `content_block_start`. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }
@@ -256,20 +240,17 @@ function withMessageCallId(block: JsonObject): JsonObject {
 
 const CALLS: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
 
-/** Adds missing `call_id`s to a response. Returns the same object when none is missing. */
 export function fillResponseCallIds(response: JsonObject): JsonObject {
   return replaceItems(response, 'output', (item) => withId(item))
 }
 
-/** Sets a missing `call_id` to the unique id of the item. */
 function withId(item: JsonObject, known?: string): JsonObject {
   if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
   return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
 }
 
 /**
- * Returns a function that adds a `call_id` to the tool calls of a stream. All events of one call get the same id. Calls are
- * identified by their index in the output.
+ * Returns a function that adds one `call_id` to all events of a tool call. Calls are identified by their output index.
  */
 export function responseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()

@@ -5,16 +5,14 @@ import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './usage.ts'
 
-/** The vendor's limits: inputs of a request, and tokens of a tokenized input. */
+/** Limits of OpenAI: inputs per request, and tokens per input. */
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum characters of one text. Exceeds the window of every embedding model. */
+/** Maximum length of one text, in UTF-16 units. Exceeds the window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
-/**
- * Reads an embeddings request. Other fields are forwarded unchanged. Throws `invalid-request` with the invalid `param`.
- */
+/** Throws `invalid-request` with the invalid `param`. */
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
@@ -35,7 +33,6 @@ function readEncoding(value: Json | undefined): Encoding {
   throw badField('encoding_format', value, 'float or base64')
 }
 
-/** Reads one or several texts, each as a string or as tokens. */
 function readInputs(value: Json | undefined): readonly EmbedInput[] {
   if (typeof value === 'string') return [readText(value, 'input')]
   if (!Array.isArray(value) || value.length === 0) throw badField('input', value, EXPECTED)
@@ -64,7 +61,6 @@ function readTokens(value: Json, param: string): readonly number[] {
   })
 }
 
-/** Reads an upstream's answer loosely. Throws `upstream` unless there is one vector for each input. */
 export function readEmbeddings(body: JsonObject, count: number): Embedded {
   const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
   asArray(body['data']).forEach((item, position) => {
@@ -91,7 +87,7 @@ function vectorOf(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** Returns the body of an answer. Vectors already in the requested encoding are not converted. */
+/** Vectors that already have the requested encoding are not converted. */
 export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
@@ -111,10 +107,10 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Bytes converted per call, because engines limit the number of arguments. */
+/** Number of bytes per call, because engines limit the number of arguments. */
 const MAX_ARGUMENTS = 8_192
 
-/** Writes 32-bit floats, little-endian on every machine. */
+/** Writes little-endian 32-bit floats on every machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))

@@ -8,7 +8,7 @@ export interface FailureRow {
   readonly code?: string
 }
 
-/** The wire representation of each kind of failure, in all formats. */
+/** Status, type and code of each kind of failure, in all formats. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
@@ -35,7 +35,6 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   overloaded: { status: 503, type: 'overloaded_error' },
 }
 
-/** The fields of a failure that all formats write. */
 export interface FailureText {
   readonly status: number
   readonly type: string
@@ -47,8 +46,8 @@ export interface FailureText {
 }
 
 /**
- * Returns the row of the failure's kind, overridden by details of the failure. A refusal by an upstream keeps the
- * upstream's type and code.
+ * Returns the row of the failure's kind, overridden by the details of the failure. The refusal of an upstream keeps
+ * its type and code.
  */
 export function describeFailure(failure: GatewayError): FailureText {
   const row = FAILURES[failure.kind]
@@ -68,13 +67,12 @@ export function describeFailure(failure: GatewayError): FailureText {
   }
 }
 
-/** Returns the HTTP status of a failure. */
 export function failureStatus(failure: GatewayError): number {
   if (failure.kind !== 'upstream-rejected') return FAILURES[failure.kind].status
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Maximum wait in seconds for which clients are asked to retry. */
+/** Maximum delay in seconds for which clients are asked to retry. */
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
@@ -82,7 +80,7 @@ const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
-/** Kinds whose status comes from the upstream. The upstream's retry advice applies to these only. */
+/** Kinds for which the retry headers of the upstream are forwarded. */
 const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
@@ -91,15 +89,15 @@ const ADVISED: ReadonlySet<FailureKind> = new Set([
   'conflict',
 ])
 
-/** Returns the headers that a failure adds to its response, with names in lower case. */
+/** Returns the additional response headers of a failure. Names are in lower case. */
 export function failureHeaders(failure: GatewayError): Record<string, string> {
   const headers: Record<string, string> = {}
   const { details } = failure
   const advice = ADVISED.has(failure.kind) ? details.advice : undefined
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
-  set(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
-  set(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
-  set(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
+  setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
+  setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
+  setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
   const wait = Number(headers['retry-after'] ?? 0)
   const isPermanent = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
   if (isPermanent && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
@@ -107,12 +105,11 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   return headers
 }
 
-/** Sets a header if the upstream's value has the expected form. */
-function set(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
+function setIfMatching(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Writes `{error: {message, type, param, code}}`, the error of the chat and of the responses format. */
+/** Writes the error of the chat and of the responses format: `{error: {message, type, param, code}}`. */
 export function writeChatFailure(failure: GatewayError): JsonObject {
   const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -127,7 +124,7 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
   }
 }
 
-/** Returns the event after which a broken chat stream ends, without `[DONE]`. */
+/** A broken chat stream ends with this event, without `[DONE]`. */
 export function writeChatFailureFrame(failure: GatewayError): Frame {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
@@ -149,14 +146,13 @@ export function writeMessageFailure(failure: GatewayError, requestId: string): J
   }
 }
 
-/** Returns the event that ends a broken stream of the message format. */
 export function writeMessageFailureFrame(failure: GatewayError, requestId: string): Frame {
   return { event: 'error', data: JSON.stringify(writeMessageFailure(failure, requestId)) }
 }
 
 /**
- * Returns the event that ends a broken stream of the responses format. The fields are in `error`, as the vendor's servers
- * send them, and at the top level, as its documentation shows them. Clients read one or the other.
+ * Returns the event that ends a broken stream of the responses format. The vendor's servers send the fields in
+ * `error`, and its documentation shows them at the top level. Clients read one or the other.
  */
 export function writeResponseFailureFrame(failure: GatewayError, sequenceNumber: number): Frame {
   const { message, type, param, code } = describeFailure(failure)

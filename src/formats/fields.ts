@@ -11,7 +11,6 @@ export function badField(param: string, found: Json | undefined, expected: strin
   return new GatewayError('invalid-request', `${param} is ${nameOf(found)}; expected ${expected}.`, { param })
 }
 
-/** Describes a value in an error: numbers and short texts by value, others by type. */
 function nameOf(value: Json | undefined): string {
   if (value === undefined) return 'missing'
   if (value === null) return 'null'
@@ -21,7 +20,6 @@ function nameOf(value: Json | undefined): string {
   return value.length > MAX_ECHO_LENGTH ? `a text of ${value.length} characters` : JSON.stringify(value)
 }
 
-/** Returns true for an absent field and for null. */
 export function isAbsent(value: Json | undefined): value is null | undefined {
   return value === undefined || value === null
 }
@@ -47,14 +45,13 @@ export function arrayAt(value: Json | undefined, param: string, maximum: number)
   )
 }
 
-/** Returns a boolean, or undefined for an absent field. */
 export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
   if (isAbsent(value)) return undefined
   if (typeof value === 'boolean') return value
   throw badField(param, value, 'true or false')
 }
 
-/** The range of a number, both ends included. */
+/** Both ends are included. */
 export interface NumberBounds {
   readonly least: number
   readonly most?: number
@@ -62,7 +59,6 @@ export interface NumberBounds {
   readonly integer?: boolean
 }
 
-/** Returns a number within bounds, or undefined for an absent field. */
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
   const { least, most = Number.MAX_VALUE, integer = false } = bounds
@@ -71,12 +67,10 @@ export function numberAt(value: Json | undefined, param: string, bounds: NumberB
   throw badField(param, value, rangeOf(bounds))
 }
 
-/** Describes a range in an error. */
 export function rangeOf({ least, most, integer = false }: NumberBounds): string {
   return `${integer ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
 }
 
-/** Returns the name of a model. */
 export function modelAt(value: Json | undefined): string {
   if (typeof value !== 'string' || value === '') throw badField('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
@@ -87,7 +81,10 @@ export function modelAt(value: Json | undefined): string {
   )
 }
 
-/** Returns the error for a prompt that no model accepts. Clients recognize the error code and shorten the prompt. */
+/**
+ * Returns the error for a prompt that exceeds every context window. Clients recognize the error code and shorten the
+ * prompt.
+ */
 export function promptTooLong(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',
@@ -96,17 +93,16 @@ export function promptTooLong(limit: number): GatewayError {
   )
 }
 
-/** Returns the set of names in a text, separated by spaces. */
 export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
 
-/** Returns true for an absent, null, false or empty field. */
+/** Returns true for absent, null, false and empty fields. */
 export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-/** Runs a reader of callers' fields on an upstream's answer. Throws `upstream` for an invalid field. */
+/** Reads an upstream's answer with functions for callers' fields. Throws `upstream` for an invalid field. */
 export function blameUpstream<value>(read: () => value): value {
   try {
     return read()
@@ -118,7 +114,7 @@ export function blameUpstream<value>(read: () => value): value {
 
 const MAX_PARTS = 1000
 
-/** Reads the content of a message or a tool result: one text, or an array of parts. */
+/** Reads the content of a message or a tool result: a text, or an array of parts. */
 export function readContentParts(
   content: Json | undefined,
   param: string,
@@ -131,7 +127,7 @@ export function readContentParts(
 
 const BASE64_MARK = ';base64'
 
-/** Returns the data of a base64 `data:` URL, and any other URL unchanged. */
+/** Returns the bytes of a base64 `data:` URL as their source, and other URLs unchanged. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')
@@ -146,7 +142,7 @@ export function urlSource(url: string): Source {
 const MAX_REASON = 100
 const REPLACEMENT = '\uFFFD'
 
-/** Parses JSON or throws `invalid-request`. The message for a part of a text omits positions, which would be wrong. */
+/** Throws `invalid-request`. For a part of a text, the message omits positions, which would be wrong. */
 export function parseText(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
@@ -161,14 +157,13 @@ export function notAnObject(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
 }
 
-/** Decodes UTF-8 or throws `invalid-request`. */
 export function decodeUtf8(bytes: Uint8Array): string {
   // Node's conversion is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
   return text.includes(REPLACEMENT) ? utf8Decoder()(bytes, false) : text
 }
 
-/** Returns a strict decoder of consecutive pieces, which throws `invalid-request`. */
+/** Returns a strict decoder of consecutive pieces. It throws `invalid-request`. */
 export function utf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {

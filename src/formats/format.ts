@@ -15,8 +15,8 @@ import { replaceModel } from './parse-body.ts'
 import type { Changes } from './settings.ts'
 
 /**
- * The bill on the wire: the fields of `svc_metrics`. Money is in dollars with six decimals. The message format contains
- * the first three fields, a chat stream the others.
+ * The fields of `svc_metrics`. Money is in dollars with six decimals. The message format contains the first three
+ * fields, the chat format the others.
  */
 export interface SvcMetrics {
   readonly savingsPercent: number
@@ -35,150 +35,129 @@ export interface SvcMetrics {
   readonly profitMargin: number
 }
 
-/** Context of a writer of answers. */
 export interface WriteContext {
-  /** The caller's prompt. Determines, for example, whether a chat stream ends with a usage chunk. */
   readonly prompt: Prompt
   /** Time of creation in seconds since 1970. */
   readonly created: number
-  /** The id of the answer in formats whose ids the gateway creates. @default the upstream's id */
+  /** The id of the answer, for formats whose ids the gateway creates. @default the upstream's id */
   readonly requestId?: string
-  /** The caller's body as received, before references to earlier turns were resolved. @default the prompt's native */
+  /** The caller's body before references to earlier turns were resolved. @default the body of the prompt */
   readonly requestBody?: JsonObject
 }
 
-/** The body for an upstream, and the names of hints that its format does not support. */
 export interface WrittenPrompt {
   readonly body: string | Uint8Array
   readonly ignored: readonly string[]
 }
 
-/** Writes one stream for a caller. */
 export interface StepWriter {
-  /** Returns the frames that can be sent now. The frame that carries the bill is held back. */
+  /** Returns the frames that can be sent now. The frame that will contain the bill is delayed. */
   write(step: Step): readonly Frame[]
-  /** Called with whole events that are sent as received, without passing through `write`. */
+  /** Called with whole events that are forwarded without `write`. */
   passed?(events: ByteSearch): void
-  /** Returns the frames that end a complete stream. The frame with the finish reason contains the bill. */
+  /** Returns the last frames of a complete stream, with the bill. */
   end(metrics: SvcMetrics): readonly Frame[]
-  /** Returns the frames that end a broken stream, if they depend on earlier frames. @default writeFailureFrame */
+  /** Returns the last frames of a broken stream, if they depend on earlier frames. @default writeFailureFrame */
   fail?(failure: GatewayError): readonly Frame[]
 }
 
-/** One answered request, stored for later requests that refer to it. */
+/** An answered request that later requests can refer to. */
 export interface StoredTurn {
   readonly id: string
   /** The whole conversation of the request, as items of the format. */
   readonly input: readonly Json[]
-  /** The answer as sent. */
   readonly answer: JsonObject
 }
 
-/** The ids of the turns that a body refers to. */
 export interface References {
   /** The turn that the request continues. */
   readonly continued: string | undefined
-  /** The turns whose answers contain referenced items, without duplicates. */
+  /** The turns whose answers contain referenced items. Unique. */
   readonly quoted: readonly string[]
-  /** Items that no stored turn contains, without duplicates. The upstream that created them may still store them. */
+  /** Referenced items of no stored turn, which their upstream may store. Unique. */
   readonly foreign: readonly string[]
 }
 
-/** The stored turns that were found. */
 export interface RecalledTurns {
   readonly continued: StoredTurn | undefined
   /** Answers by the ids of their turns. */
   readonly quoted: ReadonlyMap<string, JsonObject>
-  /** The ids of responses and items that an upstream stores for the key. References to them are not changed. */
+  /** The ids of responses and items that an upstream stores for the key. References to them are forwarded. */
   readonly storedUpstream: ReadonlySet<string>
 }
 
-/** Implemented by formats whose servers store answered requests. Later requests can refer to these by id. */
+/** Implemented by formats whose requests can refer to earlier answers. */
 export interface TurnFormat {
-  /** Returns the references of a body. Ignores invalid fields, which `readPrompt` reports. */
+  /** Invalid fields are ignored, because `readPrompt` reports them. */
   refersTo(body: JsonObject): References
-  /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
+  /** Resolves every reference. Throws `invalid-request` for an unknown reference. */
   recall(body: JsonObject, found: RecalledTurns): JsonObject
   /**
-   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the whole body, or the data of the
+   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the whole body or the data of the
    * last frame.
    */
   keep(context: WriteContext, serialized: string): StoredTurn | undefined
-  /** Returns the ids by which later requests can refer to an answer: its own, and those of its items. */
+  /** Returns the ids of an answer and of its items. */
   idsOf(answer: JsonObject): readonly string[]
-  /** Reads an answer that its upstream stores. Throws `upstream` if the body is not an answer. */
+  /** Reads an answer that its upstream stores. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject): Completion
   /** Returns true for an answer that the upstream has accepted but not generated yet. */
   isUnfinished(completion: Completion): boolean
-  /** Returns the id that the gateway gives to the answer of a request. */
+  /** Returns the id of the answer to a request. */
   answerId(requestId: string): string
-  /**
-   * Returns true when the prompt refers to data that only the upstream has, so that the gateway does not see the whole
-   * prompt.
-   */
+  /** Returns true if the prompt refers to data that only the upstream has. */
   refersToUpstream(prompt: Prompt): boolean
 }
 
 /** The upstream side of a wire format. Pure: no clock, no network, no store. */
 export interface UpstreamFormat {
   readonly dialect: UpstreamDialect
-  /**
-   * library → provider, for the upstream model `model`. Throws `invalid-request` for content of another
-   * dialect that this format cannot express.
-   */
+  /** Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /** provider → library. Throws `upstream` when the body is not an answer. */
+  /** Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
-  /** provider → library: returns a reader of stream events. */
   stepReader(): StepReader
-  /** Decides which stream events may pass unparsed between two sides of this format. @default none */
+  /** Decides which events are forwarded to clients of the same format without parsing. @default none */
   readonly isPlain?: IsPlain
-  /** provider → library: reads an error of any status. `body` is undefined when it was not JSON. */
+  /** Reads an error of any status. `body` is undefined if it is not JSON. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
-/** A format whose code is loaded with the first request to an upstream that uses it. */
+/** A format that is loaded by the first request to an upstream that uses it. */
 export interface UpstreamFormatModule {
   readonly dialect: UpstreamDialect
   readonly load: () => Promise<UpstreamFormat>
 }
 
-/** Writes the body of a refused request. */
 export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObject
 
 /** The client side of a wire format. Pure: no clock, no network, no store. */
 export interface ClientFormat {
   readonly dialect: Dialect
-  /** caller → library. Throws `invalid-request` with `param`. `received` is that of `parseBody`. */
+  /** Throws `invalid-request` with `param`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
-  /** library → caller: the JSON text of a whole answer. */
+  /** Returns the JSON text of a whole answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
-  /** library → caller: returns a writer of stream events. */
   stepWriter(context: WriteContext): StepWriter
-  /** library → caller: the body of a refused request. */
   readonly writeFailure: WriteFailure
-  /** library → caller: the event that ends a broken stream. */
   writeFailureFrame(failure: GatewayError, requestId: string): Frame
   /** The event that keeps an idle connection open. */
   readonly heartbeat: Frame | 'comment'
-  /**
-   * Returns the id of an answer, for formats whose streams can be resumed. Idempotent. Absent when streams cannot be
-   * resumed.
-   */
+  /** Returns the id of a stream that can be resumed. Idempotent. Absent if streams cannot be resumed. */
   readonly answerId?: (id: string) => string
   /** Absent if requests cannot refer to earlier requests. */
   readonly turns?: TurnFormat
 }
 
-/** Formats with translation that is loaded on demand. Other writers always contain it. */
+/** Formats whose translation is loaded on demand. */
 export type TranslatedDialect = 'openai' | 'anthropic'
 
-/** Writes a prompt of another format. Throws `invalid-request` for required content that the format cannot express. */
+/** Throws `invalid-request` for required content that the format cannot express. */
 export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
 
 let translators: Readonly<Record<TranslatedDialect, TranslatePrompt>> | undefined
 
-/** Sets the functions that `translate` calls. `translators.ts` calls this when it is loaded on demand. */
+/** Called by `translators.ts` when it is loaded. */
 export function setTranslators(loaded: Readonly<Record<TranslatedDialect, TranslatePrompt>>): void {
   translators = loaded
 }
@@ -200,7 +179,7 @@ export function refuseContentFor(target: string): RefuseContent {
     )
 }
 
-/** Returns the URL of a source, or a data URL for bytes. Throws the error of `refuse` for the id of a stored file. */
+/** Throws the error of `refuse` for the id of a stored file, because only its vendor can resolve it. */
 export function urlOf(source: Source, refuse: (what: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
@@ -212,26 +191,26 @@ export function urlOf(source: Source, refuse: (what: string) => GatewayError): s
   }
 }
 
-/** Returns the title and the text of a document, or undefined for a document that is not text. */
+/** Returns undefined for a document that is not text. */
 export function documentText({ source, title }: DocumentPart): string | undefined {
   if (source.type !== 'text') return undefined
   return title === undefined ? source.text : `${title}\n\n${source.text}`
 }
 
-/** Returns true if every item was read from the value at its index, so that the list is unchanged. */
+/** Returns true if every item was read from the value at its index. */
 export function isAsReceived(items: readonly { readonly native?: Native }[], before: readonly Json[]): boolean {
   return items.length === before.length && items.every(({ native }, index) => native?.value === before[index])
 }
 
-/** Returns the field `tools` if the tools of the prompt differ from the tools of the body. */
+/** Returns `tools` if they differ from the tools of the body. */
 export function changedTools(before: readonly Json[], tools: readonly Tool[], write: (tool: Tool) => Json): Changes {
   if (isAsReceived(tools, before)) return {}
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
 /**
- * Writes the body of a prompt in its own format. Sends the received bytes with the model replaced and new fields added.
- * Serializes the body again if a received field changes.
+ * Writes the body of a prompt in its own format. Sends the received bytes with the model replaced, unless a received
+ * field changes.
  */
 export function writeOwnBody({ native }: Prompt, model: string, changes: Changes): WrittenPrompt {
   const { value, received } = native

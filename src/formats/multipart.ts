@@ -2,12 +2,10 @@ import { searchBytes, type ByteSearch } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** A form as received, with the position of its model. */
 export interface ReceivedForm {
   readonly bytes: Uint8Array
-  /** The texts of the form, without files. A field that appears more than once is an array. */
+  /** Fields except files. A field that appears more than once is an array. */
   readonly fields: JsonObject
-  /** The bytes of the value of `model`. */
   readonly modelSpan: { readonly start: number; readonly end: number } | undefined
 }
 
@@ -20,13 +18,10 @@ interface FormPart {
 
 const MAX_PARTS = 1_000
 const MAX_PART_HEAD = 8 * 1024
-/** Maximum bytes of all texts of a form. */
+/** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT = 1024 * 1024
 
-/**
- * Returns the boundary of a `multipart/form-data` content type, or undefined for another type. Refuses boundaries with
- * blanks, because not all parsers trim them.
- */
+/** Returns undefined for another content type, and for boundaries with blanks, which not all parsers trim. */
 export function boundaryOf(contentType: string): string | undefined {
   const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
@@ -35,8 +30,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Reads the texts of a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because
- * the gateway permits and bills the model that it has read.
+ * Throws `invalid-request` for a form that a vendor's parser could read differently, because the gateway permits and
+ * bills the model that it has read.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -54,7 +49,6 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   return { bytes, fields: Object.fromEntries(fields), modelSpan }
 }
 
-/** Returns the bytes of a form with its model replaced. */
 export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: string): Uint8Array {
   if (modelSpan === undefined) return bytes
   const replacement = new TextEncoder().encode(model)
@@ -91,7 +85,7 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
   return parts
 }
 
-/** Refuses an empty `filename` and `filename*` alone, because not all parsers treat such a part as a file. */
+/** An empty `filename`, and `filename*` alone, are refused, because not all parsers treat such a part as a file. */
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 

@@ -6,23 +6,21 @@ import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits, type Ste
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True if an object has the same key twice. The last value is used, and the body is serialized again. */
+  /** True if a key appears twice in an object. The last value is used, and the body is serialized again. */
   readonly hasRepeatedKeys: boolean
-  /** The body as received, without a byte order mark. Absent if its model cannot be replaced safely. */
+  /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
   readonly received?: ReceivedBody
-  /** Maximum bytes of the body, as received or serialized again: `1e20` becomes 21 digits. */
+  /** Maximum size of the body in bytes, as received or serialized again: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
 
-/** Maximum growth of a number: `JSON.stringify` writes at most 25 characters, and the shortest growing number has 3. */
+/** `JSON.stringify` writes at most 25 characters for a number, and the shortest growing number has 3. */
 const EXPONENT_GROWTH = 22
 
 /**
- * Reads bytes of a caller as one JSON object. Throws `invalid-request`.
- *
- * Counts the structure in one linear pass before `JSON.parse`, which accepts a depth of millions. Servers treat
- * repeated keys differently, so a body with a repeated key is sent as parsed. A key `__proto__` becomes an own
- * property.
+ * Reads one JSON object. Throws `invalid-request`.
+ * The structure is counted before `JSON.parse`, which accepts a depth of millions. A body with repeated keys is
+ * serialized again, because servers treat them differently. A key `__proto__` becomes an own property.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
   const steps = parseSteps(bytes, limits)
@@ -32,13 +30,12 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-/** Pauses between the steps of a parse. */
 export interface ParsePauses {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
 
-/** Parses like `parseBody`, in steps of a few milliseconds. Yields to the event loop between steps. */
+/** Parses like `parseBody`, in steps of a few milliseconds. */
 export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
   if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
   const steps = parseSteps(bytes, limits)
@@ -64,12 +61,12 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the JSON text of a body as received, serialized again if a key appears twice. */
+/** Returns the JSON text of a body as received, or serialized again if a key is repeated. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-/** Parses a text above 1 MiB, given the long strings that the scan has found. */
+/** Parses a text above 1 MiB. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
 const MANY_KEYS = 10_000
@@ -93,10 +90,10 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
 
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
-/** Maximum length at which joining texts is faster than joining bytes. */
+/** Maximum length at which strings are joined faster than bytes. */
 const MAX_SPLICED_TEXT = 64 * 1024
 
-/** Returns the body with its model replaced, and with `added` fields after its opening brace. */
+/** Replaces the model, and inserts `added` fields after the opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
   const inside = bytes.indexOf(OPEN_BRACE) + 1
@@ -133,7 +130,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** Counts the keys of all objects. The text has more keys if a key is repeated. */
+/** If a key is repeated, the parsed value has fewer keys than the text. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

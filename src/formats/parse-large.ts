@@ -3,19 +3,18 @@ import { decodeUtf8, parseText, utf8Decoder } from './fields.ts'
 import { MAX_URL_START } from '../core/json.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
-/** Number of bytes that one step decodes or parses. */
 const STEP_BYTES = 1024 * 1024
 
 export interface LongStrings {
-  /** Long strings in ascending order. Keys are not included. */
+  /** Long values in ascending order. */
   readonly strings: readonly LongString[]
-  /** Random prefix of the placeholders, so that a caller cannot send one. */
+  /** A random prefix, so that callers cannot send a placeholder. */
   readonly placeholder: string
 }
 
 /**
- * Parses JSON text of many megabytes. `JSON.parse` blocks for milliseconds per megabyte and cannot be divided. Long
- * strings are therefore replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
+ * Parses JSON of many megabytes, for which `JSON.parse` would block for milliseconds per megabyte. Long strings are
+ * replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
@@ -51,7 +50,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
 // oxlint-disable-next-line no-control-regex -- JSON strings must escape them
 const UNPLAIN = /[\0-\x1f\\]/
 
-/** Returns a string of base64 data without escapes, which may begin like a `data:` URL. */
+/** Parses base64 without escapes, after an optional `data:` prefix. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
   const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START)))
   if (!isPlain) return yield* parseString(bytes)
@@ -71,7 +70,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
   return joinPieces(string)
 }
 
-/** Replaces each placeholder with its long string. */
+/** Replaces placeholders with the long strings. */
 function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
@@ -93,7 +92,7 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   return joinPieces(text)
 }
 
-/** Reads a character, so that the engine joins the pieces in this step instead of a longer later step. */
+/** Reading a character makes the engine join the pieces in this step instead of a longer later step. */
 function joinPieces(text: string): string {
   text.charCodeAt(0)
   return text
@@ -102,7 +101,7 @@ function joinPieces(text: string): string {
 const BACKSLASH = 92
 const LETTER_U = 117
 
-/** Returns `limit`, or the end of an escape that crosses `limit`. `start` must not be inside an escape. */
+/** Returns `limit`, or the end of an escape that crosses it. `start` must not be inside an escape. */
 function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
   const before = bytes.subarray(start, limit)
   let at = 0

@@ -14,15 +14,14 @@ import { NO_PARAMETERS } from './settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import { readContent } from './responses/items.ts'
 
-/** The destination of a prompt that must be translated. */
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** True if content that the target's format cannot express is omitted and reported instead of refused. */
+  /** True if content that the target cannot express is omitted and reported. @default it is refused */
   readonly isLossy: boolean
 }
 
-/** Prepares a prompt for another format. Makes the changes that depend on the target model or on the caller. */
+/** Prepares a prompt for another format. */
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
   const ignored = [...own.ignored]
@@ -33,7 +32,6 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
   return { prompt, ignored }
 }
 
-/** Names of samplers, equal in all formats. */
 const SAMPLERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
 
 function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
@@ -44,10 +42,9 @@ function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
   return { ...prompt, settings }
 }
 
-/** Reasoning efforts of all vendors, in ascending order. */
+/** In ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
-/** Replaces the effort with the nearest effort that the target model supports. */
 function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
@@ -60,13 +57,13 @@ function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ign
 }
 
 function nearestEffort(effort: string, known: readonly string[]): string | undefined {
-  const wanted = EFFORTS.indexOf(effort)
-  if (wanted === -1) return undefined
-  const away = (word: string): number => Math.abs(EFFORTS.indexOf(word) - wanted)
-  return known.filter((word) => EFFORTS.includes(word)).toSorted((a, b) => away(a) - away(b))[0]
+  const rank = EFFORTS.indexOf(effort)
+  if (rank === -1) return undefined
+  const distance = (other: string): number => Math.abs(EFFORTS.indexOf(other) - rank)
+  return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits parts and settings that the target format cannot express. The writers omit body fields. */
+/** Omits parts and settings that the target cannot express. Body fields are omitted by the writers. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -86,14 +83,14 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** Removes the prefilled start of an answer, which only the message format supports. */
+/** Omits the beginning of an answer, which only the message format supports. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
   return messages.slice(0, -1)
 }
 
-/** Returns the parts that the target format supports. Returns the same array if no part is omitted. */
+/** Returns the same array if no part is omitted. */
 function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
   let isWhole = true
   const portable = parts.flatMap((part): readonly Part[] => {
@@ -123,35 +120,31 @@ function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   }
 }
 
-/** Items about tools that the vendor runs. */
 const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
   'web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call ' +
     'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
 )
 const TOOL_ITEM = 'additional_tools'
 
-/** A prompt that every format can express, and the names of omitted content. */
+/** A prompt that every format can express. */
 export interface PortablePrompt {
   readonly prompt: Prompt
   readonly ignored: readonly string[]
 }
 
-/**
- * Prepares a prompt of this format for another format: custom and namespaced tools become functions, and vendor-run
- * tools are omitted.
- */
+/** Turns custom and namespaced tools into functions, and omits tools that the vendor runs. */
 export function portableResponse(prompt: Prompt): PortablePrompt {
   const declared = declaredTools(prompt)
-  const left = new Set(declared.left)
-  const messages = prompt.messages.flatMap((message) => portableMessage(message, declared, left))
+  const omitted = new Set(declared.omitted)
+  const messages = prompt.messages.flatMap((message) => portableMessage(message, declared, omitted))
   const settings = portableSettings(prompt, declared)
-  return { prompt: { ...prompt, messages, settings, tools: declared.tools }, ignored: [...left] }
+  return { prompt: { ...prompt, messages, settings, tools: declared.tools }, ignored: [...omitted] }
 }
 
-function portableMessage(message: Message, declared: DeclaredTools, left: Set<string>): readonly Message[] {
+function portableMessage(message: Message, declared: DeclaredTools, omitted: Set<string>): readonly Message[] {
   let isChanged = false
   const parts = message.parts.flatMap((part): readonly Part[] => {
-    const portable = portablePart(part, declared, left)
+    const portable = portablePart(part, declared, omitted)
     isChanged ||= portable !== part
     return portable === undefined ? [] : [portable]
   })
@@ -160,8 +153,7 @@ function portableMessage(message: Message, declared: DeclaredTools, left: Set<st
   return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
 }
 
-/** Returns the part in a form that other formats support, or undefined for an omitted part. */
-function portablePart(part: Part, declared: DeclaredTools, left: Set<string>): Part | undefined {
+function portablePart(part: Part, declared: DeclaredTools, omitted: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
   if (part.type === 'tool-call') {
@@ -173,7 +165,7 @@ function portablePart(part: Part, declared: DeclaredTools, left: Set<string>): P
   if (type === 'custom_tool_call_output') return customResult(value)
   if (type === TOOL_ITEM) return undefined
   if (!VENDOR_ITEMS.has(type)) return part
-  left.add(`input (${type})`)
+  omitted.add(`input (${type})`)
   return undefined
 }
 
@@ -197,7 +189,7 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-/** Returns the settings. The choice of a tool uses the name that the model receives. */
+/** The tool choice uses the name that the model receives. */
 function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
@@ -212,31 +204,29 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
   }
 }
 
-/** A tool of this format, under one name for models of other formats. */
+/** A tool of the responses format. */
 export interface CalledTool {
   readonly name: string
   readonly namespace: string | undefined
-  /** True if the tool is called with one text instead of JSON arguments. */
+  /** True if the argument is one text instead of JSON. */
   readonly isCustom: boolean
 }
 
-/** The tools that a prompt declares, as functions of other formats. */
+/** The tools of a prompt as functions of other formats. */
 interface DeclaredTools {
   readonly tools: readonly Tool[]
   /** Tools by their names in `tools`. */
   readonly called: ReadonlyMap<string, CalledTool>
-  /** The paths of tools that the vendor runs or that only its models support. */
-  readonly left: readonly string[]
+  readonly omitted: readonly string[]
 }
 
-/** Maximum length of a tool name that every vendor accepts. */
+/** Maximum length that every vendor accepts. */
 const MAX_NAME = 64
-/** The argument of a custom tool. */
 export const CUSTOM_INPUT = 'input'
 
-/** Reads the tools declared in `tools` and in items. Tools in namespaces get flat names. */
+/** Includes tools that are declared in items. Tools in namespaces get flat names. */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
-  const declared: Declaring = { tools: [], called: new Map(), left: [] }
+  const declared: Declaring = { tools: [], called: new Map(), omitted: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   for (const item of items) {
@@ -248,7 +238,7 @@ export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messa
 interface Declaring {
   readonly tools: Tool[]
   readonly called: Map<string, CalledTool>
-  readonly left: string[]
+  readonly omitted: string[]
 }
 
 function declare(declared: Declaring, value: JsonObject, namespace: string | undefined): void {
@@ -260,7 +250,7 @@ function declare(declared: Declaring, value: JsonObject, namespace: string | und
   }
   const isCustom = type === 'custom'
   if (name === undefined || (type !== 'function' && !isCustom)) {
-    declared.left.push(`tools (${type.slice(0, MAX_NAME)})`)
+    declared.omitted.push(`tools (${type.slice(0, MAX_NAME)})`)
     return
   }
   const flat = unusedName(flatName(name, namespace), declared.called)
@@ -281,7 +271,7 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** Returns the description with the grammar of a custom tool, which other vendors do not enforce. */
+/** The grammar of a custom tool is described, because other vendors do not enforce it. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
   const words = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
@@ -289,7 +279,6 @@ function descriptionOf({ description, format }: JsonObject, isCustom: boolean): 
   return { description: `${words ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
 }
 
-/** Returns the name by which models of other formats call a tool. */
 function flatName(name: string, namespace: string | undefined): string {
   const whole = namespace === undefined ? name : `${namespace}__${name}`
   return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME)
@@ -304,7 +293,7 @@ function unusedName(name: string, used: ReadonlyMap<string, unknown>): string {
   return unused
 }
 
-/** Returns the name in `called` of the tool of an item. A tool that is no longer declared gets its former name. */
+/** A tool that is no longer declared gets its former name. */
 function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)

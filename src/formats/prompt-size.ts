@@ -3,8 +3,8 @@ import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '..
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text is longer than `limit`, before its tokens are counted. The scan of
- * the body ignores base64, because images and text can be distinguished only in the parsed prompt.
+ * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the
+ * body excludes base64, because only the parsed prompt distinguishes images from text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -39,7 +39,6 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields that make vendors search, run code, call servers or read stored data. */
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   [
     'mcp_servers',
@@ -55,20 +54,20 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. Tools of other types, and a shell in a container, are run by the vendor. */
+/** Tools that the caller runs. The vendor runs other types, and a shell in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Tools of the message format that have a vendor-defined schema and are run by the caller. */
+/** Tools of the message format that the caller runs, although the vendor defines their schema. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Model names that make a vendor search before it answers. */
+/** Models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
-/** Fields of unknown content that refer to data outside of the body. */
+/** Fields that refer to data outside of the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * Returns the path of a field that makes the vendor read data outside of the body or run tools, so that the size of the
- * body does not bound the tokens. Returns undefined for a self-contained prompt.
+ * Returns the path of a field that makes the vendor read data outside of the body or run tools, so that the size of
+ * the body does not bound its tokens. Returns undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -127,12 +126,12 @@ function leadsOutside(part: Part): boolean {
   }
 }
 
-/** Returns true for a reference to an item stored by the vendor. */
+/** Returns true for a reference to an item that the vendor stores. */
 function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
 
-/** Returns true for items that declare tools within the conversation, such as `additional_tools`. */
+/** Returns true for items that declare tools, such as `additional_tools`. */
 function bringsTools({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
@@ -141,7 +140,7 @@ function refersOutside(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
 }
 
-/** Returns true for a reference. A data URL contains its data, so it is not a reference. */
+/** A data URL contains its data, so it is not a reference. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -1,10 +1,10 @@
 import { type FailureKind, GatewayError, type UpstreamRefusal } from '../core/errors.ts'
+import { nameSet } from './fields.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Statuses that are errors of the caller's request. */
 const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 
-/** Returns the kind of failure for an upstream's status. */
 function kindOfStatus(status: number): FailureKind {
   if (BLAMES_CALLER.has(status)) return 'upstream-rejected'
   if (status === 429) return 'upstream-rate-limited'
@@ -13,7 +13,6 @@ function kindOfStatus(status: number): FailureKind {
   return 'upstream'
 }
 
-/** Messages for failures whose cause concerns only the upstream or the operator. */
 const MESSAGES: Partial<Record<FailureKind, string>> = {
   'upstream-rate-limited': 'The model provider refused the request because of its rate limit. Retry later.',
   'upstream-timeout': 'The model provider took too long to answer. Retry later, or request a shorter answer.',
@@ -28,8 +27,8 @@ function messageOfStatus(kind: FailureKind, status: number): string {
 }
 
 /**
- * Reads an upstream's error, in any format. The message of an error of the caller's request is retained. Other
- * failures, such as rejected credentials of the gateway, are reported without details.
+ * Reads an error of any format. Errors of the caller's request keep their message. Other failures, such as refused
+ * credentials, are reported without details.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
@@ -43,7 +42,6 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
   )
 }
 
-/** Returns the object that describes the error. Its field differs between servers. */
 function errorOf(body: JsonObject | undefined): JsonObject {
   if (body === undefined) return {}
   const { error, detail } = body
@@ -66,7 +64,7 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Returns a string. Numeric codes only repeat the status. */
+/** Numeric codes are ignored, because they only repeat the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }
@@ -74,7 +72,8 @@ function textOf(value: Json | undefined): string | undefined {
 const BROKE_OFF = 'The model provider ended its answer with an error. Retry later.'
 
 /**
- * Returns the failure of an event whose code is a status. Some servers begin a stream before they validate the request.
+ * Returns the failure of an event. Servers that validate a request after they begin the stream send a status as its
+ * code.
  */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']
@@ -94,12 +93,12 @@ function namedFailure(name: string | undefined): GatewayError {
   return new GatewayError(kind, MESSAGES[kind] ?? BROKE_OFF)
 }
 
-/** Returns the failure in an `error` event of the message format, or in an answer of status 200. */
+/** Returns the failure in an `error` event or in a body of status 200. */
 export function messageFailure(event: JsonObject): GatewayError {
   return namedFailure(asString(asObject(event['error'])?.['type']))
 }
 
-/** Returns the failure in a response or in an event of the responses format. */
+/** Returns the failure in a response or an event. */
 export function responseFailure(holder: JsonObject): GatewayError {
   return namedFailure(asString((asObject(holder['error']) ?? holder)['code']))
 }
@@ -109,9 +108,10 @@ const MAX_TEXT = 2000
 const MAX_DETAILS = 4096
 
 /**
- * Removes private data from an upstream's text. Upstreams may repeat credentials, addresses and host names of the
- * operator's network in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and
- * all others become `[removed]`. Takes linear time.
+ * Removes private data from an upstream's text, in linear time. Upstreams may repeat credentials, addresses and host
+ * names in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and others
+ * become `[removed]`.
+ * An atom is a run of characters without spaces, quotes and brackets.
  */
 export function upstreamText(text: string): string {
   const walk: Walk = { hidesNext: 'nothing', label: 'nothing', word: '' }
@@ -122,13 +122,13 @@ export function upstreamText(text: string): string {
     .join('')
 }
 
-/** Cleans the keys and values of an upstream's error details. Details beyond 4,096 characters are omitted. */
+/** Cleans keys and values of error details. Details of more than 4,096 characters are omitted. */
 export function upstreamDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
     return JSON.stringify(details).length > MAX_DETAILS ? undefined : cleanJson(details)
   } catch {
-    // Nested too deeply to serialize.
+    // The value is nested too deeply to be serialized.
     return undefined
   }
 }
@@ -144,14 +144,13 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** The effect of the preceding words on the next atom. `names`: hides every atom that is not a plain word. */
+/** The effect of a word on the next atom. `names` hides every atom that is not a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {
   hidesNext: Hides
-  /** Applies to the value after a colon or an equals sign, as in `password: …`. */
+  /** The effect on the value after a colon or an equals sign, as in `password: …`. */
   label: Hides
-  /** The last word in lower case. */
   word: string
 }
 
@@ -180,41 +179,33 @@ function follow(walk: Walk, word: string): void {
   walk.word = word
 }
 
-/**
- * Returns true for URLs, addresses with credentials, paths with backslashes and percent-encoded text, which are hidden
- * as a whole.
- */
+/** Returns true for URLs, addresses with credentials, paths with backslashes, and percent-encoded text. */
 function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Cuts the text, at a space if possible, because a part of an address may look safe. */
+/** Cuts the text at a space, because a part of an address may look safe. */
 function shortened(text: string): string {
   if (text.length <= MAX_TEXT) return text
   const cut = text.slice(0, MAX_TEXT)
   return `${cut.slice(0, cut.lastIndexOf(' ') + 1)}…`
 }
 
-const words = (text: string): ReadonlySet<string> => new Set(text.split(' '))
-
-const PRIVATE_FIELDS = words(
+const PRIVATE_FIELDS = nameSet(
   'password passwd pwd passphrase secret token apikey api_key api-key access_key access_token secret_key private_key ' +
     'authorization auth bearer credential credentials cookie session dsn connection_string host hostname server ' +
     'address addr ip port user username dbname database endpoint url uri base_url baseurl node pod cluster upstream',
 )
-const LABELS_OF_NAMES = words('key keys')
-const FOLLOWED_BY_SECRET = words('bearer getaddrinfo enotfound eai_again econnrefused lookup')
-const FOLLOWED_BY_HOST = words('host hostname server node pod upstream backend cluster database user')
+const LABELS_OF_NAMES = nameSet('key keys')
+const FOLLOWED_BY_SECRET = nameSet('bearer getaddrinfo enotfound eai_again econnrefused lookup')
+const FOLLOWED_BY_HOST = nameSet('host hostname server node pod upstream backend cluster database user')
 
 const PLAIN_WORD = /^(?:[A-Za-z]+|\d+)[.:]?$/
 const INVISIBLE = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu
 const SEPARATORS =
   /([\s"'`“”‘’«»()[\]{}<>,;=|!?…—–·•→、，；：！？（）「」『』【】《》]+|(?<![A-Za-z0-9])[。．｡]|[。．｡](?![A-Za-z0-9]))/u
 
-/**
- * Returns true for an atom that cannot be an address or a credential: words, numbers, model names, media types and
- * field paths. An atom is a run of characters without spaces, quotes and brackets.
- */
+/** Returns true for words, numbers, model names, media types and field paths. */
 function hasSafeShape(atom: string): boolean {
   const [start, end] = wordRange(atom)
   const core = atom.slice(start, end)
@@ -229,8 +220,7 @@ function hasSafeShape(atom: string): boolean {
 }
 
 /**
- * Returns true for a name. Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields
- * (`messages.0.content`).
+ * Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields (`messages.0.content`).
  */
 function isName(name: string): boolean {
   if (name.includes('.')) {
@@ -243,10 +233,7 @@ function isName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
 }
 
-/**
- * Returns true for a piece of a name. Mixed pieces, such as `4o`, `8x22b` and `qwen2`, are shorter than the random
- * characters of a key.
- */
+/** Mixed pieces, such as `4o`, `8x22b` and `qwen2`, are shorter than the random characters of a key. */
 function isPiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
@@ -262,7 +249,6 @@ function isFieldPath(path: string): boolean {
   return FIELDS.has(names[0] ?? '') && names.every((name) => FIELDS.has(name) || /^\d{1,6}$/.test(name))
 }
 
-/** Returns the range from the first to the last letter or digit of an atom. */
 function wordRange(atom: string): readonly [number, number] {
   let start = 0
   let end = atom.length
@@ -295,17 +281,14 @@ const SECRET_PREFIX =
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
 
-const INFRASTRUCTURE: ReadonlySet<string> = new Set(
-  (
-    'localhost db dbs database postgres postgresql pg mysql mariadb redis mongo mongodb kafka rabbitmq vllm primary ' +
+const INFRASTRUCTURE = nameSet(
+  'localhost db dbs database postgres postgresql pg mysql mariadb redis mongo mongodb kafka rabbitmq vllm primary ' +
     'replica prod production staging internal intranet corp lan svc cluster node pod host proxy vpc consul vault etcd ' +
-    'k8s kube nginx haproxy envoy traefik srv backend ip'
-  ).split(' '),
+    'k8s kube nginx haproxy envoy traefik srv backend ip',
 )
 
-const FIELDS: ReadonlySet<string> = new Set(
-  (
-    'messages message content text type role name id input output system tools tool tool_choice tool_calls tool_call ' +
+const FIELDS = nameSet(
+  'messages message content text type role name id input output system tools tool tool_choice tool_calls tool_call ' +
     'tool_call_id tool_use tool_use_id tool_result function functions function_call arguments parameters properties ' +
     'required items enum schema json_schema strict input_schema output_format response_format model models max_tokens ' +
     'max_completion_tokens max_output_tokens temperature top_p top_k stop stop_sequences stream stream_options ' +
@@ -313,6 +296,5 @@ const FIELDS: ReadonlySet<string> = new Set(
     'top_logprobs seed image image_url document source media_type data url file file_id title context citations ' +
     'cache_control ttl cache body query path header headers instructions additionalProperties anyOf oneOf allOf ' +
     'presence_penalty frequency_penalty logit_bias service_tier parallel_tool_calls prediction modalities audio format ' +
-    'encoding_format dimensions custom_id params requests redacted_thinking signature partial'
-  ).split(' '),
+    'encoding_format dimensions custom_id params requests redacted_thinking signature partial',
 )

@@ -3,22 +3,20 @@ import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '../core/json.ts'
 import { promptTooLong } from './fields.ts'
 
-/** Work in steps of about a millisecond. The caller yields to the event loop between steps. */
+/** Work in steps of about a millisecond. Callers yield to the event loop between steps. */
 export type Steps<value> = Generator<void, value, undefined>
 
-/**
- * Limits of a JSON body. Together they limit the time for which `JSON.parse` and later traversals block the event loop.
- */
+/** Limits of a JSON body. They bound the time for which `JSON.parse` blocks the event loop. */
 export interface ParseLimits {
   /** Maximum nesting of objects and arrays. @default 64 */
   readonly depth?: number
-  /** Maximum number of keys of all objects and elements of all arrays, except numbers in arrays. @default 100,000 */
+  /** Maximum number of keys and array elements, except numbers in arrays. @default 100,000 */
   readonly keys?: number
   /** Maximum number of numbers in arrays. @default 500,000 */
   readonly numbers?: number
-  /** Maximum bytes outside of strings: numbers, blanks and punctuation. @default 4 MiB */
+  /** Maximum number of bytes outside of strings. @default 4 MiB */
   readonly syntaxBytes?: number
-  /** Maximum bytes of all strings except base64 data. @default unlimited */
+  /** Maximum number of bytes of all strings except base64 data. @default unlimited */
   readonly textBytes?: number
 }
 
@@ -41,7 +39,7 @@ export interface LongString extends Span {
 class ScanState {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** 1 for each level that is an array, from level 1. V8 stores at most 64 bytes on its heap. */
+  /** 1 for each array among the open brackets. V8 stores at most 64 bytes on its heap. */
   readonly inArray: Uint8Array
   readonly longStrings: LongString[] = []
   at = 0
@@ -53,10 +51,9 @@ class ScanState {
   stringBytes = 0
   textBytes = 0
   stringStart = 0
-  /** -1 until the closing quote is found. */
   stringEnd = 0
   isInString = false
-  /** Number of backslashes in a string that may be base64. */
+  /** Number of backslashes in the current string, if it may be base64. */
   escapes = 0
   models = 0
   isModelNext = false
@@ -71,18 +68,20 @@ class ScanState {
   }
 }
 
-/** Size above which bodies are parsed in steps. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Number of bytes between two yields of the scan. */
 const SLICE = 256 * 1024
 /** Minimum length of base64. Shorter strings count as text. */
 const MIN_LONG_STRING = 4096
-/** Base64 may contain escaped slashes and line ends. A string with more escapes counts as text, because its parse is slow. */
+/**
+ * Base64 may contain escaped slashes and line ends. Strings with more escapes count as text, because they are slow to
+ * parse.
+ */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
- * Counts the structure of a JSON text in one linear pass and throws `invalid-request` at the first exceeded limit.
- * Malformed text is left to `JSON.parse`. Yields between slices.
+ * Counts the structure of a JSON text in one linear pass. Throws `invalid-request` at the first exceeded limit, and
+ * ignores other errors, which `JSON.parse` finds. Yields between slices.
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
@@ -184,7 +183,7 @@ function checkKeys({ keys, elements, limits }: ScanState): void {
   throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Checks the bytes outside of strings once per slice, because blanks are not read as tokens. */
+/** Bytes outside of strings are counted once per slice, because blanks are not read one by one. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -201,7 +200,6 @@ function readNumber(state: ScanState): void {
   state.at = hasExponent ? endOf(state.bytes, end, NUMERIC) : end
 }
 
-/** Reads `true`, `false` or `null`. */
 function readLiteral(state: ScanState): void {
   countElement(state)
   state.isModelNext = false
@@ -228,7 +226,7 @@ function findStringEnd(state: ScanState, sliceEnd: number): void {
   state.at = Math.abs(at)
   if (at < 0) return
   state.stringEnd = at
-  // The strings of a body below the limit cannot exceed the limit.
+  // A smaller body cannot exceed the limit.
   if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING) return closeString(state, true)
   state.at = startOfBase64(bytes, stringStart)
   state.escapes = 0

@@ -2,7 +2,6 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
-/** Maximum output limit in tokens. No model generates more. */
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
 export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, integer: true }
 
@@ -14,14 +13,12 @@ const ZERO_TO_ONE: NumberBounds = { least: 0, most: 1 }
 const CHOICES: NumberBounds = { least: 1, most: MAX_CHOICES, integer: true }
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
-/** Fields of a body and their new values; undefined removes a field. */
+/** Fields of a body and their new values. Undefined removes a field. */
 export type Changes = Record<string, Json | undefined>
 
 export type WritableSettings = { -readonly [name in keyof Settings]: Settings[name] }
 
-/**
- * Sets a setting if it has a value. Runs for every request; a filter over all settings would take ten times as long.
- */
+/** Sets a setting if it has a value. Filtering all settings would take ten times as long. */
 export function setIfDefined<name extends keyof Settings>(
   settings: WritableSettings,
   name: name,
@@ -30,10 +27,6 @@ export function setIfDefined<name extends keyof Settings>(
   if (value !== undefined) settings[name] = value
 }
 
-/**
- * Reads the parameters of a chat request. Of two output limits, the greater is used, because an upstream may apply
- * either. The maximum temperature is an option of the operator and is checked elsewhere.
- */
 export function readChatSettings(body: JsonObject): Settings {
   const settings = readShared(body)
   const topK = body['top_k']
@@ -51,7 +44,6 @@ export function readChatSettings(body: JsonObject): Settings {
   return settings
 }
 
-/** Reads the parameters of a responses request. */
 export function readResponseSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
@@ -87,7 +79,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Reads `tool_choice`. An object is passed to `nameOf`. Returns undefined for an unknown choice. */
+/** Returns undefined for an unknown choice. */
 function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
@@ -99,10 +91,7 @@ function readToolChoice(
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
-/**
- * Reads the format of the answer. `inner` is the field that contains the schema if the format does not contain it
- * directly. Returns undefined for plain text and for unknown formats, which are forwarded unchanged.
- */
+/** Returns undefined for plain text and for unknown formats, which are forwarded unchanged. */
 function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, param)
@@ -118,9 +107,7 @@ function readShape(value: Json | undefined, param: string, inner?: string): Answ
   }
 }
 
-/**
- * Returns the fields of a chat body that must change to match the settings. For an empty body, returns all settings.
- */
+/** Returns the fields of a body that must change to match the settings. For an empty body, returns all settings. */
 export function changedChatSettings(body: JsonObject, settings: Settings, model: string): Changes {
   const before = readChatSettings(body)
   const { toolChoice: choice } = settings
@@ -142,7 +129,7 @@ export function changedChatSettings(body: JsonObject, settings: Settings, model:
   return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }
 }
 
-/** Returns the fields of a responses body that must change to match the settings. */
+/** Like `changedChatSettings`, for a responses body. */
 export function changedResponseSettings(body: JsonObject, settings: Settings): Changes {
   const { toolChoice: choice } = settings
   return changesBetween(readResponseSettings(body), settings, {
@@ -157,10 +144,9 @@ export function changedResponseSettings(body: JsonObject, settings: Settings): C
   })
 }
 
-/** Settings that no stage removes. If the prompt does not have them, the body is not changed. */
+/** Settings that the gateway never removes. */
 const NEVER_REMOVED: ReadonlySet<string> = new Set(['effort', 'user'])
 
-/** Returns the given fields of the settings that differ. */
 function changesBetween(
   before: Settings,
   after: Settings,
@@ -196,17 +182,16 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
   return changes
 }
 
-/** OpenAI models reject `max_tokens`; many servers of other models support only that field. */
+/** OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */
 function limitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
 
-/** Returns true when the caller of a chat stream requested its usage. */
 export function asksForUsage(body: JsonObject): boolean {
   return asObject(body['stream_options'])?.['include_usage'] === true
 }
 
-/** Reads `tools` and the deprecated `functions`, so that both are refused where tools are forbidden. */
+/** Includes the deprecated `functions`, which are refused where tools are forbidden. */
 export function readChatTools(body: JsonObject): readonly Tool[] {
   const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MAX_TOOLS)
   const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MAX_TOOLS)
@@ -228,7 +213,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
 }
 
-/** Reads the tools of a responses request. Tools other than functions are run by the vendor or predefined. */
+/** Tools other than functions are run by the vendor or have a predefined schema. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
@@ -242,7 +227,6 @@ export function readResponseTools(value: Json | undefined): readonly Tool[] {
   })
 }
 
-/** Schema of a function without parameters. */
 export const NO_PARAMETERS: JsonObject = { type: 'object', properties: {} }
 
 function readFunctionTool(declared: JsonObject, native: Native, param: string): Tool {
@@ -258,19 +242,18 @@ function readFunctionTool(declared: JsonObject, native: Native, param: string): 
   }
 }
 
-/** Writes a tool. A tool of the chat format is returned unchanged; a function of another format is converted. */
+/** Tools of the chat format are returned unchanged. */
 export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
   return { type: 'function', function: { name, description, parameters, strict } }
 }
 
-/** Writes a tool. A tool of the responses format is returned unchanged; a function of another format is converted. */
+/** Tools of the responses format are returned unchanged. */
 export function writeResponseTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'responses') return native.value
   return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }
 }
 
-/** Writes a tool call of an answer or a message. */
 export function writeChatCall(part: ToolCallPart): JsonObject {
   if (part.native?.dialect === 'openai') return part.native.value
   const input = part.input.trim() === '' ? '{}' : part.input

@@ -11,15 +11,11 @@ import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './
 
 export { readEmbeddings } from './embeddings.ts'
 
-/** Enables translation. Must be called before the first prompt is translated. Most requests need no translation. */
+/** Enables translation. Called before the first prompt is translated, because most requests need no translation. */
 export function enableTranslation(): void {
   setTranslators({ openai: translateToChat, anthropic: translateToMessages })
 }
 
-/**
- * Writes a prompt of another format as a chat request. Throws `invalid-request` for content that this format cannot
- * express.
- */
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf } = sourceOf(prompt)
   const hints = omittedFields(prompt, refuseContent)
@@ -33,10 +29,7 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/**
- * Returns the settings without `top_k`, which the chat format does not support, and without tool settings if there are
- * no tools.
- */
+/** Omits `top_k`, which the chat format does not support, and tool settings without tools. */
 function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -49,10 +42,7 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   }
 }
 
-/**
- * Returns true if a schema can be strict in the chat format: no object has optional or additional fields. In the
- * message format, all schemas are strict.
- */
+/** Returns true if a schema can be strict in the chat format: no object has optional or additional fields. */
 function canBind(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
   if (!isJsonObject(schema)) return true
@@ -63,19 +53,16 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** Instruction for an answer of any JSON object. The message format has no setting for it. */
+/** The message format has no setting for an answer of any JSON object. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** Output limit in tokens if the caller sets none. The format requires a limit. */
+/** The message format requires an output limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
-/**
- * Writes a prompt of another format as a message request. Throws `invalid-request` for required content that this format
- * cannot express. Hints are omitted and named in `ignored`.
- */
+/** Throws `invalid-request` for required content that the message format cannot express. */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, refuseBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
@@ -115,7 +102,6 @@ function isSystem({ message }: PathedMessage): boolean {
   return message.role === 'system'
 }
 
-/** Writes the tools and their choice. The format refuses a choice without tools. */
 function writeTools(prompt: Prompt): JsonObject {
   if (prompt.tools.length > 0) return { tools: prompt.tools.map(writeMessageTool) }
   const tools = toolsOnceUsed(prompt)
@@ -125,11 +111,11 @@ function writeTools(prompt: Prompt): JsonObject {
 const refuseBlock = refuseContentFor('this model, which uses the message format')
 
 /**
- * Renames tool calls so that their ids consist of letters, digits, `_` and `-`, and are unique within the conversation, as
- * this format requires. Chat clients number calls from the start in each turn, or use the name of the function.
+ * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the message format
+ * requires. Chat clients number calls from the start in each turn, or use the name of the function.
  */
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
-  const names: Names = { taken: new Set(), latest: new Map(), numbers: new Map() }
+  const names: Names = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
   return messages.map((message) => {
     const parts = message.parts.map((part) => renamed(part, names))
     return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
@@ -137,37 +123,36 @@ function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
 }
 
 interface Names {
-  readonly taken: Set<string>
-  /** The new id of the latest call, by the caller's id. */
-  readonly latest: Map<string, string>
-  /** The last number appended to each id, so that thousands of equal ids take linear time. */
+  readonly usedIds: Set<string>
+  readonly newIds: Map<string, string>
+  /** The last number appended to each id. A search from 1 would take quadratic time for equal ids. */
   readonly numbers: Map<string, number>
 }
 
 function renamed(part: Part, names: Names): Part {
   if (part.type === 'tool-call') {
     const id = freeId(part.id, names)
-    names.taken.add(id)
-    names.latest.set(part.id, id)
+    names.usedIds.add(id)
+    names.newIds.set(part.id, id)
     return id === part.id ? part : { ...part, id }
   }
   if (part.type !== 'tool-result') return part
-  const callId = names.latest.get(part.callId) ?? part.callId
+  const callId = names.newIds.get(part.callId) ?? part.callId
   return callId === part.callId ? part : { ...part, callId }
 }
 
-function freeId(id: string, { taken, numbers }: Names): string {
+function freeId(id: string, { usedIds, numbers }: Names): string {
   const safe = id.replace(/[^\w-]/g, '_') || 'call'
-  if (!taken.has(safe)) return safe
+  if (!usedIds.has(safe)) return safe
   let next = numbers.get(safe) ?? 2
-  while (taken.has(`${safe}_${next}`)) next++
+  while (usedIds.has(`${safe}_${next}`)) next++
   numbers.set(safe, next)
   return `${safe}_${next}`
 }
 
 /**
- * Returns the names of the fields that are omitted from a translated prompt. Unless the caller accepts a lossy
- * translation, throws the error of `refuse` for a required field and for a tool that is not a function.
+ * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error of `refuse` for
+ * a required field and for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)

@@ -3,46 +3,38 @@ import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './fields.ts'
 import { itemsOf } from './responses/items.ts'
 
-/** Content that only the source format can express and that is required for the meaning of the request. */
+/** Content that only its own format can express and that is required for the meaning of the request. */
 interface UnsupportedField {
-  /** The caller's field. */
   readonly param: string
-  /** Completes "… cannot be sent": `this field`, `a web_search block`. */
+  /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
   readonly what: string
   readonly details?: Json
-  /** True for content that is refused even in a lossy translation, because it is the conversation itself. */
+  /** True for the conversation itself, which is required even in a lossy translation. */
   readonly isEssential?: boolean
 }
 
 export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 
-/**
- * Describes the source format of a translation for the writers of all other formats, so that a writer need not contain
- * the fields of other formats.
- */
+/** Describes the caller's format, so that writers of other formats need not contain its fields. */
 export interface SourceFormat {
-  /** Body fields whose meaning is part of the canonical prompt, or that concern only the gateway and the caller. */
+  /** Body fields that the prompt contains, or that concern only the gateway and the caller. */
   readonly carried: ReadonlySet<string>
-  /** Body fields that only tune the answer and may be omitted. */
+  /** Body fields that only tune the answer. They may be omitted. */
   readonly hints: ReadonlySet<string>
-  /** Body fields that can be omitted only if their value has no effect. */
+  /** Body fields that may be omitted if the function returns true for their value. */
   readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
   /** Body fields that refer to a conversation stored by the vendor. */
   readonly essential: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
-  /** Fields of messages, tools and content parts that are translated or have no effect, by type. */
+  /** Translated or harmless fields of messages, tools and content parts, by type. */
   readonly known: ReadonlyMap<string, ReadonlySet<string>>
   readonly isUnset: (value: Json | undefined) => boolean
-  /** Returns the choice of a tool if the canonical prompt must express it. */
   readonly toolChoiceOf: (body: JsonObject) => Json | undefined
-  /** Returns the format of the answer if the canonical prompt must express it. */
   readonly shapeOf: (body: JsonObject) => Json | undefined
-  /** Returns the names of hints inside of other fields. */
   readonly innerHints: (prompt: Prompt) => readonly string[]
-  /** Yields required content inside of other fields. */
   readonly inner: (prompt: Prompt) => UnsupportedFields
-  /** Returns the path of a message in the caller's body: `messages[3]`. */
+  /** Returns the path of a message in the caller's body, such as `messages[3]`. */
   readonly pathOf: (prompt: Prompt, index: number) => string
-  /** Names of settings in the caller's format, for errors and ignored fields. */
+  /** The caller's names of settings, for errors and ignored fields. */
   readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
@@ -50,7 +42,6 @@ function knownFields(types: Readonly<Record<string, string>>): SourceFormat['kno
   return new Map(Object.entries(types).map(([type, names]) => [type, nameSet(names)]))
 }
 
-/** Returns the format, or undefined for plain text, the default of all formats. */
 function structured(format: Json | undefined): Json | undefined {
   return asObject(format)?.['type'] === 'text' ? undefined : asObject(format)
 }
@@ -93,7 +84,7 @@ function chatNative({ native }: Message | Part): JsonObject {
   return native?.dialect === 'openai' ? native.value : {}
 }
 
-/** Yields unsupported content of a message. An assistant message may contain all fields of the repeated answer. */
+/** An assistant message may contain all fields of a repeated answer. */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
     if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
@@ -121,7 +112,7 @@ function chatHintsInPart(part: Part): readonly string[] {
   return asObject(chatNative(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
 
-/** Hints in `output_config`. Its `effort` is a setting of the canonical prompt. */
+/** Optional fields of `output_config`. */
 const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
 
 const MESSAGES: SourceFormat = {
@@ -130,7 +121,7 @@ const MESSAGES: SourceFormat = {
       'output_config output_format',
   ),
   hints: nameSet('metadata thinking service_tier container cache_control context_management speed'),
-  // A container id only reuses the container. A container with skills changes the answer.
+  // A container id only reuses a container. A container with skills changes the answer.
   harmless: new Map([['container', (value: Json) => typeof value === 'string']]),
   essential: new Map([
     [
@@ -150,7 +141,7 @@ const MESSAGES: SourceFormat = {
     tool_use: 'type id name input cache_control caller',
     tool_result: 'type tool_use_id content is_error cache_control',
   }),
-  // This format also disables features by `{ enabled: false }`.
+  // Features are also disabled by `{ enabled: false }`.
   isUnset: (field) =>
     isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
   toolChoiceOf: (body) => body['tool_choice'],
@@ -256,7 +247,7 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
 
-/** Yields unknown fields of an item. SDKs send empty objects for fields without a value. */
+/** Ignores empty objects, which SDKs send for fields without a value. */
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
@@ -266,7 +257,6 @@ function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
 
 const SOURCES: Readonly<Record<Dialect, SourceFormat>> = { openai: CHAT, anthropic: MESSAGES, responses: RESPONSES }
 
-/** Returns the description of the format in which the caller wrote the prompt. */
 export function sourceOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
   return SOURCES[native.dialect]
 }
@@ -280,7 +270,7 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
 }
 
-/** Returns the fields of an object that its type does not define; none for an unknown type. */
+/** Returns the fields that the type does not define, and none for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.known.get(type) : undefined
   return known === undefined
@@ -288,7 +278,7 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the fields of an object in the body, except for the field `carried`, which the canonical prompt contains. */
+/** Returns the fields of an object in the body, except `carried`, which the prompt contains. */
 function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))

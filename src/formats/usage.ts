@@ -1,10 +1,9 @@
 import { type Finish, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
-/** Maximum plausible count. A greater count is an error of the upstream and must not be billed. */
+/** Greater counts are errors of the upstream and are not billed. */
 const MAX_TOKENS = 1e9
 
-/** Returns a count of tokens, or undefined for an implausible value. */
 export function tokensOf(value: unknown): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count
@@ -32,8 +31,8 @@ export const RESPONSE_COUNTS: CountNames = {
 }
 
 /**
- * Reads the usage of the chat or the responses format in disjoint parts. The count of the prompt includes cached
- * tokens. Returns undefined if the prompt or the completion has no valid count, so that the gateway counts.
+ * Reads the usage of the chat or the responses format in disjoint parts. Returns undefined without valid counts of the
+ * prompt and the completion.
  */
 export function readUsage(value: Json | undefined, names: CountNames): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -45,7 +44,7 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   const cacheRead = Math.min(prompt, cached)
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
-  // Some vendors of the chat format count reasoning in addition to the completion, as the total shows.
+  // Some vendors do not include reasoning in the completion, as the total shows.
   const isSeparate =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
   const output = isSeparate ? completion + reasoning : completion
@@ -59,7 +58,6 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   }
 }
 
-/** Writes usage in the fields of the chat or the responses format. */
 export function writeUsage(usage: Usage, names: CountNames): JsonObject {
   const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
   return {
@@ -74,22 +72,18 @@ export function writeUsage(usage: Usage, names: CountNames): JsonObject {
   }
 }
 
-/** Returns the sum of prompt and output tokens. */
 export function totalTokens(usage: Usage): number {
   return promptTokens(usage) + usage.outputTokens
 }
 
-/** Types of work that the vendor counts separately: summaries of the conversation and advice of another model. */
+/** Work that the vendor counts separately: summaries of the conversation, and advice of another model. */
 const SEPARATELY_COUNTED: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
-/**
- * Reads the usage of a message in disjoint parts, without missing and invalid counts. Adds billed work that the vendor
- * counts separately in `iterations`.
- */
+/** Reads the usage of a message in disjoint parts. Adds the billed work in `iterations`. */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
-  const apart = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
-  return apart.map(readMessageCounts).reduce(sumOf, readMessageCounts(usage))
+  const separate = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
+  return separate.map(readMessageCounts).reduce(sumOf, readMessageCounts(usage))
 }
 
 function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
@@ -97,9 +91,7 @@ function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
 }
 
-/**
- * Reads counts. `input_tokens` excludes cached tokens, and `cache_creation` divides the tokens written to the cache.
- */
+/** `input_tokens` excludes cached tokens. `cache_creation` divides the tokens written to the cache. */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
   return {
     ...count('inputTokens', usage['input_tokens']),
@@ -125,7 +117,6 @@ function cacheWrites(usage: JsonObject): Partial<Usage> {
   return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
 }
 
-/** Writes usage in the fields of the message format, and `total_tokens`. */
 export function writeMessageUsage(usage: Usage): JsonObject {
   return {
     input_tokens: usage.inputTokens,
@@ -142,8 +133,8 @@ export function writeMessageUsage(usage: Usage): JsonObject {
 }
 
 /**
- * Reads Gemini's usage in disjoint parts: `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes
- * thinking, and results of the vendor's tools are counted separately. Returns undefined without a count of the prompt.
+ * Reads usage in disjoint parts. `promptTokenCount` includes cached tokens, `candidatesTokenCount` excludes reasoning.
+ * Returns undefined without a count of the prompt.
  */
 export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -160,7 +151,6 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-/** Finish reasons of all formats. An unknown reason counts as `stop`. */
 const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
   ['length', 'length'],
   ['tool_calls', 'tool-call'],
@@ -181,28 +171,22 @@ const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
   ['IMAGE_SAFETY', 'filtered'],
 ])
 
-/** Reads the stop reason of the message format. */
 export function readStopReason(reason: Json | undefined): Finish {
   return FINISHES.get(reason) ?? 'stop'
 }
 
-/**
- * Reads the finish reason of the other formats. Upstreams report `stop` for calls forced by `tool_choice`. The caller
- * must run these calls, too.
- */
+/** Upstreams report `stop` for calls forced by `tool_choice`, which the caller must run. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): Finish {
   if (isRefusal) return 'filtered'
   const finish = FINISHES.get(reason) ?? 'stop'
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
-/** Reads the finish reason of a complete or incomplete response. */
 export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): Finish {
   if (response['status'] !== 'incomplete') return hasCalls ? 'tool-call' : isRefusal ? 'filtered' : 'stop'
   return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
 }
 
-/** Finish reasons in the terms of each format. */
 const REASONS: Readonly<
   Record<Finish, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
 > = {
@@ -227,7 +211,6 @@ interface ResponseStatus {
   readonly incomplete_details: { readonly reason: string } | null
 }
 
-/** Writes the finish reason as fields of a response. */
 export function writeResponseStatus(finish: Finish): ResponseStatus {
   const reason = REASONS[finish].incomplete
   return reason === undefined

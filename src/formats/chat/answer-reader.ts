@@ -17,10 +17,7 @@ import {
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
-/**
- * Reads an upstream's answer loosely: only required fields are validated. Throws `upstream` if the body is not an
- * answer.
- */
+/** Validates only required fields. Throws `upstream` for a body that is not an answer. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -46,7 +43,6 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-/** Returns all text of a message or delta: content, reasoning, refusals and tool calls. */
 export function textOfMessage(message: JsonObject = {}): string {
   const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
     const call = asObject(item)
@@ -61,7 +57,7 @@ function refusalPart(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
-/** Returns the reasoning text. Vendors use two names for this field. */
+/** Vendors use two names for the reasoning text. */
 export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
@@ -71,7 +67,6 @@ function thinkingOf(message: JsonObject): readonly Part[] {
   return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
-/** Reads a text or, with some vendors, an array of parts. */
 export function contentOf(content: Json | undefined): readonly Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content).flatMap((item): readonly Part[] => {
@@ -115,7 +110,7 @@ function inputOf(called: JsonObject): string {
   return typeof input === 'string' ? input : JSON.stringify(input)
 }
 
-/** The data of a chat stream's last event. */
+/** The data of the last event. */
 export const LAST = '[DONE]'
 
 interface Reading extends OpenBlock {
@@ -127,8 +122,8 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads chunks: the first choice as canonical events, further choices only in native form. Many local servers close a
- * stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
+ * Reads the first choice as events. Further choices are forwarded only.
+ * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
 export function stepReader(): StepReader {
   const reading: Reading = {
@@ -145,7 +140,7 @@ export function stepReader(): StepReader {
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
-    // Not forwarded, because clients fail on an event that is not a chunk.
+    // Clients fail on an event that is not a chunk, so it is not forwarded.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
@@ -174,7 +169,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
   }
-  // A chunk may carry usage and finish reason together. The finish reason must be the last event.
+  // A chunk may contain usage and a finish reason. The finish reason must be the last event.
   const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
   return [...events, ...usageEvents(chunk), ...end]
 }
@@ -234,20 +229,18 @@ interface Call {
   waiting: string
 }
 
-/** Reads the tool calls of one streamed answer. */
+/** Reads the tool calls of a stream. */
 interface CallReader {
-  /** Reads the tool calls of a delta. */
   read(delta: JsonObject): readonly AnswerEvent[]
   count(): number
 }
 
-/** The key of a deprecated function call. Other calls are identified by numbers and ids. */
+/** The key of a deprecated function call, which has no number and no id. */
 const OLD_FORM = 'function_call'
 
 /**
- * Upstreams number calls from 0, from 1, or give all calls the same number. Some repeat id and name in each piece, some
- * omit the number. The events of this reader start each call once, when its name is known, and number calls from 0 in
- * order.
+ * Upstreams number calls from 0 or from 1, or give all calls the same number. Some repeat id and name in each piece,
+ * some omit the number. The reader starts each call once, when its name is known, and numbers calls from 0.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()

@@ -16,8 +16,8 @@ import { writeFinish, CHAT_COUNTS, writeUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
 
 /**
- * Writes chunks. Chunks of this format are sent unchanged, with two exceptions: the last chunk with a finish_reason is
- * held back to carry the bill, and the usage chunk is sent only when the caller requested it.
+ * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is delayed until
+ * it contains the bill, and the usage chunk is sent only if the caller requested it.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const { prompt, created } = context
@@ -62,17 +62,15 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Creates the chunks of one answer from canonical events. */
 interface ChunkMaker {
-  /** Returns the frames of an event. */
   frames(event: AnswerEvent): readonly Frame[]
-  /** Returns the chunk with the finish reason, once it is known. */
+  /** Returns undefined until the finish reason is known. */
   finish(): Frame | undefined
-  /** Returns the chunk with the usage, once it is known. */
+  /** Returns undefined until the usage is known. */
   usage(): Frame | undefined
 }
 
-/** Returns a maker of chunks with the same id, time and model. The first chunk contains the role. */
+/** Creates chunks with the same id, time and model. The first chunk contains the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
@@ -104,10 +102,7 @@ function chunkMaker(created: number): ChunkMaker {
   }
 }
 
-/**
- * Returns a function that converts events to deltas. A call without arguments gets `{}`, because clients parse the
- * arguments as JSON.
- */
+/** Converts events to deltas. A call without arguments gets `{}`, because clients parse the arguments as JSON. */
 function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
   const argumentsOf = (index: number, text: string): JsonObject => ({
@@ -139,22 +134,19 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   }
 }
 
-/** Forwards chunks of this format, and delays chunks that must follow the end of the answer. */
+/** Forwards chunks, and delays chunks that must follow the end of the answer. */
 interface ChunkRelay {
-  /** Returns the frames that can be sent now. */
   pass(step: Step, frame: Frame): readonly Frame[]
-  /** Returns the delayed chunk that ends the answer, or undefined before it arrives. */
+  /** Returns the chunk that ends the answer, or undefined before it arrives. */
   delayed(): Frame | undefined
-  /** Returns the chunks received after the delayed chunk. */
   late(): readonly Frame[]
-  /** Returns the upstream's usage chunk. */
   usage(): Frame | undefined
 }
 
-/** Maximum number of chunks after the delayed chunk. Some vendors send a few. */
+/** Maximum number of chunks after the end of the answer. Some vendors send a few. */
 const MAX_LATE = 64
 
-/** Creates a relay. Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
+/** Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
   let delayed: Frame | undefined
   let usage: Frame | undefined
@@ -199,7 +191,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Returns the kind of a chunk. Parses the chunk again only if its events require it. */
+/** Parses a chunk again only if its events require it. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -223,14 +215,14 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-/** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
+/** Removes the usage that some vendors add to the last chunk, because the gateway requested it, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parseFrame(frame)
   return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
 }
 
-/** Adds a field to a chunk without serializing the rest of it again. */
+/** Adds a field without serializing the other fields again. */
 function withField(frame: Frame, name: string, value: JsonObject): Frame {
   const data = frame.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
@@ -238,7 +230,7 @@ function withField(frame: Frame, name: string, value: JsonObject): Frame {
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Writes an answer. An answer of this format is sent as received, byte for byte. */
+/** Answers of this format are sent byte for byte as received. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
@@ -259,7 +251,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
   })
 }
 
-/** Writes a message. Reasoning is written to a separate field, which clients may ignore, and never to the content. */
+/** Reasoning is written to a separate field, which clients may ignore. */
 function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))

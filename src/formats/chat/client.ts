@@ -17,8 +17,8 @@ import { writeCompletion, stepWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
 
 /**
- * Reads a chat request as a prompt. Fields that the gateway uses are validated strictly; other fields are forwarded
- * unchanged. Throws `invalid-request` with the invalid `param`.
+ * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
+ * invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -40,7 +40,7 @@ function checkStreamOptions(value: Json | undefined): void {
 const MAX_MESSAGES = 10_000
 const MAX_CALLS = 1000
 
-/** Roles by name. A Map, because callers may send `constructor` as a role. */
+/** A Map, because callers may send `constructor` as a role. */
 const ROLES: ReadonlyMap<string, Role> = new Map([
   ['system', 'system'],
   ['developer', 'system'],
@@ -50,10 +50,6 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
   ['function', 'tool'],
 ])
 
-/**
- * Reads the caller's messages. Each message contains its native form. Throws `invalid-request` with the invalid
- * `param`.
- */
 export function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
   if (items.length === 0) throw badField('messages', value, 'at least one message')
@@ -94,7 +90,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** Returns the id of a call. Deprecated function calls have no ids, so call and result are matched by name. */
+/** Deprecated function calls have no ids, so call and result are matched by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -110,7 +106,7 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** Reads an assistant message. Reasoning remains only in the native form, because other vendors require a signature. */
+/** Reasoning is not read as a part, because other vendors require a signature. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
@@ -155,7 +151,7 @@ function readCall(item: Json, param: string): ToolCallPart {
   }
 }
 
-/** Reads a deprecated function call. It has no native form, because it is not an element of `tool_calls`. */
+/** The call has no native form, because it is not an element of `tool_calls`. */
 function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)
@@ -183,7 +179,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** Reads a file. A file without data and id is forwarded unchanged. */
+/** A file without data and id is forwarded unchanged. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {
@@ -194,7 +190,7 @@ function readFile(file: JsonObject, native: Native): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** The caller's side of the chat-completions format. */
+/** The client side of the chat-completions format. */
 export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,

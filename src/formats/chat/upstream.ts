@@ -17,10 +17,7 @@ import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/**
- * Writes the body for an upstream of this format. Unchanged parts are sent as received. Streams request usage for the
- * bill.
- */
+/** Streams request usage for the bill. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
 }
@@ -53,7 +50,7 @@ function changedMessages(value: JsonObject, { messages }: Prompt): Changes {
   return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
 
-/** Writes messages in this format. Unchanged messages are sent as received. */
+/** Unchanged messages are sent as received. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)
@@ -73,9 +70,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/**
- * Writes an assistant message. Reasoning is valid only for the model that produced it, so it is never sent as content.
- */
+/** Reasoning is never sent as content, because it is valid only for the model that produced it. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -85,7 +80,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Writes the tool results first, each in a separate message. Images of results follow in the user message. */
+/** Each tool result becomes a message. Images of results follow in the user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
@@ -107,13 +102,13 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
 }
 
-/** Marks a failed call in the text of its result, because the chat format has no field for it. */
+/** The chat format has no field for a failed call, so the text of its result is marked. */
 function asFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }
 
-/** Returns the content that a tool message cannot contain, after a line with the id of its call. */
+/** Returns content that a tool message cannot contain, after a line with the id of its call. */
 function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   if (attached.length === 0) return []
@@ -126,10 +121,9 @@ function contentOf(message: Message): readonly ContentPart[] {
   )
 }
 
-/** A part that can be content of a message. */
 type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
 
-/** Writes one text as a plain string, which every server understands, and other content as an array of parts. */
+/** A single text is written as a string, which every server understands. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
   const [only] = parts
   if (only === undefined) return ''
@@ -137,7 +131,7 @@ function writeContent(parts: readonly ContentPart[], param: string): Json {
   return parts.map((part) => writeContentPart(part, param))
 }
 
-/** Returns the block as received for a part of this format, else a new block. */
+/** Blocks of this format are written as received. */
 function writeContentPart(part: ContentPart, param: string): JsonObject {
   const native = nativeOf(part.native)
   if (native !== undefined) return native
@@ -168,7 +162,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
 
 export const refuseContent: RefuseContent = refuseContentFor('a model of the chat format')
 
-/** The upstream's side of the chat-completions format. */
+/** The upstream side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',
   writePrompt,

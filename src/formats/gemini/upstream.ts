@@ -4,7 +4,6 @@ import { sourceOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type {
-  AnswerShape,
   DocumentPart,
   ImagePart,
   Message,
@@ -19,17 +18,15 @@ import { blockEvents, generateCallId, idOf, type OpenBlock, parseEvent } from '.
 import type { AnswerEvent, Completion, Finish, Frame, Step, StepReader } from '../../core/answer.ts'
 import { readFinish, readGeminiUsage } from '../usage.ts'
 
-/**
- * Writes the body of `generateContent`. The model is part of the address. Throws `invalid-request` for required content
- * that this format cannot express.
- */
+/** The model is part of the URL. Throws `invalid-request` for required content that this format cannot express. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
   const hints = omittedFields(prompt, refuseContent)
-  // The gateway reads one candidate, and the vendor bills all of them.
+  // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw refuseContent('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
   const { settings, tools } = prompt
+  const generationConfig = writeSettings(settings, model)
   const body: JsonObject = {
     ...writeSystem(prompt),
     contents: writeContents(prompt.messages, { pathOf, needsSignature: needsSignature(model) }),
@@ -39,23 +36,24 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
         toolConfig: { functionCallingConfig: writeChoice(settings.toolChoice) },
       }),
     }),
-    ...nonEmpty('generationConfig', writeSettings(settings, model)),
+    ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
   }
   if (asArray(body['contents']).length > 0) {
-    return { body: JSON.stringify(body), ignored: [...hints, ...ignoredOf(settings)] }
+    const { parallelToolCalls, user } = settings
+    const ignored = Object.entries({ parallel_tool_calls: parallelToolCalls, user })
+    return {
+      body: JSON.stringify(body),
+      ignored: [...hints, ...ignored.flatMap(([name, value]) => (value === undefined ? [] : [name]))],
+    }
   }
   throw new GatewayError('invalid-request', 'messages have no content to answer. Send at least one user message.', {
     param: 'messages',
   })
 }
 
-/** Models from version 3 refuse a tool call of the current turn without the signature of its thoughts. */
+/** From version 3, models refuse a tool call of the current turn without its thought signature. */
 function needsSignature(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
-}
-
-function ignoredOf({ parallelToolCalls, user }: Settings): readonly string[] {
-  return [...(parallelToolCalls === undefined ? [] : ['parallel_tool_calls']), ...(user === undefined ? [] : ['user'])]
 }
 
 function writeSystem({ messages }: Prompt): JsonObject {
@@ -88,18 +86,13 @@ function writeSettings(settings: Settings, model: string): JsonObject {
     ...(topP !== undefined && { topP }),
     ...(topK !== undefined && { topK }),
     ...(stop !== undefined && stop.length > 0 && { stopSequences: [...stop] }),
-    ...(shape !== undefined && writeShape(shape)),
+    ...(shape !== undefined && { responseMimeType: 'application/json' }),
+    ...(shape?.type === 'schema' && { responseJsonSchema: shape.schema }),
     ...(effort !== undefined && { thinkingConfig: writeEffort(effort, model) }),
   }
 }
 
-function writeShape(shape: AnswerShape): JsonObject {
-  const schema: { readonly responseJsonSchema?: Json } =
-    shape.type === 'schema' ? { responseJsonSchema: shape.schema } : {}
-  return { responseMimeType: 'application/json', ...schema }
-}
-
-/** Thinking budgets that Google's own chat-completions endpoint uses for these efforts. */
+/** The budgets of Google's own chat-completions endpoint. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24_576 }
 
 function writeEffort(effort: string, model: string): JsonObject {
@@ -107,21 +100,15 @@ function writeEffort(effort: string, model: string): JsonObject {
   return { thinkingBudget: BUDGETS[effort] ?? 24_576 }
 }
 
-function nonEmpty(field: string, value: JsonObject): JsonObject {
-  return Object.keys(value).length === 0 ? {} : { [field]: value }
-}
-
 interface ContentOptions {
-  /** Returns the path of a message in the caller's body. */
   readonly pathOf: (index: number) => string
-  /** True when the model refuses tool calls without a signature. */
   readonly needsSignature: boolean
 }
 
-/** The value documented by Google for calls without a known signature, such as calls by another vendor's model. */
+/** Documented by Google for calls without a signature, such as calls of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
-/** Writes messages as contents. Roles must alternate, so adjacent messages of one role become one content. */
+/** Roles must alternate, so adjacent messages of one role become one content. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
   const names = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
@@ -141,11 +128,11 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
 
 interface ContentState {
   readonly path: string
-  /** The names of the calls so far, by id, because a result names its function. */
+  /** The names of previous calls by id, because a result contains the name of its function. */
   readonly names: Map<string, string>
 }
 
-/** Writes a part. Reasoning is omitted, because only the model that produced it can read it. */
+/** Reasoning is omitted, because only the model that produced it can read it. */
 function writePart(part: Part, state: ContentState): readonly JsonObject[] {
   switch (part.type) {
     case 'text':
@@ -185,7 +172,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Adds the signature to the first of parallel calls only, as Google does. */
+/** Google signs only the first of parallel calls. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -194,7 +181,7 @@ function signFirstCall(parts: JsonObject[]): void {
 
 export const refuseContent: RefuseContent = refuseContentFor('a Gemini model')
 
-/** The upstream side of Google's `generateContent`. Callers cannot use this format. */
+/** The upstream side of `generateContent`. No client uses this format. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
@@ -203,21 +190,16 @@ export const geminiUpstream: UpstreamFormat = {
   readFailure,
 }
 
-/** Reads a failure. Google responds to a wrong key with 400, which must not be reported as the caller's error. */
+/** Google responds to an invalid key with 400, which must not be reported as the caller's error. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
   if (!isOurKey) return readAnyFailure(status, body)
-  return new GatewayError(
-    'upstream',
-    'The model provider refused the credentials of the gateway. Notify its operator.',
-    {
-      advice: { shouldRetry: 'false' },
-    },
-  )
+  const message = 'The model provider refused the credentials of the gateway. Notify the operator of the gateway.'
+  return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
 }
 
-/** Reads an upstream's answer loosely. A blocked prompt has no candidates: its answer is empty and filtered. */
+/** A blocked prompt has no candidates. Its answer is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -225,26 +207,29 @@ export function readCompletion(body: JsonObject): Completion {
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no candidates.')
   }
   const parts = partsOf(candidate).flatMap(readPart)
+  const hasCalls = parts.some(({ type }) => type === 'tool-call')
   const usage = readGeminiUsage(body['usageMetadata'])
   return {
-    id: asString(body['responseId']) ?? '',
-    model: asString(body['modelVersion']) ?? '',
+    ...identityOf(body),
     parts,
-    finish: isBlocked ? 'filtered' : finishOf(candidate?.['finishReason'], parts.some(isCall)),
+    finish: isBlocked ? 'filtered' : finishOf(candidate?.['finishReason'], hasCalls),
     ...(usage !== undefined && { usage }),
   }
+}
+
+function identityOf(body: JsonObject): Pick<Completion, 'id' | 'model'> {
+  return { id: asString(body['responseId']) ?? '', model: asString(body['modelVersion']) ?? '' }
 }
 
 function isPromptBlocked(body: JsonObject): boolean {
   return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
 }
 
-/** Returns the parts of a candidate or of its delta. */
 export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-/** Reads one part. Returns no part for content that only this vendor has, such as executed code. */
+/** Returns no part for content that only this vendor supports, such as executed code. */
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
@@ -256,14 +241,6 @@ export function readPart(part: JsonObject): readonly Part[] {
   return [{ type: part['thought'] === true ? 'thinking' : 'text', text }]
 }
 
-function isCall(part: Part): boolean {
-  return part.type === 'tool-call'
-}
-
-/**
- * Returns the finish reason. Throws `upstream` for a tool call that the vendor cannot parse, because an empty answer
- * would hide the failure.
- */
 function finishOf(reason: Json | undefined, hasCalls: boolean): Finish {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be parsed. Retry the request.')
@@ -277,28 +254,23 @@ interface Reading extends OpenBlock {
   calls: number
 }
 
-/**
- * Reads the events of `streamGenerateContent?alt=sse`. The stream has no end event. It is complete when it has a finish
- * reason.
- */
+/** The stream has no end event. It is complete when it has a finish reason. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (frame: Frame): Step => {
     const chunk = parseEvent(frame.data)
-    const error = asObject(chunk['error'])
-    if (error !== undefined) throw streamFailure(chunk)
+    if (isJsonObject(chunk['error'])) throw streamFailure(chunk)
     return { events: readChunk(reading, chunk) }
   }
   return Object.assign(read, { isWhole: () => reading.finished })
 }
 
-/** Reads a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
+/** Usage is cumulative and present in each chunk. The end must be the last event. */
 function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
   const events: AnswerEvent[] = []
   if (!reading.started) {
     reading.started = true
-    const id = asString(chunk['responseId']) ?? ''
-    events.push({ type: 'answer-start', id, model: asString(chunk['modelVersion']) ?? '' })
+    events.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   const candidate = asObject(asArray(chunk['candidates'])[0])
   for (const part of partsOf(candidate).flatMap(readPart)) events.push(...partEvents(reading, part))
@@ -314,7 +286,6 @@ function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[strin
   return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, reading.calls > 0) }]
 }
 
-/** Returns the events of a part. A tool call is complete in one part. */
 function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
   if (part.type === 'tool-call') {
     const index = reading.calls++

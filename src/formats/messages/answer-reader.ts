@@ -7,7 +7,7 @@ import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
-/** Reads an upstream's message as an answer. Throws `upstream` if the body is not a message. */
+/** Throws `upstream` for a body that is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw messageFailure(received)
   const body = fillMessageCallIds(received)
@@ -29,7 +29,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 
 interface Reading {
   readonly blocks: BlockReader
-  /** All usage fields received so far. The last value of each field is used. */
+  /** The latest value of each usage field. */
   usage: JsonObject
   started: boolean
   finished: boolean
@@ -39,9 +39,8 @@ interface Reading {
 const NO_EVENTS: Step = { events: [] }
 
 /**
- * Reads the events of one upstream stream. The data of a frame is not changed; its event name is the type in its data.
- * Events after `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an
- * `error` event.
+ * Forwards the data of a frame unchanged, with the type in its data as event name. Events after `message_stop` are
+ * dropped. Throws `upstream` for events of another format, and the failure of an `error` event.
  */
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -56,7 +55,7 @@ export function stepReader(): StepReader {
   }
 }
 
-/** Returns the type of an event. Some servers send an error without a type. */
+/** Some servers send an error without a type. */
 function typeOf(event: JsonObject): string {
   if (typeof event['type'] === 'string') return event['type']
   if (isJsonObject(event['error'])) throw messageFailure(event)
@@ -82,7 +81,7 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-/** Reads a start event without its output tokens, a placeholder that must not be billed if no later count arrives. */
+/** The output tokens of the start event are a placeholder. They must not be billed if no later count arrives. */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
@@ -105,9 +104,7 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/**
- * Merges the usage fields of all events, because counts are cumulative and only the start event contains cache writes.
- */
+/** Counts are cumulative, and only the start event contains cache writes, so the fields of all events are merged. */
 function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -124,7 +121,7 @@ function readStop(reading: Reading): readonly AnswerEvent[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-/** Reads the events of content blocks. Events with the same index belong to one block. */
+/** Events with the same index belong to one block. */
 type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent[]
 
 interface ToolBlock {
@@ -135,7 +132,7 @@ interface ToolBlock {
   streamed: boolean
 }
 
-/** A block that only this format supports. Emitted when complete. */
+/** A block that only this format supports. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject
@@ -217,7 +214,7 @@ function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly 
   }
 }
 
-/** Applies an unknown delta to an unknown block: strings are appended, other fields replaced. */
+/** Applies an unknown delta: strings are appended, other fields replaced. */
 function grown(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((whole, [name, value]) => {
@@ -240,7 +237,7 @@ function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-/** Returns the block as in an answer without streaming. */
+/** Returns the block as in a whole answer. */
 function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }

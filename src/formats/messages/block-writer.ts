@@ -2,10 +2,9 @@ import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, readNesting, type JsonNesting, type JsonObject } from '../../core/json.ts'
 
-/** Writes the content blocks of a stream one after the other, even when their deltas arrive interleaved. */
+/** Writes content blocks one after the other, even if their deltas alternate. */
 export interface BlockWriter {
   take(event: AnswerEvent): readonly Frame[]
-  /** Closes all open blocks. */
   finish(): readonly Frame[]
 }
 
@@ -14,7 +13,7 @@ interface Block {
   readonly content: JsonObject
   readonly deltas: JsonObject[]
   /**
-   * Undefined for a block that ends when another block begins. A tool call may continue until its input is complete.
+   * Returns true when the input of a tool call is complete. Undefined for a block that ends when another block begins.
    */
   readonly inputEnd?: (piece: string) => boolean
   isWhole: boolean
@@ -24,12 +23,10 @@ interface Block {
 }
 
 interface Writing {
-  /**
-   * Open blocks. Deltas of the first block are sent immediately. Other blocks wait, because only one block may be open.
-   */
+  /** Open blocks. Only one block may be open for the client, so deltas of later blocks wait. */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
-  /** The kind of block that the next text or thought continues. */
+  /** The block that the next text or thought of its kind continues. */
   current: { readonly kind: 'text' | 'thinking'; readonly block: Block } | undefined
   index: number
 }
@@ -75,10 +72,7 @@ function takeEvent(writing: Writing, event: AnswerEvent): void {
   }
 }
 
-/**
- * Returns the last block if it is of this kind, else a new block. The first delta starts a block, so that no block is
- * empty.
- */
+/** The first delta starts a block, so that no block is empty. */
 function growingBlock(writing: Writing, kind: 'text' | 'thinking'): Block {
   if (writing.current?.kind === kind) return writing.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -159,7 +153,7 @@ function liveFrames(block: Block, index: number): readonly Frame[] {
   return frames
 }
 
-/** A call without arguments gets `{}` as its input, as in the vendor's own streams. */
+/** A call without arguments gets `{}` as its input, as in the vendor's streams. */
 function closingFrames(block: Block, index: number): readonly Frame[] {
   const stop = frameOf({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]
@@ -167,12 +161,12 @@ function closingFrames(block: Block, index: number): readonly Frame[] {
   return [frameOf({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** Returns a frame whose event name is the type of the data, because clients skip events without a name. */
+/** Clients skip events without a name. */
 export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
-/** Returns a function that takes the pieces of a JSON object and returns true once the object is closed. */
+/** The returned function takes the pieces of a JSON object, and returns true once the object is closed. */
 function jsonEnd(): (piece: string) => boolean {
   const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
   let isOpened = false
@@ -182,7 +176,7 @@ function jsonEnd(): (piece: string) => boolean {
   }
 }
 
-/** Returns true for an opaque value that is a delta of a block, not a block. */
+/** Returns true for an opaque delta, and false for an opaque block. */
 export function isDelta(value: JsonObject): boolean {
   return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }

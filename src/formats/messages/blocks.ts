@@ -12,12 +12,10 @@ import type {
 import { GatewayError } from '../../core/errors.ts'
 import { readContentParts, isAbsent, objectAt, stringAt } from '../fields.ts'
 
-/** Reads the content of a message: a string as one text, an array block by block. */
 export function readContent(content: Json | undefined, path: string): readonly Part[] {
   return readContentParts(content, path, readBlock)
 }
 
-/** Reads content blocks as parts. Each part contains its native block. */
 export function readBlocks(blocks: readonly Json[], path: string): readonly Part[] {
   return blocks.map((block, index) => readBlock(block, `${path}[${index}]`))
 }
@@ -70,7 +68,7 @@ function readDocument(block: JsonObject, path: string): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** Reads a text source: plain text, or content that consists of text blocks. */
+/** Reads plain text, and content that consists of text blocks. */
 function readTextSource(block: JsonObject, path: string): DocumentPart['source'] | undefined {
   const source = objectAt(block['source'], `${path}.source`)
   if (source['type'] === 'text') return { type: 'text', text: stringAt(source['data'], `${path}.source.data`) }
@@ -112,17 +110,17 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
 }
 
 /**
- * Parses the arguments of a tool call into the object that the message format requires. Models sometimes write invalid
- * JSON. Invalid text becomes `{ "raw": "<text>" }`.
+ * The message format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
+ * "<text>" }`.
  */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
 /**
- * Writes a part as a content block. A part of this format is written as received. Returns undefined for content that
- * the format refuses: text without a visible character, and thinking without a signature. Throws `invalid-request`,
- * naming `path`, for content that this format cannot express.
+ * Blocks of this format are written as received. Returns undefined for content that the format refuses: text without a
+ * visible character, and thinking without a signature. Throws `invalid-request` for content that the format cannot
+ * express.
  */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
@@ -144,14 +142,13 @@ function writeBlock(part: Part, path: string): JsonObject | undefined {
   }
 }
 
-/** Writes the parts of a message as content blocks. `path` is the path of the message. */
 export function writeBlocks(parts: readonly Part[], path: string): readonly JsonObject[] {
   return parts
     .map((part, index) => writeBlock(part, `${path}.content[${index}]`))
     .filter((block) => block !== undefined)
 }
 
-/** Returns the blocks of a message. Blocks of a message of this format are sent as received. */
+/** Blocks of this format are returned as received. */
 export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
@@ -159,7 +156,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return asArray(content)
 }
 
-/** Returns the `cache_control` of a part. Chat clients that support prompt caching use the same field. */
+/** Chat clients use the same field for prompt caching. */
 function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const mark = part.native?.value['cache_control']
   return mark === undefined || mark === null ? {} : { cache_control: mark }
@@ -216,7 +213,7 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** Writes a refusal as text. Other opaque parts of another format cannot be expressed. */
+/** A refusal becomes text. Other opaque parts of other formats cannot be expressed. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
     throw refuseBlock(path, 'a content part that the message format does not support')

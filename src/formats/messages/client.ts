@@ -21,10 +21,7 @@ interface Writing {
   heldStop: Frame | undefined
 }
 
-/**
- * Writes one stream. Frames of this format are sent unchanged, but the last `message_delta` is held back for the bill.
- * Steps of other formats are written in the event order of this format.
- */
+/** Forwards frames of this format, but delays the last `message_delta` until it contains the bill. */
 export function stepWriter(): StepWriter {
   const writing: Writing = {
     blocks: blockWriter(),
@@ -52,10 +49,7 @@ function note(writing: Writing, event: AnswerEvent): void {
   writing.stopSequence = event.stopSequence
 }
 
-/**
- * Forwards a frame. If a frame other than a ping follows the held frame, the held frame was not the last and is sent
- * unchanged.
- */
+/** If any frame except a ping follows the delayed frame, the delayed frame was not the last and is sent unchanged. */
 function passOn(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
   writing.isStarted = true
@@ -81,7 +75,7 @@ function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
   }
 }
 
-/** Writes the start with zero counts, because `message_delta` contains the actual counts and some clients add both. */
+/** The start has zero counts, because `message_delta` contains the actual counts and some clients add both. */
 function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   if (writing.isStarted) return []
   writing.isStarted = true
@@ -117,14 +111,13 @@ function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** Returns the JSON text of a message with its bill. All fields of a message of this format are retained. */
+/** Messages of this format keep all their fields. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
   return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics(metrics) })
 }
 
-/** Returns the bill in the fields of this format. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     savings_percent: metrics.savingsPercent,
@@ -133,7 +126,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Returns an id with the prefix that clients of this format expect. The same answer always has the same id. */
+/** Adds the prefix that clients expect. Idempotent. */
 export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }
@@ -152,8 +145,8 @@ function newMessage(completion: Completion): JsonObject {
 }
 
 /**
- * Writes the parts of an answer as content blocks. Content that only another format supports is omitted. A citation,
- * which is collected as a separate delta, is added to its text.
+ * Content that only another format supports is omitted. Citations, which are collected as separate deltas, are added
+ * to their text.
  */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []
@@ -199,8 +192,8 @@ function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
 const MAX_MESSAGES = 10_000
 
 /**
- * Reads a message request as a prompt. Fields that the gateway uses are validated; other fields are forwarded
- * unchanged. Throws `invalid-request` with the path of an invalid field.
+ * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
+ * path of the invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -238,7 +231,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw badField(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** Reads the system prompt as the first message, with its own native form. */
+/** The system prompt becomes the first message, with its own native form. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const

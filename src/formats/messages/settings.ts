@@ -3,16 +3,12 @@ import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 
-/** Limit of the clouds that serve the vendor's models. The format documents no limit. */
+/** Limit of the clouds that serve Claude. The format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
 const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, integer: true } as const
 
-/**
- * Reads the parameters of a message request. Throws `invalid-request` for an invalid value of a parameter that the
- * gateway uses. `max_tokens` may be absent.
- */
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
   const single = choice['disable_parallel_tool_use']
@@ -29,7 +25,7 @@ export function readSettings(body: JsonObject): Settings {
   return settings
 }
 
-/** Throws if `max_tokens`, which the message format requires, is absent. */
+/** Throws `invalid-request` if `max_tokens`, which the format requires, is absent. */
 export function requireMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
 }
@@ -64,7 +60,7 @@ function readShape(body: JsonObject): AnswerShape | undefined {
   return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
-/** Returns the field `tool_choice`; undefined when no setting affects it. */
+/** Returns undefined if no setting affects `tool_choice`. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -74,7 +70,7 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** Returns `output_config.format`; undefined for a shape that this format does not support. */
+/** Returns undefined for a shape that the format does not support. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
@@ -89,8 +85,8 @@ const PLAIN_FIELDS = [
 ] as const
 
 /**
- * Returns the fields of `body` that must change to match `settings`; `undefined` removes a field. Matching fields are
- * not in the result, so that an unchanged body is sent as received. For an empty body, returns all settings.
+ * Returns the fields of `body` that must change to match `settings`. Undefined removes a field. For an empty body,
+ * returns all settings.
  */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
@@ -112,12 +108,10 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
   return JSON.stringify(left) === JSON.stringify(right)
 }
 
-/** Minimum thinking budget of the format, in tokens. */
+/** Minimum thinking budget in tokens. */
 const MIN_THINKING = 1024
 
-/**
- * Lowers the thinking budget with the output limit. Thinking counts as output, so its budget must stay below the limit.
- */
+/** Thinking counts as output, so its budget must stay below the output limit. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -127,12 +121,10 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/**
- * Maximum number of tools. The format documents no limit, and agents with many MCP servers declare hundreds of tools.
- */
+/** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
 const MAX_TOOLS = 10_000
 
-/** Reads the tools of a message request. A tool with a vendor-defined `type` may have no name. */
+/** A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -154,7 +146,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Writes the declaration of a function in this format. Adds a missing type to the schema. */
+/** Adds a missing type to the schema. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {
@@ -166,8 +158,8 @@ export function writeMessageTool(tool: Tool): JsonObject {
 }
 
 /**
- * Returns declarations of tools that a conversation used but no longer declares, because the format refuses tool blocks
- * without declared tools. The caller must forbid their use by `tool_choice`.
+ * Returns the tools that the conversation calls but no longer declares. The format refuses tool blocks without
+ * declared tools. The caller must forbid their use by `tool_choice`.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

@@ -18,8 +18,7 @@ import { blocksOf } from './blocks.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 /**
- * Writes the body for an upstream of this format. A prompt of this format is sent as received, except for the model and
- * rewritten parts. A prompt of another format is translated.
+ * A prompt of this format is sent as received, except for the model and rewritten parts. Other prompts are translated.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
@@ -46,16 +45,15 @@ function changedMessages(prompt: Prompt): Changes {
   }
 }
 
-/** Returns true if the first message was read from `system`, or was rewritten and not read from `messages`. */
+/** Returns true for a message that was read from `system`, and for a rewritten first system message. */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
 }
 
-/** A message and its path in the caller's request. */
 export interface PathedMessage {
   readonly message: Message
-  /** The path in the caller's request: `messages[3]`. */
+  /** The path in the caller's request, such as `messages[3]`. */
   readonly path: string
 }
 
@@ -70,9 +68,8 @@ interface Turn {
 }
 
 /**
- * Writes messages as turns of alternating roles. Adjacent messages of one role become one message, with tool results
- * first and one result per call. Messages that are neither merged nor rewritten are sent as received. Empty messages
- * are dropped first.
+ * Writes turns of alternating roles. Adjacent messages of one role become one turn, with one result per call before
+ * other blocks. Empty messages are dropped first.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -111,7 +108,7 @@ function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** Joins the contents of two results for one call, because the format refuses the second. */
+/** The format refuses a second result for a call, so their contents are joined. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -128,8 +125,8 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
 }
 
 /**
- * Throws `invalid-request` when a tool call has no result in the next turn, or a result no call in the previous turn.
- * The upstream's error for it would be less specific. The last turn may end with open calls.
+ * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without its call. The
+ * upstream's error would be less specific. The last turn may end with open calls.
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()

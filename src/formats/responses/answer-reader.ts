@@ -7,10 +7,7 @@ import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
 import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCallIdFiller } from '../answer-fields.ts'
 import { readThought, decodeReasoning } from './items.ts'
 
-/**
- * Reads an upstream's response loosely: only required fields are validated. Throws `upstream` if the body is not a
- * response.
- */
+/** Validates only required fields. Throws `upstream` for a body that is not a response. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
@@ -32,7 +29,6 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-/** Returns the parts of one output item. */
 function partsOf(item: JsonObject): readonly Part[] {
   const native: Native = { dialect: 'responses', value: item }
   switch (item['type']) {
@@ -62,7 +58,6 @@ function textPartOf(block: JsonObject | undefined): readonly Part[] {
     : [{ type: 'text', text, native: { dialect: 'responses', value: block } }]
 }
 
-/** The last event of an answer. */
 export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete'])
 
 interface Call {
@@ -77,9 +72,7 @@ interface Reading {
   readonly calls: Map<unknown, Call>
 }
 
-/**
- * Reads the events of one upstream stream. The data of a frame is not changed; its event name is the type in its data.
- */
+/** Forwards the data of a frame unchanged, with the type in its data as event name. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
   const fillResponseCallIds = responseCallIdFiller()
@@ -161,7 +154,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** Reads the end event of an item, which contains parts that were not streamed. */
+/** The end event of an item contains parts that were not streamed. */
 function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

@@ -12,8 +12,8 @@ import { responseId, stemOf } from './items.ts'
 import { stepsOf } from '../../core/steps.ts'
 
 /**
- * Writes named events with sequence numbers. Events of this format are sent unchanged, except the last event, which is
- * delayed for the bill.
+ * Numbers named events. Events of this format are forwarded unchanged, except the last event, which is delayed until
+ * it contains the bill.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const writer = responseWriter(context)
@@ -45,7 +45,6 @@ export function stepWriter(context: WriteContext): StepWriter {
   }
 }
 
-/** Writes one answer as stream events. The last event contains the whole response. */
 interface ResponseWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
   end(metrics: SvcMetrics): readonly [...ResponseEvent[], LastEvent]
@@ -104,7 +103,7 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
-/** Returns the fields of the request that a response repeats, with the vendor's defaults. */
+/** Returns the fields that a response repeats from its request, with the vendor's defaults. */
 export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
@@ -135,8 +134,8 @@ export function responseFrame(context: WriteContext, id: string, model: string):
 }
 
 /**
- * Returns the JSON text of a response with its bill. All fields of a response of this format are retained. Other
- * responses are written like the last event of a stream, so that whole and streamed answers are equal.
+ * Responses of this format keep all their fields. Other answers are written like the last event of a stream, so that
+ * whole and streamed answers are equal.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

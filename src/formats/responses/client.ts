@@ -14,8 +14,8 @@ import { readCompletion } from './answer-reader.ts'
 const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Reads a responses request as a prompt. Fields that the gateway uses are validated strictly; other fields are
- * forwarded unchanged. Throws `invalid-request` with the invalid `param`.
+ * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
+ * invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -34,7 +34,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-/** Reads the instructions as the first message, with their own native form, because they are not part of the input. */
+/** The instructions become the first message, with their own native form, because they are not part of the input. */
 function readInstructions(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const content = stringAt(value, 'instructions')
@@ -58,7 +58,6 @@ function checkOthers(body: JsonObject): void {
   if (!isAbsent(body['metadata'])) objectAt(body['metadata'], 'metadata')
 }
 
-/** Resolves `previous_response_id` and item references, which refer to earlier responses of the same key. */
 export const responseTurns: TurnFormat = {
   refersTo,
   recall,
@@ -101,7 +100,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** Returns the id that an item refers to. An item with only an id is a reference. */
+/** An item with only an id is a reference. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -109,7 +108,7 @@ function referenceIn(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/** Resolves the references of a body. Returns the same body if it contains no reference. */
+/** Returns the same body if it contains no reference to a stored turn. */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.storedUpstream.has(previous)
@@ -160,7 +159,7 @@ function keep({ prompt, requestBody }: WriteContext, serialized: string): Stored
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
 }
 
-/** The format of conversation compaction, whose requests and answers resemble those of the responses format. */
+/** The format of `/v1/responses/compact`. */
 export function compactClient(): ClientFormat {
   return {
     ...responsesClient,

@@ -3,8 +3,8 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
- * Returns the items from which a message was read; none for a rewritten message. The native form of one item is the
- * item. The native form of several items (reasoning, text, calls) is `{ items }`, which differs from every item.
+ * Returns the items of a message, and none for a rewritten message. The native form of a message with one item is the
+ * item. With several items (reasoning, text, calls), it is `{ items }`.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -13,20 +13,19 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-/** Returns the native form of a message that is read from these items. */
 function nativeOfItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** Returns the items of an `input`. A text is one user message. */
+/** A text is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
 
 const MAX_ITEMS = 10_000
 
-/** Roles by name. A Map, because callers may send `constructor` as a role. */
+/** A Map, because callers may send `constructor` as a role. */
 const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
   ['system', 'system'],
   ['developer', 'system'],
@@ -40,7 +39,7 @@ interface ReadItem {
   readonly item: JsonObject
 }
 
-/** Reads the caller's input as messages. The items of one answer (reasoning, text, calls) become one message. */
+/** The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
     const native = nativeOfItems([{ role: 'user', content: input }])
@@ -68,8 +67,7 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
 }
 
 /**
- * Returns true if the item belongs to the answer of the group. Text after text starts another answer. Text after a call
- * belongs to the same answer, before the call's result.
+ * Text after text starts another answer. Text after a call belongs to the same answer, before the result of the call.
  */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
@@ -122,8 +120,8 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
 }
 
 /**
- * Reads the reasoning of an item: the full text if present, else the summary. Also used for answers, so invalid fields
- * are ignored.
+ * Returns the full text if present, else the summary. Invalid fields are ignored, because answers contain the same
+ * item.
  */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
@@ -135,7 +133,6 @@ export function readThought(item: JsonObject, native: Native): Part {
   return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
 }
 
-/** Reads the content of a message or the output of a tool. */
 export function readContent(content: Json | undefined, param: string): readonly Part[] {
   return readContentParts(content, param, readPart)
 }
@@ -166,7 +163,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** Reads a file. A file of an unknown form is forwarded unchanged. */
+/** A file of an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -178,8 +175,8 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * Prefixes of a signature and of encrypted reasoning in `encrypted_content` of a reasoning item. They distinguish these
- * values from the content of other vendors.
+ * Prefixes in `encrypted_content`. They distinguish a signature and encrypted reasoning of another format from the
+ * content of the vendor.
  */
 const SIGNATURE_PREFIX = 'svc-seal:'
 const REDACTED_PREFIX = 'svc-cipher:'
@@ -201,14 +198,13 @@ export function isEncodedReasoning(item: JsonObject): boolean {
   return signature !== undefined || redacted !== undefined
 }
 
-/** Decodes the output of `encodeReasoning`. Returns an empty object for content of a vendor. */
+/** Returns an empty object for content of the vendor. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
   return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
-/** Returns a reasoning item for the next request. */
 export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
   const sealed = encodeReasoning(seal)
   return {
@@ -219,7 +215,6 @@ export function reasoningItem(id: string, text: string, seal: Parameters<typeof 
   }
 }
 
-/** Returns the common part of the ids of a response and its items. */
 export function stemOf(id: string): string {
   return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
 }
@@ -228,12 +223,12 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** Returns an item id. It contains the stem of the request, so that the response of a referenced item can be found. */
+/** The stem of the request is part of the id, so that the response of a referenced item can be found. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }
 
-/** Returns the id of the response that contains an item; undefined for an id that the gateway did not create. */
+/** Returns undefined for an id that the gateway did not create. */
 export function responseOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)

@@ -3,12 +3,11 @@ import { asObject, asString, type JsonObject, parseJson } from '../../core/json.
 import { CUSTOM_INPUT, type CalledTool } from '../portable.ts'
 import { itemId, reasoningItem } from './items.ts'
 
-/** One event of a stream, without its sequence number. */
+/** An event without its sequence number. */
 export type ResponseEvent = JsonObject & { readonly type: string }
 
 type ItemStatus = 'completed' | 'incomplete'
 
-/** An output item in progress. */
 interface Open {
   readonly kind: 'text' | 'thinking' | 'call'
   readonly index: number
@@ -22,16 +21,15 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace?: string
-  /** True if the arguments are one text, which is written when complete. */
+  /** True if the argument is one text, which is written when it is complete. */
   readonly isCustom: boolean
 }
 
-/** Creates the output items of an answer, and their stream events, from canonical events. */
+/** Creates the output items of an answer, and their stream events. */
 export interface OutputWriter {
   take(event: AnswerEvent): readonly ResponseEvent[]
-  /** Ends all open items. */
   finish(status: ItemStatus): readonly ResponseEvent[]
-  /** Returns the current items. All items are complete after `finish`. */
+  /** All items are complete after `finish`. */
   items(): readonly JsonObject[]
 }
 
@@ -40,9 +38,8 @@ interface Writing {
   /** Tools that the caller did not declare as functions, by the names that the model uses. */
   readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
-  /** The item that the next text or thinking delta continues. */
   current: Open | undefined
-  /** Open calls. Deltas of calls may alternate, so calls end with the answer. */
+  /** Deltas of calls may alternate, so calls end with the answer. */
   readonly calls: Map<number, Open>
 }
 
@@ -97,7 +94,7 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
   }
 }
 
-/** Adds a delta. The first delta starts an item, so that no item is empty. */
+/** The first delta starts an item, so that no item is empty. */
 function grow(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === kind ? [] : open(writing, kind)
   const item = writing.current
@@ -137,7 +134,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** Returns the item. Its content is empty until it ends. */
+/** The content is empty until the item ends. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
@@ -162,7 +159,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Returns the text of a custom call. Arguments of another form are forwarded unchanged. */
+/** Arguments of another form are forwarded unchanged. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
@@ -173,7 +170,7 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
   return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
-/** Adds a signature, which may arrive without reasoning text. */
+/** A signature may arrive without reasoning text. */
 function sign(writing: Writing, signature: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
   writing.current?.signature.push(signature)
@@ -209,7 +206,7 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
       ]
     case 'call': {
       if (open.call?.isCustom === true) return customEvents(open, customInput(text))
-      // The arguments of a call must be valid JSON, even if empty.
+      // Empty arguments are not valid JSON.
       const opening = text === '' ? growCall(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''

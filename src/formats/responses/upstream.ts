@@ -18,7 +18,6 @@ import { isPlainResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
-/** Writes the body for an upstream of this format. Unchanged parts are sent as received. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
 }
@@ -55,7 +54,7 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
   )
 }
 
-/** Writes a prompt of another format from the canonical prompt, with `store: false`. */
+/** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
   const hints = omittedFields(prompt, refuseContent)
@@ -74,7 +73,7 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Writes messages as items. Items of unchanged messages are sent as received. */
+/** Items of unchanged messages are sent as received. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
@@ -82,10 +81,6 @@ function writeItems(messages: readonly Message[], pathOf: (index: number) => str
   })
 }
 
-/**
- * Writes a message. Tool results precede other items, as in the original turn. Text, calls and reasoning remain in
- * order.
- */
 function writeMessage(message: Message, path: string): readonly JsonObject[] {
   const items: JsonObject[] = []
   let content: Part[] = []
@@ -105,7 +100,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   return items
 }
 
-/** Writes a part as a separate item. Returns undefined for content of a message. */
+/** Returns undefined for a part that is content of a message. */
 function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
@@ -113,7 +108,7 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
     case 'tool-result':
       return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
-      // Reasoning of another vendor is readable only by its models, and must not become text.
+      // Reasoning of another vendor is omitted, because only its models can read it.
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
@@ -166,7 +161,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** Marks a failed call in the text of its result, because the responses format has no field for it. */
+/** The format has no field for a failed call, so the text of its result is marked. */
 function writeOutput(result: ToolResultPart, path: string): Json {
   const content = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
   if (content.every((part) => part.type === 'text'))
