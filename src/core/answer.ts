@@ -5,15 +5,14 @@ import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
  * Reasoning is part of the output.
  */
 export interface Usage {
-  /** Prompt tokens at the full price. */
   readonly inputTokens: number
   readonly cacheReadTokens: number
-  /** Prompt tokens written to the upstream's cache for 5 minutes. */
+  /** Prompt tokens that the upstream caches for 5 minutes. */
   readonly cacheWriteTokens: number
-  /** Prompt tokens written to the upstream's cache for 1 hour. */
+  /** Prompt tokens that the upstream caches for 1 hour. */
   readonly cacheWrite1hTokens: number
   readonly outputTokens: number
-  /** The part of the output that is reasoning. */
+  /** Part of the output tokens. */
   readonly reasoningTokens: number
 }
 
@@ -26,31 +25,32 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
-/** Returns all tokens of the prompt, cached or not. */
+/** Includes cached tokens. */
 export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
-/** Why an answer ended. `pause` is a long turn that the caller continues. */
+/** Why an answer ended. After `pause`, the caller must continue the turn. */
 export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
-/** A complete answer, independent of dialects. */
 export interface Completion {
   readonly id: string
-  /** The model as the upstream names it. */
+  /** The name that the upstream reported. */
   readonly model: string
   readonly parts: readonly Part[]
-  /** The text of the choices after the first (`n`), for a bill without the vendor's count. `native` contains the choices. */
+  /**
+   * The text of the choices after the first (`n`), for a bill without the upstream's count. `native` contains the
+   * choices.
+   */
   readonly furtherText?: string
   readonly finish: Finish
   readonly stopSequence?: string
-  /** Absent when the upstream reported none. */
+  /** Absent if the upstream reported none. */
   readonly usage?: Usage
-  /** The body as the upstream sent it. Absent for an answer that was joined from a stream. */
+  /** The body as received. Absent for an answer that was joined from a stream. */
   readonly native?: Native
 }
 
-/** One server-sent event as text. */
 export interface Frame {
   readonly event?: string
   readonly data: string
@@ -58,8 +58,8 @@ export interface Frame {
 }
 
 /**
- * One piece of a streamed answer. Deltas belong to the block that the last `…-start` of their kind opened. Exception:
- * deltas of several tool calls may alternate, and `index` counts the tool calls of the answer from 0.
+ * One event of a streamed answer. Deltas belong to the block that the last `…-start` of their kind opened. Exception:
+ * deltas of several tool calls may alternate. `index` counts the tool calls of the answer from 0.
  */
 export type AnswerEvent =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
@@ -74,52 +74,48 @@ export type AnswerEvent =
   /** Cumulative: the last value of each field counts. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
   | { readonly type: 'answer-end'; readonly finish: Finish; readonly stopSequence?: string }
-  /** The protocol's last event. Without it the answer is incomplete. */
+  /** The last event of the protocol. Without it, the answer is incomplete. */
   | { readonly type: 'done' }
 
-/** One frame of a streamed answer and its events, of which there may be none. */
+/** One frame of a streamed answer and its events, if any. */
 export interface Step {
   readonly events: readonly AnswerEvent[]
-  /** The text that this frame appends to `furtherText` of the completion. */
+  /** The text that this frame appends to `Completion.furtherText`. */
   readonly furtherText?: string
   /** The frame as received. A writer of the same dialect sends it unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly frame: Frame }
 }
 
-/** Reads the events of one upstream stream. */
 export interface StepReader {
   (frame: Frame): Step
   /**
-   * Returns true if only the protocol's last event is missing. Called for a body that ended without that event.
-   * Absent: the last event is required.
+   * Returns true if only the last event of the protocol is missing. Called for a body that ended without that event.
+   * Absent if the last event is required.
    */
   readonly isWhole?: () => boolean
 }
 
 /**
- * Returns true if events of a stream can be forwarded without parsing: they contain no usage, end of the answer, error,
- * or tool call without an id, which the gateway must read or rewrite.
+ * Returns true if events can be forwarded without parsing. Events with usage, the end of the answer, an error, or a
+ * tool call without an id must be parsed.
  */
 export type IsPlain = (search: ByteSearch) => boolean
 
-/** The format of the bytes of a stream. */
 export interface StreamFormat {
   readonly dialect: UpstreamDialect
   stepReader(): StepReader
-  /** Absent: every event is parsed. */
+  /** Absent if every event must be parsed. */
   readonly isPlain?: IsPlain
 }
 
-/** A streamed answer that pushes bytes of a wire format, or steps of a provider without a wire format. */
+/** A streamed answer that pushes the bytes of a wire format, or the steps of a provider without a wire format. */
 export interface AnswerSource {
-  /** Absent for a source of steps. */
   readonly format?: StreamFormat | undefined
-  /** Starts sending. Called once. */
   read(receiver: SourceReceiver): void
-  /** Stops reading from the upstream until `resume`, because the receiver's reader is too slow. */
+  /** Stops reading from the upstream until `resume`. */
   pause(): void
   resume(): void
-  /** Reports that the protocol's last event has arrived. The connection can be reused once the body has ended. */
+  /** Reports that the last event of the protocol has arrived. The connection can be reused once the body has ended. */
   complete(): void
   /** Closes the connection. The receiver is not called again. */
   abort(): void
@@ -135,11 +131,11 @@ export interface SourceReceiver {
 /** Finds ASCII patterns in bytes without decoding them. */
 export interface ByteSearch {
   readonly bytes: Uint8Array
-  /** The index of the first occurrence at or after `from`, or -1. */
+  /** Returns the index of the first occurrence at or after `from`, or -1. */
   find(pattern: string, from?: number): number
 }
 
-/** Searches the bytes as a string of one character per byte, because strings are searched faster than buffers. */
+/** Strings are searched faster than buffers, so the bytes are converted to a string of one character per byte. */
 export function searchBytes(bytes: Uint8Array): ByteSearch {
   let text: string | undefined
   const find = (pattern: string, from = 0): number => (text ??= oneByteText(bytes)).indexOf(pattern, from)
@@ -156,7 +152,7 @@ export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes 
   return 'latin1Slice' in bytes
 }
 
-/** Decodes each byte to one character. Non-ASCII bytes are not decoded as ISO 8859-1. */
+/** Decodes windows-1252, which has one character per byte. */
 const decoder = new TextDecoder('latin1')
 
 function oneByteText(bytes: Uint8Array): string {

@@ -1,11 +1,11 @@
-/** A value, or a promise of it where the code must wait. */
+/** Returned by functions that are asynchronous only if they must wait. */
 export type MaybePromise<value> = value | Promise<value>
 
 export function isPromise<value>(given: MaybePromise<value>): given is Promise<value> {
   return given instanceof Promise
 }
 
-/** Calls `goOn` with the value: synchronously, unless it is a promise. */
+/** Calls `goOn` with the value, synchronously unless the value is a promise. */
 export function chain<value, result>(
   given: MaybePromise<value>,
   goOn: (value: value) => MaybePromise<result>,
@@ -13,10 +13,7 @@ export function chain<value, result>(
   return isPromise(given) ? given.then(goOn) : goOn(given)
 }
 
-/**
- * Returns a function that loads a value on its first call and keeps it. A failure rejects the calls that wait for it,
- * and the next call loads again.
- */
+/** Returns a function that loads a value on its first call. After a failure, the next call loads again. */
 export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
   let loading: Promise<value> | undefined
   const attempt = (): Promise<value> => {
@@ -32,13 +29,12 @@ export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
 export interface TimeLimit {
   readonly ms: number
   readonly after: (ms: number, callback: () => void) => () => void
-  /** Returns the error of a timeout. */
   readonly late: () => Error
   readonly cancellation?: Cancellation | undefined
 }
 
 /**
- * Settles like `work`, but rejects after `ms` and on cancellation, with its reason. The work itself continues.
+ * Settles like `work`, but rejects after `ms` and on cancellation. The work itself continues.
  *
  * @param discard Receives a value that arrives too late.
  */
@@ -69,7 +65,7 @@ export function withTimeout<value>(
     const fail = (error: unknown): void => {
       if (!isOver) stop(error)
     }
-    // After a timeout, a failure of `discard` concerns no caller. The work may be a promise of another library.
+    // After a timeout, the failure of `discard` is ignored. The work may be a promise of another library.
     Promise.resolve(work)
       .then(succeed, fail)
       .catch(() => {})
@@ -78,18 +74,17 @@ export function withTimeout<value>(
 
 /** Maximum duration of uninterrupted work, in milliseconds. */
 const STRETCH_MS = 8
-/** UTF-16 units of a text that are processed between two checks of the clock. */
 const SLICE = 32_768
 
 /**
- * Returns a promise if the caller must yield to the event loop before it continues, and undefined otherwise. Loops call
- * it once per item, so that a long conversation never blocks other requests.
+ * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item, so
+ * that a long conversation does not block other requests.
  */
 export type Pause = () => Promise<void> | undefined
 
 /**
- * Returns a `Pause` that yields after every few milliseconds of work. Loops that share it wait for the same yield.
- * If each loop had its own, each would work for the maximum duration in one turn of the event loop.
+ * Returns a `Pause` that yields after every few milliseconds of work. Concurrent loops must share it. Otherwise each
+ * of them would work for the maximum duration in one turn of the event loop.
  */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let since = performance.now()
@@ -108,7 +103,7 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   }
 }
 
-/** Sums what `measure` returns for the slices of a text, with pauses between them. */
+/** Sums the results of `measure` for the slices of a text, with pauses between them. */
 export async function measureInSlices(text: string, measure: (text: string) => number, pause: Pause): Promise<number> {
   if (text.length <= SLICE) return measure(text)
   let sum = 0
@@ -120,18 +115,18 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 }
 
 /**
- * Cancels a request whose client left or whose deadline passed. An AbortSignal is created only if a custom provider or
- * hook reads it.
+ * Cancels a request whose client disconnected or whose deadline passed. An AbortSignal is created only if a custom
+ * provider or hook reads it.
  */
 export class Cancellation {
   #isCancelled = false
   #reason: unknown
-  /** The first listener. Most requests have only one at a time, which needs no Set. */
+  /** Most requests have only one listener at a time, which needs no Set. */
   #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
-  /** Returns the cancellation of a signal. Each signal has one, because platforms warn of many listeners on a signal. */
+  /** Returns the same cancellation for the same signal, because platforms warn of many listeners on a signal. */
   static of(signal: AbortSignal): Cancellation {
     const known = followers.get(signal)
     if (known !== undefined) return known
@@ -163,7 +158,7 @@ export class Cancellation {
     if (others !== undefined) for (const listener of others) listener()
   }
 
-  /** Calls the listener once on cancellation, synchronously if already cancelled. Returns a function that removes it. */
+  /** Calls the listener once, synchronously if already cancelled. Returns a function that removes it. */
   onCancel(listener: () => void): () => void {
     if (this.#isCancelled) {
       listener()
@@ -180,7 +175,7 @@ export class Cancellation {
     return () => listeners.delete(listener)
   }
 
-  /** The cancellation as an AbortSignal. Created when it is first read. */
+  /** Created when it is first read. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()

@@ -1,25 +1,25 @@
 import type { Store } from './store.ts'
 import type { Completion } from './answer.ts'
 
-/** A stored answer. */
+/** A stored answer and the request that it answers. */
 export interface CachedAnswer {
   readonly id: string
   readonly scope: string
-  /** The question, normalized. */
+  /** The normalized question. */
   readonly text: string
-  /** The key whose request stored the answer. The scope determines which requests find it. */
+  /** The key whose request stored the answer. Requests of other keys in the scope also find it. */
   readonly keyId: string
   readonly completion: Completion
-  /** Tokens of the prompt as received, before any tier shortened it: the number that a hit saves. */
+  /** Tokens of the prompt before any tier shortened it: the number that a hit saves. */
   readonly promptTokens: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
   readonly expiresAt: number
-  /** False if only the same text may hit. */
+  /** True if similar texts may hit. False if only the same text may hit. */
   readonly comparable: boolean
-  /** Minimum similarity at which this entry answers another text. Reports of wrong hits raise it. @default 0 */
+  /** Minimum similarity at which the entry answers another text. Reports of wrong hits raise it. @default 0 */
   readonly threshold?: number
-  /** Maximum similarity at which it answered another text since the last report. @default 0 */
+  /** Maximum similarity at which the entry answered another text since the last report. @default 0 */
   readonly servedAt?: number
 }
 
@@ -28,73 +28,69 @@ export interface StoreSize {
   readonly bytes: number
 }
 
-/**
- * Stores answers. The memory store belongs to one process; a store in a shared database can replace it. A rejected call
- * is a miss. Methods that do not wait return values, not promises.
- */
+/** Stores answers. A rejected call is a miss. Methods that do not wait return values, not promises. */
 export interface AnswerStore {
   get(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Like `get`, but does not count as use of the entry. @default get */
+  /** Like `get`, but not counted as use of the entry. @default get */
   peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Returns false when the answer does not fit. */
+  /** Returns false if the answer does not fit. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
-  /** Changes thresholds of an entry, if it still exists. */
+  /** Changes thresholds of an entry that still exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): void | Promise<void>
   remove(id: string): void | Promise<void>
-  /** Returns true when the scope has an entry whose text may be compared with another. */
+  /** Returns true if the scope has a comparable entry. */
   hasComparable(scope: string): boolean | Promise<boolean>
-  /** Removes all entries, or those that requests of one key stored. */
+  /** Removes all entries, or those stored by requests of one key. */
   clear(keyId?: string): void | Promise<void>
-  /** The number of entries. A store that several processes share may count only those of this process. */
+  /** A store that several processes share may count only the entries of this process. */
   size(): StoreSize
   /** Lets one of several processes compute an answer that all of them need. @default each process computes it */
   readonly claims?: AnswerClaims
 }
 
-/** Claims on answers that are not stored yet. A claim expires, in case its process was killed. */
+/** Claims on answers that are not stored yet. Claims expire, in case their process is killed. */
 export interface AnswerClaims {
-  /** Returns true for the one process that must compute the answer. */
+  /** Returns true for the process that must compute the answer. */
   take(id: string, ttlMs: number): Promise<boolean>
   isTaken(id: string): Promise<boolean>
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
   /**
-   * Shared values, through which the process that has the claim publishes its stream. Absent: other processes wait for
-   * the whole answer.
+   * Shared values, through which the process with the claim publishes its stream. Absent: other processes wait for the
+   * whole answer.
    */
   readonly values?: StreamValues
 }
 
-/** The methods of a store that publishing a stream needs. */
 export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
-/** Turns texts into vectors of one length. A result that is ready is returned without a promise. */
+/** Converts texts to vectors of one length. A result that is ready is returned without a promise. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
-  /** US dollars per million tokens. Only `savings.embedder` adds it to the actual cost of a request. @default 0 */
+  /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
   readonly price?: number
   embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 
-/** A stored vector that is similar to the query. */
+/** A stored vector near the query. */
 export interface Neighbor {
   readonly id: string
-  /** Cosine similarity, -1 to 1. */
+  /** Cosine similarity, from -1 to 1. */
   readonly similarity: number
 }
 
-/** Finds the stored vectors nearest to another within one scope. Vectors have length 1. Methods may return promises. */
+/** Finds the nearest vectors within a scope. Vectors have length 1. */
 export interface VectorIndex {
   add(entry: {
     readonly id: string
     readonly scope: string
-    /** The key whose request stored the entry. An index that several keys share may bound what each of them adds. */
+    /** The key whose request stored the entry. An index may bound the entries of each owner. */
     readonly owner?: string
     readonly vector: Float32Array
     readonly expiresAt: number
   }): void | Promise<void>
-  /** Returns vectors of at least `least` similarity, nearest first, at most `limit`. */
+  /** Returns at most `limit` vectors with a similarity of at least `least`, nearest first. */
   nearest(
     scope: string,
     vector: Float32Array,
@@ -102,6 +98,6 @@ export interface VectorIndex {
   ): readonly Neighbor[] | Promise<readonly Neighbor[]>
   remove(id: string): void | Promise<void>
   clear(): void | Promise<void>
-  /** Returns one sentence for each guarantee that the storage cannot give as it is configured. */
+  /** Returns one sentence for each guarantee that the storage cannot give in its configuration. */
   warnings?(): Promise<readonly string[]>
 }

@@ -5,22 +5,22 @@ import { lastUserIndex, type Native, type Part, type Prompt, type Source } from 
 const MAX_PLAIN = 256 * 1024
 const SLICE = 256 * 1024
 
-/** Returns the hash of a text as hex digits. A parameter, because the core imports no hash. */
+/** Returns the hash of a text in hexadecimal. The core imports no hash, so callers pass one. */
 export type TextHash = (text: string) => string
 
-/** Digests of long data, by the object that contains the data. Objects of a prompt are immutable. */
+/** Digests of long data by the object that contains the data. Objects of a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
 /**
- * Returns a unique digest of a text. A short text is its own digest. Long texts are hashed in slices, so that the work
- * can be done in turns. The digest is cached for `owner`, the object that contains the text.
+ * Returns a unique digest of a text. Long texts are hashed in slices, so that callers can yield between them. The
+ * digest is cached for `owner`, the object that contains the text.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN) return text
   return finish(digestSteps(owner, text, hash))
 }
 
-/** Returns a unique digest of a JSON object. An object with a cached digest is not serialized. */
+/** An object with a cached digest is not serialized. */
 export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
@@ -43,7 +43,10 @@ function* digestSteps(owner: object, text: string, hash: TextHash): Generator<vo
   return name
 }
 
-/** A slice may split a surrogate pair. A hash replaces all lone surrogates by the same character, so JSON is hashed instead. */
+/**
+ * A slice may split a surrogate pair. Hashes replace all lone surrogates with the same character, so the JSON of the
+ * slice is hashed.
+ */
 const SURROGATE = /[\uD800-\uDFFF]/
 
 function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
@@ -57,8 +60,8 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
 }
 
 /**
- * Digests the long strings of an object one by one, and the JSON text of the rest, in which they are replaced by `null`.
- * The position in the order of serialization distinguishes it from other nulls.
+ * Digests each long string, and the JSON of the object with `null` in place of long strings. The positions of the
+ * strings distinguish them from other nulls.
  */
 function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(value)
@@ -78,9 +81,8 @@ function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, 
   return name
 }
 
-/** Data that is digested in steps. */
 interface LongData {
-  /** Computes the digest and caches it for its object. */
+  /** Computes the digest and caches it. */
   steps(hash: TextHash): Generator<void, string, undefined>
 }
 
@@ -89,7 +91,7 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/** Computes digests ahead of their use, with pauses. */
+/** Computes digests before they are needed, with pauses. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const one of data) {
     const steps = one.steps(hash)
@@ -97,7 +99,6 @@ export async function digestInTurns(data: readonly LongData[], { hash, pause }: 
   }
 }
 
-/** Returns the long images and documents of a prompt. */
 export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
   const found: LongData[] = []
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
@@ -107,7 +108,7 @@ export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly Lo
   return found
 }
 
-/** Returns the received blocks with long images or documents: those of the last user message, and other messages whole. */
+/** Returns the blocks with long images or documents in the last user message, and earlier messages with such blocks. */
 export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
   const found: LongData[] = []
   const last = lastUserIndex(messages)
@@ -136,8 +137,8 @@ function isLong(source: Media['source']): source is Extract<Source, { readonly t
 }
 
 /**
- * Returns 53 bits that identify a text well enough to cache its token count. It is not safe against forgery. Data that
- * several tenants share needs a secret `seed`, so that no caller can create two texts with the same fingerprint.
+ * Returns 53 bits that identify a text, for a cache of token counts. Not safe against forgery: data that several
+ * tenants share needs a secret `seed`.
  */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed

@@ -1,7 +1,7 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-/** Names of fields in process, and their names on the wire if these differ. */
+/** Field names in TypeScript and, if they differ, in JSON. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -86,15 +86,15 @@ export type WireForm<value> = value extends readonly (infer item)[]
 const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
 const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
 
-/** Maximum depth of records. Deeper values, such as those of cyclic objects, are not renamed. */
+/** Deeper values are not renamed. They may be cyclic. */
 const MAX_DEPTH = 5
 
-/** Renames fields to their wire names. Throws `invalid-admin-request` for a field that is given in both spellings. */
+/** Throws `invalid-admin-request` for a field that is given in both spellings. */
 export function toWire(value: unknown): unknown {
   return renamed(value, toWireName)
 }
 
-/** Renames the fields of an admin API response to their names in process. */
+/** Renames the fields of an admin API response. */
 export function fromWire(value: unknown): unknown {
   return renamed(value, toOwnName)
 }
@@ -118,7 +118,7 @@ function givenTwice(name: string, other: string): GatewayError {
 }
 
 /**
- * Calls a method that takes and returns records with wire names, and renames the fields of both. Errors contain the
+ * Calls a method that uses wire names, and renames the fields of its arguments and its result. Errors contain the
  * names that the caller used.
  */
 export async function callInProcess(

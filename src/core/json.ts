@@ -1,14 +1,12 @@
 export type Json = string | number | boolean | null | readonly Json[] | JsonObject
 
-/** A JSON object; absent and `undefined` fields mean the same. */
+/** Absent and undefined fields mean the same. */
 export type JsonObject = { readonly [key: string]: Json | undefined }
 
-/** Returns true for an object; false for arrays, null and all other values. */
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Returns undefined for a text that is not JSON. */
 export function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json
@@ -22,7 +20,7 @@ export function parseObject(text: string): JsonObject | undefined {
   return isTooDeep(text) ? undefined : asObject(parseJson(text))
 }
 
-/** Returns the value if it is an object. For answers of upstreams, which are parsed loosely. */
+/** For answers of upstreams, which are parsed loosely. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
@@ -35,12 +33,12 @@ export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Returns a number of 0 or more, rounded down, and undefined for other values. */
+/** Returns a number of at least 0, rounded down, and undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
 
-/** Returns a field name without case and separators: lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
+/** Removes case and separators, because lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
 export function looseName(name: string): string {
   return name
     .toUpperCase()
@@ -74,7 +72,7 @@ export interface JsonNesting {
   isEscaped: boolean
 }
 
-/** Reads a piece of JSON text. Returns the maximum depth within the piece. */
+/** Reads the next piece of a JSON text. Returns the maximum depth within the piece. */
 export function readNesting(nesting: JsonNesting, text: string): number {
   let { depth } = nesting
   let maxDepth = depth
@@ -114,8 +112,8 @@ function isEscapedAt(text: string, index: number, start: number): boolean {
 const SHORT_BYTES = 24
 
 /**
- * Returns the index of the quote that ends a string, or the end of the text. When `limit` is reached first, returns the
- * negative index at which the search continues. Linear: each backslash is read once.
+ * Returns the index of the quote that ends a string, or the length of the text if no quote follows. If `limit` is
+ * reached first, returns the negative index at which to continue. Reads each backslash once.
  */
 export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
   const { length } = bytes
@@ -141,7 +139,7 @@ const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
-/** Returns the end of base64 data of either alphabet, including padding and backslashes of escaped characters. */
+/** Accepts both alphabets, padding, and backslashes of escaped characters. */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
   let at = start
   while (at < end && BASE64[bytes[at] ?? 0] === 1) at++
@@ -154,10 +152,10 @@ export function countEscapes(bytes: Uint8Array): number {
   return count
 }
 
-/** Maximum bytes of a `data:` URL before its data. */
+/** Maximum length of a `data:` URL before its data, in bytes. */
 export const MAX_URL_START = 200
 
-/** Returns the start of the data in a string: after `;base64,` in a `data:` URL. */
+/** Skips the beginning of a `data:` URL up to `;base64,`. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
   const prefix = latin1(bytes, start, start + MAX_URL_START)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1

@@ -1,35 +1,32 @@
 import { promptTokens, type Usage } from './answer.ts'
 
-/** A whole number of billionths of a dollar, so that sums stay exact. */
+/** A whole number of billionths of a dollar, so that sums are exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 export const ZERO: NanoUsd = 0 as NanoUsd
 
-/**
- * Prices in dollars per million tokens, as vendors publish them.
- * A missing cache price falls back to the input price, never to zero.
- */
+/** Dollars per million tokens. A missing cache price is the input price, never zero. */
 export interface Price {
   readonly input: number
   readonly output: number
-  /** Input tokens read from the upstream's own prompt cache. @default input */
+  /** Input tokens read from the upstream's prompt cache. @default input */
   readonly cacheRead?: number
-  /** Input tokens written to the upstream's prompt cache (5 minutes). @default input */
+  /** Input tokens that the upstream caches for 5 minutes. @default input */
   readonly cacheWrite?: number
-  /** Input tokens written to the upstream's prompt cache for 1 hour. @default cacheWrite */
+  /** Input tokens that the upstream caches for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
-  /** Prices of the whole call, answer included, for long prompts. @default the same prices */
+  /** Prices of the whole call for long prompts. @default the same prices */
   readonly long?: LongPrice
 }
 
-/** Prices of calls whose prompt, cached or not, has more than `above` tokens. */
+/** Prices of calls whose prompt has more than `above` tokens, cached ones included. */
 export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
 }
 
 const MAX_NANO = Number.MAX_SAFE_INTEGER
 
-/** Rounds to whole nano-dollars, half up, and clamps to the safe integers. */
+/** Rounds half up, and clamps to the safe integers. */
 export function nano(value: number): NanoUsd {
   return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
@@ -54,15 +51,12 @@ export function times(amount: NanoUsd, factor: number): NanoUsd {
   return nano(amount * factor)
 }
 
-/** Converts dollars per million tokens to whole pico-dollars per token: 3 becomes 3,000,000. */
+/** 3 dollars per million tokens are 3,000,000 pico-dollars per token. */
 function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/**
- * Returns the cost of a usage: the disjoint parts times their prices, rounded half up once at the end.
- * Reasoning tokens are part of the output tokens.
- */
+/** Rounds half up once at the end. Reasoning tokens are part of the output tokens. */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
@@ -81,17 +75,16 @@ export function costOfTokens(price: Price, prompt: number, answer: number): Nano
   return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
-/** Returns an amount as `$` and dollars with six decimals, rounded half up. */
+/** Returns `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`
 }
 
-/** Returns dollars with six decimals, for JSON bodies. */
 export function toDollars(amount: NanoUsd): number {
   return Number(decimal(amount))
 }
 
-/** Returns whole cents, rounded half up, for display only. */
+/** Rounds half up. For display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
 }

@@ -5,7 +5,7 @@ export interface OptionProblem {
   readonly text: string
 }
 
-/** Checks the value of an option. Returns undefined for a valid one. */
+/** Returns undefined for a valid value. */
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
 /** Throws `invalid-request` with the path of the first invalid option, the expected and the given value. */
@@ -16,12 +16,12 @@ export function checkOptions(who: string, options: unknown, check: OptionCheck):
   throw new GatewayError('invalid-request', `${who}: ${path === '' ? '' : `${path}: `}${text}`, { param: path })
 }
 
-/** Returns a check that describes a rejected value as `expected`. */
+/** Returns a check that describes the accepted values as `expected`. */
 export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
 
-/** Checks an object with only these options. Absent and undefined options are valid unless they are required. */
+/** Refuses other options. Absent and undefined options are valid unless they are required. */
 export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
   required: readonly string[] = [],
@@ -44,7 +44,6 @@ export function optionsOf(
   }
 }
 
-/** Checks a list and its entries. */
 export function listOf(expected: string, item: OptionCheck, min = 0): OptionCheck {
   return (value, path) => {
     if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
@@ -79,7 +78,6 @@ export function aFunction(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
 
-/** Checks an object with these methods or fields. */
 export function objectWith(expected: string, names: readonly string[]): OptionCheck {
   return expects(expected, (value) => isObject(value) && names.every((name) => name in value))
 }
@@ -87,19 +85,18 @@ export function objectWith(expected: string, names: readonly string[]): OptionCh
 /** Accepts any value, for options that are checked elsewhere. */
 export const unchecked: OptionCheck = () => undefined
 
-/** Throws `invalid-request` for options with other names. The values are not checked. */
+/** Throws `invalid-request` for unknown options. Values are not checked. */
 export function checkNames(who: string, options: unknown, names: readonly string[]): void {
   checkOptions(who, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
 }
 
-/** Returns the message for an unknown option or field, with the nearest name or all names. */
 export function unknownOption(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
   const near = nearestName(name, names)
   const hint = near === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${near}?`
   return `there is no such ${noun}. ${hint}`
 }
 
-/** Returns `expected …, got …`. Secrets are not included. */
+/** Returns `expected …, got …`, without secrets. */
 export function expectedText(expected: string, value: unknown, path: string): string {
   return `expected ${expected}, got ${shown(value, path)}.`
 }
@@ -112,7 +109,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Values at these paths are not included in messages, and neither are addresses with credentials. */
+/** Paths whose values are not included in messages. Neither are addresses with credentials. */
 const SECRET = /key|secret|token|headers|value/i
 const MAX_SHOWN = 60
 
@@ -135,9 +132,9 @@ function isWithin(value: unknown, min: number, max: number): boolean {
 }
 
 /**
- * Returns the known name nearest to a misspelled one, ignoring case. Returns undefined when none is near.
+ * Returns the known name nearest to a misspelled name, or undefined if none is near. Ignores case.
  *
- * @param far Maximum distance. Default: a third of the name, at least 2.
+ * @param far Maximum distance. @default a third of the name, at least 2
  */
 export function nearestName(
   given: string,
@@ -155,7 +152,6 @@ function distanceOf(known: string, given: string): number {
   return given.length > 2 && known.startsWith(given) ? 0 : distance(known, given)
 }
 
-/** Returns the Levenshtein distance. */
 export function distance(left: string, right: string): number {
   let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let row = 1; row <= left.length; row++) {

@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from './json.ts'
 
-/** The wire formats of callers. */
+/** Wire formats of clients. */
 export type Dialect = 'openai' | 'anthropic' | 'responses'
 
-/** The wire formats of upstreams. */
+/** Wire formats of upstreams. */
 export type UpstreamDialect = Dialect | 'gemini'
 
 /** A range of bytes. `end` is exclusive. */
@@ -12,7 +12,7 @@ export interface Span {
   readonly end: number
 }
 
-/** The bytes of a JSON body, and the position of the value of its top-level `model`. */
+/** A JSON body, and the position of the value of its top-level `model`. */
 export interface ReceivedBody {
   readonly bytes: Uint8Array
   /** The bytes as text, for a short ASCII body. */
@@ -20,19 +20,18 @@ export interface ReceivedBody {
   readonly modelSpan: Span
 }
 
-/** A value exactly as received, so that it can be sent unchanged. */
+/** A value as received, so that it can be sent unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
-  /** The JSON text of `value` as received. Present for whole answers. */
+  /** The JSON text of `value`. Present for whole answers. */
   readonly text?: string
-  /** The body as received. Present only if the model is the only value that must be replaced. */
+  /** Present only if the model is the only value that must be replaced. */
   readonly received?: ReceivedBody | undefined
   /** The settings of `value`. A prompt with the same object has unchanged settings. */
   readonly settings?: Settings
 }
 
-/** The content of an image or a document, or its location. */
 export type Source =
   | { readonly type: 'base64'; readonly mediaType: string; readonly data: string }
   | { readonly type: 'url'; readonly url: string }
@@ -40,8 +39,8 @@ export type Source =
   | { readonly type: 'file'; readonly id: string }
 
 /**
- * One piece of a message. `native` is the block that the part was read from. A writer of the same dialect sends this
- * block, so an edited part is a new part without `native`. `opaque` parts are unknown blocks, which are never edited.
+ * One piece of a message. Writers of the same dialect send `native`, the block that the part was read from, so an
+ * edited part has no `native`. `opaque` parts are unknown blocks, which are never edited.
  */
 export type Part =
   | TextPart
@@ -64,7 +63,7 @@ export interface ImagePart {
   readonly native?: Native
 }
 
-/** A document of plain text. Its text is counted and searched like that of messages. */
+/** A document of plain text. The text is counted and searched like messages. */
 export interface TextSource {
   readonly type: 'text'
   readonly text: string
@@ -81,7 +80,7 @@ export interface ToolCallPart {
   readonly type: 'tool-call'
   readonly id: string
   readonly name: string
-  /** The arguments as JSON text, unchanged. */
+  /** The JSON text of the arguments. */
   readonly input: string
   readonly native?: Native
 }
@@ -95,7 +94,7 @@ export interface ToolResultPart {
   readonly native?: Native
 }
 
-/** The reasoning of a model. `signature` is created by the vendor. If `redacted`, the text is encrypted. */
+/** The reasoning of a model. Vendors create `signature`. The text of a `redacted` part is encrypted. */
 export interface ThinkingPart {
   readonly type: 'thinking'
   readonly text: string
@@ -107,21 +106,21 @@ export interface ThinkingPart {
 export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
- * One message. Messages are in the order of the body. The system text of the message format is the first message. Tool
- * results are in messages of role `tool` (chat format, one result each) or `user` (message format).
+ * One message. The system text of the message format is the first message. Tool results are in messages of role `tool`
+ * (chat format, one result each) or `user` (message format).
  */
 export interface Message {
   readonly role: Role
   readonly parts: readonly Part[]
-  /** Present until a tier rewrites the message. A writer of the same dialect sends it unchanged. */
+  /** Sent unchanged by writers of the same dialect. Absent if a tier rewrote the message. */
   readonly native?: Native
 }
 
-/** A function that the model may call. Vendor-side tools (web search and the like) have no `parameters`. */
+/** A function that the model may call, or a tool that the vendor runs. */
 export interface Tool {
   readonly name: string
   readonly description?: string
-  /** JSON schema of the arguments. Undefined for a tool that the vendor runs. */
+  /** JSON schema of the arguments. Absent for a tool that the vendor runs. */
   readonly parameters?: JsonObject
   readonly strict?: boolean
   readonly native: Native
@@ -136,7 +135,7 @@ export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** The parameters that several formats support. Absent parameters were not set by the caller. */
+/** Parameters that several formats support. Absent parameters were not set by the caller. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -148,13 +147,13 @@ export interface Settings {
   readonly shape?: AnswerShape
   /** Number of answers (`n`). */
   readonly choices?: number
-  /** The reasoning effort in the vendor's terms: `low`, `medium`, `high` … */
+  /** The reasoning effort in the vendor's terms, such as `low`. */
   readonly effort?: string
   /** A stable id of the end user, for the vendor's abuse detection. */
   readonly user?: string
 }
 
-/** A model request, independent of dialects. Savings tiers read and rewrite it. */
+/** A request to a model, independent of dialects. Savings tiers rewrite it. */
 export interface Prompt {
   /** The body as received. For an upstream of the same dialect, only the model and rewritten fields are replaced. */
   readonly native: Native
@@ -163,13 +162,13 @@ export interface Prompt {
   readonly settings: Settings
   readonly tools: readonly Tool[]
   readonly stream: boolean
-  /** The endpoint of the request: with `compact` the vendor shortens the conversation. @default it is answered */
+  /** With `compact`, the vendor shortens the conversation. @default the conversation is answered */
   readonly operation?: 'compact'
   /** True if fields that the upstream's format does not support are dropped and reported. @default they are refused */
   readonly isLossy?: boolean
 }
 
-/** Returns the text of a part: text, reasoning, tool calls and results, and plain text documents. Other parts have none. */
+/** Returns text, reasoning, tool calls and results, and plain text documents. Other parts have no text. */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -188,22 +187,20 @@ export function textOfPart(part: Part): string {
   }
 }
 
-/** Returns the text of a message, with its parts separated by line feeds. */
 export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** Returns the message with other parts and without its `native`. */
+/** Edited messages have no `native`. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }
 
-/** Returns true when all parts of a message are tool results, so that no user wrote it. */
+/** Returns true if all parts are tool results, so that no user wrote the message. */
 export function holdsOnlyToolResults(message: Message): boolean {
   return message.parts.length > 0 && message.parts.every((part) => part.type === 'tool-result')
 }
 
-/** Returns the index of the last user message with more than tool results, or -1. */
 export function lastUserIndex(messages: readonly Message[]): number {
   return messages.findLastIndex((message) => message.role === 'user' && !holdsOnlyToolResults(message))
 }

@@ -1,18 +1,16 @@
 import { NO_USAGE, type AnswerEvent, type Completion, type Finish, type Step, type Usage } from './answer.ts'
 import type { Part } from './prompt.ts'
 
-/** Joins the steps of one answer, in linear time. */
+/** Joins the steps of an answer, in linear time. */
 export interface Collector {
   add(step: Step): void
-  /** Returns the answer so far. Its finish is `stop` until the upstream sends a finish reason. */
+  /** Returns the current answer. Its finish is `stop` until the upstream sends a finish reason. */
   completion(): Completion
-  /** Returns true when the protocol's last event has arrived. */
   isWhole(): boolean
-  /** Returns true when the upstream has sent a finish reason. */
   isFinished(): boolean
 }
 
-/** A block that is still incomplete. Its pieces are joined once, at the end. */
+/** An incomplete block. Its pieces are joined once, at the end. */
 interface TextBlock {
   readonly type: 'text'
   readonly pieces: string[]
@@ -166,8 +164,8 @@ function partOf(block: Block): Part {
 }
 
 /**
- * Returns the steps of a stream that replays a stored answer. A collector of them returns the same answer without the
- * `native` of its parts. Images, documents and tool results are replayed as opaque parts.
+ * Returns the steps of a stream that replays a stored answer. Images, documents and tool results are replayed as
+ * opaque parts. The other parts lose their `native`.
  */
 export function stepsOf(completion: Completion): readonly Step[] {
   const { id, model, parts, finish, stopSequence, usage } = completion

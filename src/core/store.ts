@@ -1,21 +1,20 @@
 import { GatewayError } from './errors.ts'
 import type { MaybePromise } from './async.ts'
 
-/** One counter of a reservation. Amounts are whole numbers of requests, tokens or nano-dollars. */
+/** The amount that a request reserves of one counter, in whole requests, tokens or nano-dollars. */
 export interface Claim {
-  /** Contains the start of its window, so that no counter is ever reset. */
+  /** The name contains the start of the counter's window, so that counters are never reset. */
   readonly counter: string
   readonly amount: number
-  /** Maximum sum of the counter's spent and held amounts that a reservation may reach. */
+  /** Maximum sum of spent and held amounts of the counter, this claim included. */
   readonly max: number
-  /** The time after which the counter may be deleted, in milliseconds since 1970. */
+  /** When the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
   /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
   readonly elastic?: boolean
 }
 
 export interface ReserveRequest {
-  /** A unique id. */
   readonly reservationId: string
   readonly claims: readonly Claim[]
   /** Minimum grant of the elastic claims. @default their amount */
@@ -24,12 +23,15 @@ export interface ReserveRequest {
   readonly expiresAfterMs: number
 }
 
-/** `levels[i]` is spent + held of the counter of claim i: after the step when accepted, before it when refused. */
+/**
+ * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after the reservation, or before a
+ * refused one.
+ */
 export type ReserveResult =
   | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
   | {
       readonly accepted: false
-      /** The index of the first claim that did not fit. */
+      /** The index of the first claim that exceeds its maximum. */
       readonly refused: number
       readonly levels: readonly number[]
     }
@@ -41,7 +43,7 @@ export interface Charge {
   readonly expiresAt: number
 }
 
-/** Sums for reports. Each field is added to the stored field of the same name. */
+/** Sums for reports. Amounts are added to the stored amounts of the same names. */
 export interface Tally {
   readonly name: string
   readonly amounts: Readonly<Record<string, number>>
@@ -54,9 +56,8 @@ export interface Settlement {
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
   /**
-   * Log entries that are appended in the same step, such as the audit record of the request. An entry that is larger
-   * than its quota is omitted.
-   * @default none
+   * Log entries that are appended in the same step, such as the audit record. Entries larger than their quota are
+   * omitted. @default none
    */
   readonly entries?: readonly SettledEntry[]
 }
@@ -72,44 +73,43 @@ export interface Level {
 }
 
 export interface LogEntry {
-  /** The position in the log. Cursors of a log ascend. */
+  /** The position in the log, in ascending order. */
   readonly cursor: string
   readonly at: number
   readonly value: string
 }
 
 export interface LogQuery {
-  /** The first moment, inclusive, milliseconds since 1970. */
+  /** Inclusive, in milliseconds since 1970. */
   readonly from?: number
-  /** The last moment, exclusive. */
+  /** Exclusive, in milliseconds since 1970. */
   readonly to?: number
-  /** Entries after this cursor. */
   readonly after?: string
   readonly limit: number
 }
 
 /**
- * Maximum storage of one virtual key for one kind of value. Every value that a caller can cause the gateway to
- * store is written with a quota, so that one key cannot exhaust the store. Values without a quota belong to the
- * operator: keys, budgets, rate limits.
+ * Maximum storage of one virtual key for one kind of value. Every value that a caller can cause the gateway to store
+ * has a quota, so that one key cannot exhaust the store. Values without a quota belong to the operator: keys, budgets,
+ * rate limits.
  *
  * A full quota affects its own values only. A value with `ttlMs` replaces the oldest values of the same quota. A value
- * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. The values
- * of one quota either all have `ttlMs` or all have none.
+ * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. The
+ * values of one quota either all have `ttlMs` or all have none.
  */
 export interface Quota {
-  /** Identifies the quota: `<kind>:<key id>`. Values written under the same name count together. */
+  /** `<kind>:<key id>`. Values of all quotas with the same name count together. */
   readonly name: string
-  /** Maximum number of values or log entries. */
+  /** Maximum number of values and log entries. */
   readonly maxEntries: number
-  /** Maximum size of all keys and values in bytes. The store may count up to 2 per UTF-16 unit and 256 per value. */
+  /** Maximum size of all keys and values in bytes. Stores may count up to 2 bytes per UTF-16 unit and 256 per value. */
   readonly maxBytes: number
 }
 
 export interface WriteOptions {
-  /** Milliseconds after which the value expires. @default it stays until it is deleted */
+  /** Milliseconds after which the value expires. @default it does not expire */
   readonly ttlMs?: number
-  /** The quota that the value counts against, until it is replaced, deleted or expired. @default none */
+  /** The quota of the value until it is replaced, deleted or expired. @default none */
   readonly quota?: Quota
   /**
    * Writes even if the quota is full. For small values whose number is bounded by values that the quota has accepted.
@@ -127,49 +127,47 @@ export interface NewLogEntry {
 }
 
 /**
- * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. Values are text. The contract
- * suite (`testStore` of `sluice/testing`) specifies each method. The methods of the request path may return their value
- * synchronously. A method that cannot reach its storage rejects or throws.
+ * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
+ * of `sluice/testing`) specifies each method. Methods that cannot reach the storage reject or throw. Methods of the
+ * request path may return their value without a promise.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
   /**
-   * Writes `value` (undefined: deletes) if the current value is `expected` (undefined: absent). Returns whether it did.
-   * Without `ttlMs` the value stays until it is deleted. Without `quota` it counts against none.
+   * Writes `value` if the current value is `expected`. Undefined means absent. Returns whether the value was written.
    */
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
-  /** Returns whether the key existed. */
+  /** Returns true if the key existed. */
   delete(key: string): Promise<boolean>
-  /** Returns at most `limit` keys with this prefix in ascending order, starting after `after`. */
+  /** Returns at most `limit` keys with this prefix after `after`, in ascending order. */
   list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
-  /** Takes all claims or none. */
+  /** Accepts all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
-   * Releases the reservation and adds the charges, tallies and log entries. The first call for a reservation returns
-   * true. Later calls have no effect and return false. An expired reservation can be settled for at least an hour.
+   * Releases the reservation and adds charges, tallies and log entries. Returns true for the first call. Later calls
+   * have no effect and return false. An expired reservation can be settled for at least an hour.
    */
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): MaybePromise<readonly Readonly<Record<string, number>>[]>
-  /** Adds to an append-only log, or to each of several logs in one step. */
+  /** Appends to one or several logs in one step. */
   append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
-  /** Returns entries of a log in the order in which they were appended. */
+  /** Returns entries in the order in which they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store in the memory of this process. Its calls need no deadline. @default false */
   readonly local?: boolean
   /** Resolves when the storage answers. */
   ping(): Promise<void>
-  /** Returns one sentence for each guarantee that the storage cannot give as it is configured. */
+  /** Returns one sentence for each guarantee that the storage cannot give in its configuration. */
   warnings?(): Promise<readonly string[]>
   close(): Promise<void>
 }
 
-/** The kinds of values that are stored for a virtual key. */
 export type QuotaKind =
   /** Message batches with their items and results. */
   | 'batch'
-  /** Responses that `previous_response_id` can refer to. */
+  /** Responses for `previous_response_id`. */
   | 'turn'
   /** Ids of responses that an upstream stores for the key. */
   | 'held-response'
@@ -177,7 +175,7 @@ export type QuotaKind =
   | 'file'
   /** Streams and answers that can be replayed. */
   | 'recording'
-  /** Streams that another process follows. */
+  /** Streams that other processes follow. */
   | 'live-stream'
   /** Answers under an Idempotency-Key. */
   | 'idempotency'
@@ -209,12 +207,11 @@ const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   'audit-unbilled': { maxEntries: 2_000, maxBytes: 2 * MIB },
 }
 
-/** Returns the quota of one kind for one key. The name is `<kind>:<key id>`. */
 export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, ...BOUNDS[kind] }
 }
 
-/** Returns the error of a store for a value that does not fit its quota. */
+/** Returns the error for a value that does not fit its quota. */
 export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',
@@ -227,7 +224,7 @@ export type DurationCode = '1m' | '1h' | '1d' | '1w' | '1M'
 
 export const DURATION_CODES: readonly DurationCode[] = ['1m', '1h', '1d', '1w', '1M']
 
-/** One window: `start` is within it, `end` is the first moment after it. Milliseconds since 1970. */
+/** A window in milliseconds since 1970. `end` is exclusive. */
 export interface Period {
   readonly start: number
   readonly end: number
@@ -237,7 +234,7 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 const WEEK = 7 * DAY
-/** 1970-01-01 was a Thursday. Its week began three days earlier. */
+/** 1970-01-01 was a Thursday, so its week began three days earlier. */
 const MONDAY_SHIFT = 3 * DAY
 
 const periods: Record<DurationCode, (at: number) => Period> = {
@@ -248,7 +245,6 @@ const periods: Record<DurationCode, (at: number) => Period> = {
   '1M': month,
 }
 
-/** Returns the calendar window that contains a moment. */
 export function periodOf(at: number, code: DurationCode): Period {
   return periods[code](at)
 }

@@ -19,6 +19,7 @@ const EXPONENT_GROWTH = 22
 
 /**
  * Reads one JSON object. Throws `invalid-request`.
+ *
  * The structure is counted before `JSON.parse`, which accepts a depth of millions. A body with repeated keys is
  * serialized again, because servers treat them differently. A key `__proto__` becomes an own property.
  */

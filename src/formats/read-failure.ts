@@ -111,6 +111,7 @@ const MAX_DETAILS = 4096
  * Removes private data from an upstream's text, in linear time. Upstreams may repeat credentials, addresses and host
  * names in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and others
  * become `[removed]`.
+ *
  * An atom is a run of characters without spaces, quotes and brackets.
  */
 export function upstreamText(text: string): string {

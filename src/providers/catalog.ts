@@ -1,8 +1,10 @@
 import * as z from 'zod/mini'
+import type { AnswerSource, Step } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
-import { boundedProvider } from './bounded-provider.ts'
+import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
+import { bounded, type RequestCall } from './http-request.ts'
 import { complete, stemOf } from './model-book.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
@@ -17,9 +19,9 @@ import {
   type ModelEntry,
 } from './provider-options.ts'
 
-/** Another name for a model, with settings and limits of its own. */
+/** Another name for a model, with its own settings and limits. */
 export interface CatalogAlias {
-  /** The name that callers send. It may contain slashes, and takes precedence over a model of the same name. */
+  /** The name in requests. It may contain slashes, and takes precedence over a model of the same name. */
   readonly id: string
   /** `<provider>/<model_id>`. */
   readonly target: string
@@ -28,7 +30,7 @@ export interface CatalogAlias {
   readonly contextWindow?: number
   /** @default the target's */
   readonly maxOutputTokens?: number
-  /** Settings for parameters that the caller does not set. @default the target's */
+  /** Values of parameters that the caller does not set. @default the target's */
   readonly defaults?: NonNullable<Model['defaults']>
   /** Factor for the thresholds of the automatic tiers. @default the target's */
   readonly thresholdFactor?: number
@@ -37,11 +39,11 @@ export interface CatalogAlias {
 /** Models and aliases in addition to those of the providers. */
 export interface CatalogOptions {
   /**
-   * Models by `<provider>/<model_id>`: these fields override those of the provider. A model that the provider does
-   * not list is added to it, and needs a price.
+   * Models by `<provider>/<model_id>`. Their fields override those of the provider. A model that the provider does not
+   * list needs a price.
    */
   readonly models?: readonly ModelEntry[]
-  /** Custom names. They replace built-in aliases of the same name. */
+  /** They replace built-in aliases of the same name. */
   readonly aliases?: readonly CatalogAlias[]
 }
 
@@ -50,21 +52,21 @@ export interface CatalogRoute {
   /** The name in the request. */
   readonly name: string
   readonly provider: Provider
-  /** If the name is an alias, this model has the settings and limits of the alias. */
+  /** The model, with the settings and limits of the alias if the name is an alias. */
   readonly model: Model
 }
 
-/** The models that callers can request. */
+/** The models of the gateway. */
 export interface Directory {
-  /** Resolves an alias or `<provider>/<model_id>`. Returns undefined when no provider serves the name. */
+  /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
-   * Returns the routes of a model id without a provider: those of the providers that list it, in order. If none lists
-   * it: that of a provider that lists it under another date, or else that of the first provider that accepts any id.
+   * Returns the routes of a model id without a provider: those of all providers that list the id, else those that list
+   * it under another date, else that of the first provider that accepts any id.
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
-  /** Returns the aliases, then the listed models of the providers in order. */
+  /** Returns the aliases, then the listed models in the order of the providers. */
   list(): readonly CatalogRoute[]
 }
 
@@ -90,8 +92,8 @@ const schema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObje
 })
 
 /**
- * Creates the catalog of all providers. Throws `invalid-request` for invalid options, two providers with the same name,
- * and aliases whose target no provider serves. Built-in aliases whose provider is not configured are omitted.
+ * Throws `invalid-request` for invalid options, two providers with the same name, and aliases whose target no provider
+ * serves. Built-in aliases of unconfigured providers are omitted.
  */
 export function createDirectory(options: {
   readonly providers: readonly Provider[]
@@ -153,7 +155,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   return named
 }
 
-/** Returns the models of the options by their full names. They override those of the providers. */
+/** Returns the models of the options by their full names. */
 function changedModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -202,8 +204,8 @@ function aliasRoutes(
 }
 
 /**
- * Returns the target under the alias's name. The context window of the alias cannot exceed that of the target. If the
- * target refuses sampling parameters, the alias sets none, because every call would fail.
+ * The alias cannot enlarge the context window of the target. If the target refuses sampling parameters, the alias sets
+ * none, because every call would fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
@@ -222,4 +224,46 @@ function asAlias(alias: CatalogAlias, model: Model): Model {
 
 function wrong(problem: string): GatewayError {
   return new GatewayError('invalid-request', `createGateway: ${problem}.`)
+}
+
+/**
+ * Returns a provider whose calls end when they are cancelled or time out. A custom provider may ignore its signal and
+ * timeouts, and a call that never ends would never settle its reservation. Providers with `endsCalls` are returned
+ * unchanged.
+ */
+function boundedProvider(provider: Provider): Provider {
+  if (provider.endsCalls === true) return provider
+  const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
+  const bound =
+    <call extends RequestCall, value>(method: (call: call) => Promise<value>, discard?: (value: value) => void) =>
+    (call: call): Promise<value> =>
+      bounded(name, call, async () => method.call(provider, call), discard)
+  return {
+    name,
+    dialect,
+    ...(secondDialect !== undefined && { secondDialect }),
+    get models() {
+      return provider.models
+    },
+    model: (id) => provider.model(id),
+    complete: bound((call) => provider.complete(call)),
+    stream: bound(
+      (call) => provider.stream(call),
+      ({ answer }) => discardStream(answer),
+    ),
+    ...(embed !== undefined && { embed: bound(embed) }),
+    ...(countTokens !== undefined && { countTokens: bound(countTokens) }),
+    ...(heldResponse !== undefined && { heldResponse: bound(heldResponse) }),
+    ...(passThrough !== undefined && { passThrough: bound(passThrough, ({ source }) => source.abort()) }),
+    ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
+  }
+}
+
+function discardStream(answer: AsyncIterable<Step> | AnswerSource): void {
+  try {
+    if (isSource(answer)) answer.abort()
+    else returnQuietly(answer[Symbol.asyncIterator]())
+  } catch {
+    // The request has already failed.
+  }
 }

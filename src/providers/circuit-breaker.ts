@@ -1,66 +1,61 @@
 import { numberFrom, type OptionCheck, optionsOf } from '../core/option-checks.ts'
-import type { ProviderState, ProviderStates } from '../core/ports.ts'
 
-/** `open`: the upstream is skipped. `half-open`: the next request is a probe. */
+/** `half-open`: the next request is a probe. */
 export type CircuitState = 'closed' | 'open' | 'half-open'
 
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has a circuit. */
 export interface CircuitBreakerOptions {
-  /** The share of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
+  /** Minimum share of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
   readonly failureRate?: number
-  /** Minimum number of requests within the window that can open a circuit. @default 20 */
+  /** Minimum number of requests in the window that can open a circuit. @default 20 */
   readonly minRequests?: number
   /** How long a request counts, in milliseconds. @default 30_000 */
   readonly windowMs?: number
   /** How long an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000 */
   readonly openMs?: number
-  /** Maximum number of requests per second and key that an open circuit admits if there is no other candidate. @default 1 */
+  /** Maximum number of requests per second and key that an open circuit admits without another candidate. @default 1 */
   readonly probesPerSecond?: number
 }
 
-/** A request for permission to call an upstream. */
 export interface CircuitRequest {
-  /** `<provider>/<model_id>`. */
   readonly circuit: string
   readonly keyId: string
   readonly now: number
-  /** True when another candidate with a closed circuit can answer. */
+  /** True if another candidate with a closed circuit can answer. */
   readonly hasAlternative: boolean
 }
 
-/** An admitted request. Only the first of the three calls counts, so that retries are not counted. */
+/** An admitted request. Only the first call of a method counts, so that retries are not counted. */
 export interface CircuitPass {
   succeeded(now: number): void
   failed(now: number): void
-  /** Reports a request without evidence about the upstream: its caller left, or caused the failure. */
+  /** Reports a request that proves nothing about the upstream: its caller disconnected, or caused the failure. */
   undecided(): void
 }
 
 export interface CircuitReport {
   readonly state: CircuitState
-  /** False when the circuit is open only for the one key whose requests failed. */
+  /** False if the circuit is open only for the key whose requests failed. */
   readonly isForAllKeys: boolean
 }
 
 export interface CircuitBreaker {
-  /** Returns undefined when the circuit refuses the request. */
   readonly admit: (request: CircuitRequest) => CircuitPass | undefined
-  /** Returns true when the circuit is open or half-open for the key. */
+  /** Returns true if the circuit is open or half-open for the key. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Returns the milliseconds until the circuit admits a request of the key that has no other candidate. */
+  /** Returns the milliseconds until the circuit admits a request without another candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
-  /** Returns the circuits that had requests within the window or are not closed. */
+  /** Returns the circuits that had requests in the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
 }
 
 interface Opening {
   /** Undefined if the circuit is open for all keys. */
   readonly keyId: string | undefined
-  /** The time at which the circuit opened, or the last probe failed. */
+  /** When the circuit opened or the last probe failed. */
   openedAt: number
   probedAt: number
-  /** The time of the last admitted probe, by key. */
-  readonly probes: Map<string, number>
+  readonly probedAtByKey: Map<string, number>
 }
 
 interface Circuit {
@@ -68,11 +63,9 @@ interface Circuit {
   opening: Opening | undefined
 }
 
-/** Maximum number of circuits, because callers may choose model ids. The least recently used is removed first. */
-const MAX_CIRCUITS = 1000
-const MAX_PROBING_KEYS = 1000
+/** Maximum number of circuits, because callers may choose model ids, and of probing keys per circuit. */
+const MAX_ENTRIES = 1000
 
-/** The check of `circuitBreaker` in the gateway's options. */
 export const checkCircuitBreaker: OptionCheck = optionsOf({
   failureRate: numberFrom(0.01, 1),
   minRequests: numberFrom(1, 10_000),
@@ -82,18 +75,17 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
 })
 
 /**
- * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: while
- * several keys are active, half of the failure rate must also be reached without the key that failed most. While a
- * single key is active, the circuit opens for that key alone.
+ * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: if
+ * several keys are active, half of the failure rate must also be reached without the key that failed most. If a single
+ * key is active, the circuit opens for that key alone.
  *
- * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes of each key that
- * has no other candidate. A probe that succeeds closes the circuit.
+ * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes of each key
+ * without another candidate. A successful probe closes the circuit.
  */
 export function createCircuitBreaker(options: CircuitBreakerOptions = {}): CircuitBreaker {
   const { openMs = 30_000, probesPerSecond = 1 } = options
   const probeEveryMs = 1000 / probesPerSecond
   const circuits = new Map<string, Circuit>()
-
   let newest = ''
 
   function use(name: string): Circuit {
@@ -101,10 +93,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     if (known !== undefined && name === newest) return known
     newest = name
     const circuit = known ?? { window: new FailureWindow(options), opening: undefined }
-    circuits.delete(name)
-    const [oldest] = circuits.keys()
-    if (circuits.size >= MAX_CIRCUITS && oldest !== undefined) circuits.delete(oldest)
-    circuits.set(name, circuit)
+    setNewest(circuits, name, circuit)
     return circuit
   }
 
@@ -116,16 +105,13 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
   function untilProbe(opening: Opening, keyId: string, { now, hasAlternative }: Wait): number {
     const halfOpenIn = Math.max(opening.openedAt, opening.probedAt) + openMs - now
     if (hasAlternative) return Math.max(0, halfOpenIn)
-    const nextIn = (opening.probes.get(keyId) ?? -Infinity) + probeEveryMs - now
+    const nextIn = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
     return Math.max(0, Math.min(halfOpenIn, nextIn))
   }
 
   function probe(opening: Opening, { keyId, now }: CircuitRequest): void {
     opening.probedAt = now
-    opening.probes.delete(keyId)
-    const [oldest] = opening.probes.keys()
-    if (opening.probes.size >= MAX_PROBING_KEYS && oldest !== undefined) opening.probes.delete(oldest)
-    opening.probes.set(keyId, now)
+    setNewest(opening.probedAtByKey, keyId, now)
   }
 
   function admit(request: CircuitRequest): CircuitPass | undefined {
@@ -134,7 +120,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     const opening = openingFor(circuit, keyId)
     if (opening !== undefined && untilProbe(opening, keyId, request) > 0) return undefined
     if (opening !== undefined) probe(opening, request)
-    circuit.window.join(keyId, now)
+    circuit.window.markActive(keyId, now)
     return new Pass(circuit, keyId, opening)
   }
 
@@ -153,6 +139,14 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 }
 
 type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
+
+/** Adds an entry. If the map is full, removes the least recently added entry. */
+function setNewest<value>(entries: Map<string, value>, name: string, value: value): void {
+  entries.delete(name)
+  const [oldest] = entries.keys()
+  if (entries.size >= MAX_ENTRIES && oldest !== undefined) entries.delete(oldest)
+  entries.set(name, value)
+}
 
 class Pass implements CircuitPass {
   readonly #circuit: Circuit
@@ -189,50 +183,24 @@ class Pass implements CircuitPass {
   undecided(): void {
     if (this.#isOver) return
     this.#isOver = true
-    // The next request may probe immediately, because this probe had no result.
+    // The probe had no result, so the next request may probe.
     if (this.#probing !== undefined) this.#probing.probedAt = -Infinity
   }
 }
 
-/** Opens a circuit whose requests fail, or widens one that is open for a single key. */
+/** Opens a circuit whose requests fail, or opens it for all keys. */
 function reconsider(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
   const { opening } = circuit
   if (opening !== undefined && (opening.keyId === undefined || opening.keyId === failing.keyId)) return
-  circuit.opening = { keyId: failing.keyId, openedAt: now, probedAt: -Infinity, probes: new Map() }
+  circuit.opening = { keyId: failing.keyId, openedAt: now, probedAt: -Infinity, probedAtByKey: new Map() }
 }
 
 function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitReport {
   if (opening === undefined) return { state: 'closed', isForAllKeys: true }
   const state = now - opening.openedAt < openMs ? 'open' : 'half-open'
   return { state, isForAllKeys: opening.keyId === undefined }
-}
-
-/** Returns the state of each provider. `circuits` are reports by `<provider>/<model_id>`. */
-export function providerStates(
-  providers: readonly { readonly name: string }[],
-  circuits: Readonly<Record<string, CircuitReport>>,
-): ProviderStates {
-  const reports = Object.entries(circuits)
-  return Object.fromEntries(
-    providers.map(({ name }) => {
-      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
-      return [name, stateOf(own)]
-    }),
-  )
-}
-
-/** A circuit that is open for one key does not make the provider unavailable. */
-function stateOf(reports: readonly CircuitReport[]): ProviderState {
-  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
-  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
-}
-
-interface FailureWindowOptions {
-  readonly failureRate?: number
-  readonly minRequests?: number
-  readonly windowMs?: number
 }
 
 interface Count {
@@ -247,27 +215,26 @@ interface Slot {
 
 /** Requests expire in steps of a tenth of the window. */
 const SLOTS = 10
-/** Keys beyond this number share one count per slot. */
+/** Further keys share one count per slot. */
 const MAX_KEYS = 64
 const OTHER_KEYS = ''
-/** Without the key that failed most, this fraction of the failure rate is sufficient, because the requests of keys differ. */
+/** The divisor of the failure rate for the other keys. Their requests differ, so a lower rate is sufficient. */
 const OTHERS_SHARE = 2
 
-/** Counts the requests to one upstream within the last seconds, by key. */
+/** Counts recent requests to an upstream by key. */
 export class FailureWindow {
   readonly #failureRate: number
   readonly #minRequests: number
   readonly #windowMs: number
   #slots: readonly Slot[] = []
 
-  constructor({ failureRate = 0.5, minRequests = 20, windowMs = 30_000 }: FailureWindowOptions) {
+  constructor({ failureRate = 0.5, minRequests = 20, windowMs = 30_000 }: CircuitBreakerOptions) {
     this.#failureRate = failureRate
     this.#minRequests = minRequests
     this.#windowMs = windowMs
   }
 
-  /** Marks the key as active. */
-  join(keyId: string, now: number): void {
+  markActive(keyId: string, now: number): void {
     this.#countOf(keyId, now)
   }
 
@@ -284,13 +251,13 @@ export class FailureWindow {
   }
 
   /**
-   * Returns undefined unless the upstream fails. `keyId` is the only active key, or undefined if the requests of several
-   * keys fail.
+   * Returns undefined unless the upstream fails. `keyId` is the only active key. It is undefined if several keys are
+   * active.
    */
   failing(now: number): { readonly keyId: string | undefined } | undefined {
     const perKey = new Map<string, Count>()
     for (const { counts } of this.#recent(now)) {
-      for (const [keyId, count] of counts) perKey.set(keyId, sum([count, perKey.get(keyId) ?? NONE]))
+      for (const [keyId, count] of counts) perKey.set(keyId, sum([count, perKey.get(keyId) ?? sum([])]))
     }
     const all = sum(perKey.values())
     if (all.failed + all.succeeded < this.#minRequests || !reaches(this.#failureRate, all)) return undefined
@@ -318,8 +285,6 @@ export class FailureWindow {
     return count
   }
 }
-
-const NONE: Count = { succeeded: 0, failed: 0 }
 
 function sum(counts: Iterable<Count>): Count {
   const total = { succeeded: 0, failed: 0 }

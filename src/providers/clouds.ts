@@ -23,8 +23,8 @@ import { knownModelsOf } from './vendors.ts'
 const geminiSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
 /**
- * Creates a provider for Gemini models in their own format. Without `apiKey`, the key is read from GEMINI_API_KEY or
- * GOOGLE_API_KEY. Throws `invalid-request` with the path and the expected value for invalid options.
+ * Creates a provider for Gemini models. Without `apiKey`, the key is read from GEMINI_API_KEY or GOOGLE_API_KEY.
+ * Throws `invalid-request` for invalid options.
  */
 export function gemini(options: VendorOptions = {}): Provider {
   const parsed = parseOptions('gemini', geminiSchema, options)
@@ -47,9 +47,9 @@ export interface VertexOptions extends VendorOptions {
   readonly project: string
   /** @default 'global' */
   readonly location?: string
-  /** The publisher of the models. Each publisher has its own format. @default 'google' */
+  /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default `apiKey`, mostly a function, returns an OAuth access token */
+  /** Signs each call. @default `apiKey` is sent, usually a function that returns an OAuth access token */
   readonly sign?: SignRequest
 }
 
@@ -64,8 +64,8 @@ const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
 })
 
 /**
- * Creates a provider for models of Google and Anthropic on Vertex AI. The catalog has no Vertex prices. Throws `invalid-request` with
- * the path and the expected value for invalid options.
+ * Creates a provider for models of Google and Anthropic on Vertex AI. The catalog has no Vertex prices. Throws
+ * `invalid-request` for invalid options.
  */
 export function vertex(options: VertexOptions): Provider {
   const parsed = parseOptions('vertex', vertexSchema, options)
@@ -112,7 +112,7 @@ const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   },
 }
 
-/** The keys of an AWS account or role. */
+/** Keys of an AWS account or role. */
 export interface AwsCredentials {
   readonly accessKeyId: string
   readonly secretAccessKey: string
@@ -121,18 +121,16 @@ export interface AwsCredentials {
 
 /** Options of `bedrock()`. */
 export interface BedrockOptions extends VendorOptions {
-  /** The AWS region, such as `us-east-1`. @default the environment variable AWS_REGION */
+  /** @default the environment variable AWS_REGION, else 'us-east-1' */
   readonly region?: string
-  /**
-   * `chat`: the chat format, for all models except Claude. `messages`: the message format, for Claude. @default 'chat'
-   */
+  /** `messages` is the message format, for Claude. `chat` is the chat format, for other models. @default 'chat' */
   readonly api?: 'chat' | 'messages'
   /**
-   * Returns the credentials for a call, which is then signed with SigV4 by the package `aws4fetch`.
-   * @default AWS_BEARER_TOKEN_BEDROCK as the key, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+   * Returns the credentials for a call, which the package `aws4fetch` signs with SigV4. @default
+   * AWS_BEARER_TOKEN_BEDROCK as the key, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
-  /** Signs each call instead of SigV4. */
+  /** Replaces SigV4. */
   readonly sign?: SignRequest
 }
 
@@ -145,8 +143,8 @@ const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
 })
 
 /**
- * Creates a provider for the chat or messages endpoint of Amazon Bedrock. The catalog has no Bedrock prices.
- * Throws `invalid-request` with the path and the expected value for invalid options.
+ * Creates a provider for Amazon Bedrock. The catalog has no Bedrock prices. Throws `invalid-request` for invalid
+ * options.
  */
 export function bedrock(options: BedrockOptions): Provider {
   const parsed = parseOptions('bedrock', schema, options)
@@ -173,7 +171,7 @@ interface SigningScope {
   readonly service: string
 }
 
-/** Reads the environment on the first call, so that a build needs no secrets. */
+/** The environment is read by the first call, because builds have no secrets. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
@@ -194,13 +192,13 @@ function environmentCredentials(who: string): AwsCredentials {
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
 }
 
-/** Returns a function that signs requests with AWS Signature Version 4. It needs the package `aws4fetch`. */
+/** Signs requests with AWS Signature Version 4. Requires the package `aws4fetch`. */
 function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
   return async (request) => {
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
     const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
-    // Headers that the platform may change are not signed.
+    // Proxies may change other headers.
     const { 'content-type': type } = headers
     const signable = type === undefined ? {} : { 'content-type': type }
     const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })

@@ -7,7 +7,7 @@ import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from 
 import { stepsOf } from '../core/steps.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Returns the sentences of the prompt that match the last question best, or a call of the required tool. */
+/** Returns the sentences that match the last question best, or a call of the required tool. */
 export function answer(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
@@ -35,7 +35,7 @@ function compose(prompt: Prompt, model: Model): string {
   return shape?.type === 'json' ? JSON.stringify({ answer: words }) : words
 }
 
-/** A last message that is longer than this and contains no question is summarized. */
+/** A longer last message without a question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
 const SENTENCES = 5
 /** Maximum length of a summary, as a share of the text. */
@@ -69,7 +69,7 @@ interface Truncated {
   readonly stopSequence?: string
 }
 
-/** Truncates a text at the first stop sequence or at the maximum output. */
+/** Truncates at the first stop sequence or at the maximum output. */
 function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
   const most = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
@@ -97,7 +97,7 @@ function tokens(text: string): number {
   return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
 }
 
-/** Yields the steps of an answer, with its text in groups of words. */
+/** Streams text in groups of words. */
 export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
@@ -116,13 +116,9 @@ function inGroups(step: Step): readonly Step[] {
   })
 }
 
-/** The length of the vectors of the hashing embedder. */
 const DIMENSIONS = 1024
 
-/**
- * Embeds texts offline, by their spelling: texts with similar words have similar vectors. For fewer dimensions, the
- * vector is truncated and normalized to length 1.
- */
+/** Texts with similar words have similar vectors. Shorter vectors are truncated and normalized to length 1. */
 export function embedOffline({ request, model }: EmbedCall): Embedded {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
@@ -137,7 +133,7 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   }
 }
 
-/** Tokens cannot be decoded offline, so each token is a word of its own. */
+/** Tokens cannot be decoded offline, so each token is one word. */
 function wordsOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }
@@ -148,7 +144,6 @@ function truncate(vector: Float32Array, dimensions: number): readonly number[] {
   return length === 0 ? numbers : numbers.map((number) => number / length)
 }
 
-/** A sentence of a prompt and its position. */
 interface Sentence {
   readonly text: string
   readonly position: number
@@ -162,15 +157,14 @@ interface ExtractLimits {
   readonly characters: number
 }
 
-/** Maximum length of a sentence. Longer ones are split. */
+/** Longer sentences are split. */
 const MAX_SENTENCE_LENGTH = 500
-/** Maximum number of sentences. Earlier ones are ignored. */
+/** Earlier sentences are ignored. */
 const MAX_SENTENCES = 100_000
 
 /** Minimum score of a sentence, as a share of the best score. */
 const MIN_SHARE = 0.35
 
-/** Words that are ignored. */
 const STOP_WORDS = new Set(
   (
     'a an and any are as at be been but by can could did do does for from had has have he her his how i if in is it its ' +
@@ -180,8 +174,8 @@ const STOP_WORDS = new Set(
 )
 
 /**
- * Returns the sentences that match a question best, by BM25, in the order of the texts. Returns an empty list if no
- * sentence shares a word with the question.
+ * Returns the sentences that match a question best, in their original order. Returns an empty list if no sentence
+ * shares a word with the question.
  */
 export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
   const asked = new Set(splitSentences(question))
@@ -189,7 +183,7 @@ export function extractAnswer(texts: readonly string[], question: string, limits
   return best(sentences, new Set(termsOf(question)), limits, MIN_SHARE)
 }
 
-/** Returns the sentences that contain the most frequent words, in the order of the texts. */
+/** Returns the sentences that contain the most frequent words, in their original order. */
 export function extractSummary(texts: readonly string[], limits: ExtractLimits): readonly string[] {
   const sentences = readSentences(texts)
   const counts = new Map<string, number>()
@@ -198,7 +192,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
   return best(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
-/** Splits a text after `.`, `!` and `?` before white space, and at line ends. */
+/** Splits after `.`, `!` and `?` before white space, and at line ends. */
 export function splitSentences(text: string): readonly string[] {
   return text
     .split(/(?<=[.!?。！？])\s+|\n+/u)
@@ -222,7 +216,7 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
     .filter((sentence) => sentence.terms.length > 0)
 }
 
-/** Returns the words in lower case without common English endings. Each Han character is a word. */
+/** Removes common English endings. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
   return words.filter((word) => !STOP_WORDS.has(word)).map((word) => stem(word))

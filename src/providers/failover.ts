@@ -2,7 +2,16 @@ import { NO_USAGE, type AnswerSource, type Completion, type Step } from '../core
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type {
+  Embedded,
+  EmbeddingRequest,
+  ProviderCall,
+  ProviderState,
+  ProviderStates,
+  Runtime,
+  Sent,
+  Timeouts,
+} from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -19,12 +28,12 @@ import {
 } from './retry.ts'
 
 export interface FailoverCall extends FailoverRequest {
-  /** Returns the prompt for a candidate, because providers differ in the fields that they require. */
+  /** Returns the prompt for a candidate. Providers require different fields. */
   readonly promptFor: (candidate: Candidate) => Prompt
 }
 
 export interface FailoverStreamCall extends FailoverCall {
-  /** Returns a new translator for each try. */
+  /** Called for each try. */
   readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
 }
 
@@ -33,20 +42,19 @@ export interface FailoverEmbedding extends FailoverRequest {
 }
 
 export interface FailoverAnswer<answer> extends Sent<answer> {
-  /** The candidate that answered. */
   readonly route: Candidate
 }
 
 export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /**
-   * Resolves when an upstream has answered 200 and its stream has content, at the latest 5 seconds after the call.
-   * Until then another candidate can replace it.
+   * Resolves when an upstream has responded with status 200 and its stream has content, or after 5 seconds. Until then
+   * another candidate can replace the upstream.
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that cannot embed. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
-  /** Returns the circuits, by `<provider>/<model_id>`, that had requests recently or are not closed. */
+  /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }
 
@@ -54,7 +62,7 @@ const TRIES = 3
 
 /**
  * Calls candidates in order until one answers. A candidate that fails before any part of its answer has arrived is
- * retried after a random wait, then the next one is called. `timeouts.total` limits the request over all tries and
+ * retried after a random delay, then the next candidate is called. `timeouts.total` limits the request over all
  * candidates. A refusal of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
 export function createFailover(given: FailoverOptions): Failover {
@@ -116,7 +124,6 @@ async function callInOrder<answer>(
   throw firstFailure ?? noProvider()
 }
 
-/** Calls one candidate until it answers or must not be tried again. */
 async function callCandidate<answer>(
   options: Options,
   candidates: readonly Candidate[],
@@ -151,7 +158,7 @@ function circuitOf({ provider, model }: Candidate): string {
   return `${provider.name}/${model.id}`
 }
 
-/** Throws `overloaded` when the circuit is open. */
+/** Throws `overloaded` if the circuit is open. */
 function admit(
   { breaker, runtime }: Options,
   keyId: string,
@@ -169,7 +176,7 @@ function admit(
   )
 }
 
-/** Resolves with the first content of the stream. */
+/** Resolves when the stream has content. */
 async function openStream(
   attempt: UpstreamAttempt,
   call: FailoverStreamCall,
@@ -181,11 +188,11 @@ async function openStream(
   const source = isSource(answer) ? answer : sourceOfSteps(answer, name)
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   paid.answered(stream.translator)
-  // Iterables of custom providers have no deadline.
+  // Streams of custom providers have no deadline.
   const late = (): void => stream.breakOff(tooSlow(name, timeouts.total))
   const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(options, call)), late)
   const opened = stream.open(runtime, holdMs)
-  // Called synchronously if the caller has already left.
+  // Called synchronously if the client has already disconnected.
   const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
     await opened
@@ -214,7 +221,7 @@ function tooSlow(provider: string, totalMs: number): GatewayError {
 
 function noop(): void {}
 
-/** A call whose signal is created when a provider reads it. */
+/** The signal is created when a provider reads it. */
 class OutgoingCall<prompt extends Prompt | undefined> {
   readonly prompt: prompt
   readonly model: Model
@@ -241,4 +248,24 @@ class OutgoingCall<prompt extends Prompt | undefined> {
   get signal(): AbortSignal {
     return this.cancellation.signal
   }
+}
+
+/** Returns the state of each provider from the reports of its circuits. */
+export function providerStates(
+  providers: readonly { readonly name: string }[],
+  circuits: Readonly<Record<string, CircuitReport>>,
+): ProviderStates {
+  const reports = Object.entries(circuits)
+  return Object.fromEntries(
+    providers.map(({ name }) => {
+      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(own)]
+    }),
+  )
+}
+
+/** A circuit that is open for one key does not make the provider unavailable. */
+function stateOf(reports: readonly CircuitReport[]): ProviderState {
+  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
+  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
 }

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Cycles through the values of a text. */
+/** The values in a text, in turn. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string
@@ -11,8 +11,8 @@ interface TextValues {
 }
 
 /**
- * Returns a value for a JSON schema. Its required fields are filled from a text: strings with quoted words and names,
- * numbers with its numbers, enums with the value that the text mentions. Patterns and formats are ignored.
+ * Returns a value for a JSON schema. Fills required fields from a text: strings with quoted words and names, numbers
+ * with its numbers, enums with a value that the text contains. Ignores patterns and formats.
  */
 export function fillSchema(schema: Json | undefined, text: string): Json {
   return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })

@@ -14,21 +14,21 @@ export interface HttpCallOptions {
   /** Maximum time for connecting, in milliseconds. */
   readonly connectMs: number
   readonly cancellation: Cancellation
-  /** Maximum size of an answer that is read whole, in bytes, by its status. */
+  /** Returns the maximum size of a whole answer in bytes. */
   readonly maxBytes: (status: number) => number
-  /** How the bytes of a stream are read. */
+  /** The format of a streamed answer. */
   readonly format: StreamFormat | undefined
-  /** Returns true for a response whose body is streamed to the receiver. @default never */
+  /** Returns true for a response that is streamed. @default never */
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 
-/** The value of a header by its lower-case name. */
+/** Returns a header by its lower-case name. */
 export type ResponseHeader = (name: string) => string | undefined
 
 export interface WholeResponse {
   readonly status: number
   readonly header: ResponseHeader
-  /** Undefined when the body is larger than the maximum, and for an error whose body was cut off. */
+  /** Undefined if the body exceeds the maximum, and for an incomplete body of an error. */
   readonly text: string | undefined
 }
 
@@ -40,10 +40,10 @@ export interface StreamResponse {
 
 const decoder = new TextDecoder()
 
-/** Maximum number of bytes that are read after the protocol's last event while waiting for the end of the body. */
+/** After the last event of the protocol, at most this number of bytes is read, so that the connection can be reused. */
 const MAX_TAIL_BYTES = 4 * 1024
 
-/** Sends one request. Resolves with the whole response, or with a stream as soon as its headers have arrived. */
+/** Resolves with the whole response, or with a stream as soon as its headers have arrived. */
 export function sendRequest(
   request: TransportRequest,
   options: HttpCallOptions,
@@ -52,8 +52,8 @@ export function sendRequest(
 }
 
 /**
- * One call and its timeouts: `total` for every call, and for streams `firstByte` until the headers, then `idle` between
- * two chunks while the reader accepts them.
+ * `timeouts.total` limits every call. For streams, `firstByte` limits the time until the headers, and `idle` the time
+ * between two chunks while the reader accepts them.
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
@@ -66,12 +66,12 @@ class HttpCall implements TransportHandler, AnswerSource {
   #pieces: Uint8Array[] = []
   #size = 0
   #maxBytes = 0
-  /** Present for a body that is streamed. */
+  /** Present for a streamed body. */
   #stream: PacedStream | undefined
   #isOver = false
-  /** True after the protocol's last event. */
+  /** True after the last event of the protocol. */
   #isTail = false
-  /** The time at which the last chunk arrived or the reader last resumed. */
+  /** When the last chunk arrived or the reader resumed. */
   #activeAt = 0
   #isPaused = false
   #cancelTotal: () => void = noop
@@ -149,7 +149,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#status === 200 || this.#stream !== undefined) {
       return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
     }
-    // An error whose body is incomplete is reported by its status.
+    // An error with an incomplete body is reported by its status.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
@@ -193,7 +193,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /** One timer serves many chunks: when it fires, it computes how long the upstream has been silent. */
+  /** One timer serves many chunks. When it fires, it computes the time since the last chunk. */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
     const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
@@ -202,7 +202,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // If the upstream has begun to answer, the cause is a long answer or a slow reader.
+    // If the answer has begun, a long answer or a slow reader caused the timeout.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

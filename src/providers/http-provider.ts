@@ -30,47 +30,44 @@ import {
   type LoadedUpstream,
 } from './http-request.ts'
 
-/** Loaded on demand, because most requests are sent to a vendor of the same format and need no translation. */
+/** Most requests are sent to a vendor of the same format, so translation is loaded on demand. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
-/** A URL, or a function that returns the URL for a model; the id is percent-encoded. */
+/** A URL, or a function that returns the URL of a model. The id is percent-encoded. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
 
-/** A second format of an upstream. */
 interface SecondFormat extends UpstreamFormatModule {
   readonly dialect: Dialect
-  /** The URL of its endpoint. */
   readonly create: string
 }
 
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
-  /** Requests in this format are not translated. @default none */
+  /** A second format, for requests without translation. @default none */
   readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Full URLs. They contain nothing of a request except its model id. */
+  /** Full URLs. The model id is the only part that depends on a request. */
   readonly urls: {
     readonly create: Address
-    /** The embeddings endpoint, if the upstream has one. */
+    /** Endpoint for embeddings. */
     readonly embed?: Address
-    /** The endpoint that counts tokens, if the upstream has one. */
+    /** Endpoint that counts tokens. */
     readonly count?: string
-    /** A URL that answers GET when the upstream is available. */
+    /** URL that answers GET while the upstream is available. */
     readonly ping?: string
-    /** The endpoint of stored responses, if the upstream has one. */
+    /** Endpoint of stored responses. */
     readonly responses?: string
-    /** The base URL of all other endpoints. */
+    /** Base URL of all other endpoints. */
     readonly base?: string
   }
 }
 
-/** An upstream with its loaded format, and the URL for prompts in this format. */
 interface Target extends LoadedUpstream {
   readonly create: Address
 }
 
-/** Creates a provider for any format, with the same timeouts, bounds and failures for every upstream. */
+/** Creates a provider for any format. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
@@ -84,7 +81,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
   }
-  /** Returns the target synchronously, unless a module must be loaded for this prompt. */
+  /** Returns the target synchronously, unless a format must be loaded. */
   const targetFor = (prompt?: Prompt): MaybePromise<Target> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
@@ -119,7 +116,7 @@ async function complete(given: MaybePromise<Target>, call: ProviderCall): Promis
   return { answer: readable(target.name, () => target.format.readCompletion(value, text)), ignored }
 }
 
-/** Checks the status and the content type of the answer before any part of it is forwarded. */
+/** Status and content type are checked before any part of the answer is forwarded. */
 async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<Sent<AnswerSource>> {
   const target = isPromise(given) ? await given : given
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
@@ -159,7 +156,7 @@ async function embedTexts(target: Target, call: EmbedCall, address: Address): Pr
   return readable(target.name, () => readEmbeddings(value, inputs.length))
 }
 
-/** Fields that are removed for a token count, because vendors refuse fields that are not part of the prompt. */
+/** Vendors refuse these fields in a request for a token count. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(target: Target, call: ProviderCall, url: string): Promise<number> {
@@ -172,7 +169,7 @@ async function countTokens(target: Target, call: ProviderCall, url: string): Pro
   return tokens
 }
 
-/** Resolves for every answer except a server error. */
+/** Resolves for every status below 500. */
 async function checkAvailable(target: Target, call: RequestCall, url: string): Promise<void> {
   const { status } = await request(target, call, { method: 'GET', url })
   if (status >= 500) throw brokenUpstream(target.name, `answered with status ${status}`)

@@ -1,32 +1,30 @@
 import type { Frame, Step, StepReader, StreamFormat } from '../core/answer.ts'
-import { Cancellation, type MaybePromise } from '../core/async.ts'
+import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
-import { brokenUpstream, withoutSecrets } from '../upstream/upstream-failure.ts'
-import { bounded } from './bounded-provider.ts'
+import { brokenUpstream, tooSlow, withoutSecrets } from '../upstream/upstream-failure.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
 
 /** Adds credentials to a request. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
 
-/** The options of an HTTP provider that apply to each of its requests. */
+/** Options for each request of a provider. */
 export interface RequestOptions {
   readonly name: string
-  /** The headers of the provider, credentials included. Names are in lower case. */
+  /** Credentials included. Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** Names of caller headers that are forwarded. They override `headers`. @default none */
+  /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly passes?: readonly string[] | undefined
-  /** Called for each request with its final headers and body. @default the request is not changed */
+  /** Called for each request with its final headers and body. @default requests are not changed */
   readonly sign?: SignRequest | undefined
-  /** Secrets that must not appear in messages. @default none */
+  /** Texts that are removed from messages. @default none */
   readonly secrets?: readonly string[] | (() => readonly string[])
   /** @default the transport of the call's runtime */
   readonly transport?: Transport
 }
 
-/** An upstream whose format is loaded. */
 export interface LoadedUpstream extends RequestOptions {
   readonly format: UpstreamFormat
 }
@@ -40,7 +38,7 @@ export interface Outgoing {
   readonly url: string
   readonly body?: string | Uint8Array
   readonly contentType?: string
-  /** Returns true for an answer that is streamed to the receiver. @default never */
+  /** Returns true for an answer that is streamed. @default never */
   readonly isStream?: (status: number, header: ResponseHeader) => boolean
 }
 
@@ -48,13 +46,13 @@ type UpstreamResponse = WholeResponse | StreamResponse
 
 /** Maximum size of a whole answer in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-/** Maximum size of an error body in bytes. Of a larger one only the status is used. */
+/** Maximum size of an error body in bytes. Larger bodies are ignored. */
 const MAX_ERROR_BYTES = 64 * 1024
 
 const JSON_TYPE = 'application/json'
 const STREAM_TYPE = 'text/event-stream'
 
-/** Sends one request. Resolves with any response, including a refusal. */
+/** Resolves with any response, including an error. */
 export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
@@ -77,7 +75,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
   return sign === undefined ? send(unsigned) : bounded(name, call, async () => sign(unsigned)).then(send)
 }
 
-/** Returns a new record. Of the caller's headers, it contains only those that the format defines. */
+/** Of the client's headers, only those of the format are forwarded. */
 function headersFor(
   { headers, passes = [] }: LoadedUpstream,
   call: RequestCall,
@@ -115,7 +113,7 @@ function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-/** Returns the format with secrets removed from error events. */
+/** Removes secrets from error events. */
 function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   const { dialect, isPlain } = format
   const stepReader = (): StepReader => {
@@ -137,7 +135,7 @@ export interface JsonAnswer {
   readonly value: JsonObject
 }
 
-/** Sends a request and resolves with the JSON of its answer. Rejects for every response that is not one. */
+/** Resolves with the JSON of an accepted response, and rejects for every other response. */
 export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
   if (response.status >= 400) throw await refusalOf(upstream, call, response)
@@ -155,7 +153,7 @@ export function readJson(upstream: LoadedUpstream, call: RequestCall, response: 
   return { text, value }
 }
 
-/** Throws unless the status is 200 and the body is not compressed. Reports the accepted call. */
+/** Throws unless the status is 200 and the body is not compressed. Calls `onAccepted` for status 200. */
 export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { status, header }: UpstreamResponse): void {
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
@@ -166,7 +164,7 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
   if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Returns the failure for an error status. If the body cannot be parsed or is empty, only the status is used. */
+/** Returns the failure for an error status. Invalid and empty bodies are ignored. */
 export async function refusalOf(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,
@@ -183,11 +181,25 @@ function listOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
-/** Calls `read`. Attributes unexpected errors to the upstream whose answer is read. */
+/** Attributes unexpected errors to the upstream whose answer is read. */
 export function readable<value>(provider: string, read: () => value): value {
   try {
     return read()
   } catch (error) {
     throw GatewayError.is(error) ? error : brokenUpstream(provider, 'sent an answer that cannot be read', error)
   }
+}
+
+/** Settles like `start()`, but rejects on cancellation and timeout. Passes a late value to `discard`. */
+export function bounded<value>(
+  name: string,
+  call: RequestCall,
+  start: () => Promise<value>,
+  discard?: (value: value) => void,
+): Promise<value> {
+  const cancellation = call.cancellation ?? Cancellation.of(call.signal)
+  if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
+  const { runtime, timeouts } = call
+  const limit = { ms: timeouts.total, after: runtime.after, late: () => tooSlow(name, timeouts.total), cancellation }
+  return withTimeout(start(), limit, discard)
 }

@@ -9,17 +9,16 @@ import type { ModelEntry } from './provider-options.ts'
  */
 export interface KnownModel extends Model {
   readonly pricedAt: string
-  /** True for a model that the vendor no longer offers. It is resolved, because resellers may serve it, but not listed. */
+  /** True for a model that the vendor no longer offers. Resellers may serve it, so it is resolved, but not listed. */
   readonly retired?: true
 }
 
-/** Prices from a file; the result of `priceList` of `sluice/providers`. */
+/** Prices from a file. Created by `priceList` of `sluice/providers`. */
 export interface PriceList {
-  /** Returns the known models with the prices of the list, and the models of the vendor that are only in the list. */
+  /** Returns the known models with the prices of the list, and the other models of the vendor in the list. */
   readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 
-/** A model in a file of `models/`. */
 interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' | 'retired'> {
   /** YYYY-MM-DD. */
   readonly created?: string
@@ -27,7 +26,7 @@ interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' 
   readonly retired?: boolean
 }
 
-/** Returns the models of a catalog file. `shared` applies to all of them unless a row differs. */
+/** Fields of a row override `shared`. */
 export function readCatalog(
   rows: readonly CatalogRow[],
   shared: Partial<KnownModel> & { readonly family: string },
@@ -45,7 +44,7 @@ export function readCatalog(
   })
 }
 
-/** The beginnings of the model ids of each family. */
+/** The beginnings of model ids by family. */
 const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   claude: ['claude'],
   gpt: ['gpt', 'chatgpt', 'o1', 'o3', 'o4'],
@@ -59,7 +58,7 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/** Returns the family of a model id, by the part after its last slash. Returns undefined for an unknown id. */
+/** Ignores the part of the id before its last slash. Returns undefined for an unknown family. */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)
@@ -67,19 +66,16 @@ export function familyOf(id: string): string | undefined {
 }
 
 export interface ModelBookOptions {
-  /** The name of the provider in messages. */
   readonly who: string
-  /** The family of models whose id does not contain one. */
+  /** The family of models whose id contains none. */
   readonly family: string
-  /** The models of this vendor in the catalog. @default none */
   readonly known?: readonly KnownModel[]
-  /** The operator's models, in addition to the known ones. They override known models. */
+  /** Models in addition to the known ones. They override known models. */
   readonly entries?: readonly ModelEntry[] | undefined
-  /** The price of all other models. If set, every model id is accepted. @default other ids are not served */
+  /** The price of all other models. If set, every model id is accepted. @default other models are not served */
   readonly defaultPrice?: Price | undefined
 }
 
-/** The models of a provider. */
 export interface ModelBook {
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
@@ -125,7 +121,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: ModelBoo
   )
 }
 
-/** Returns the complete model, with the defaults of ModelEntry. */
+/** Adds the defaults of ModelEntry. */
 export function complete(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW } = entry
   return {
@@ -148,7 +144,7 @@ function checkSmall(
   throw wrong(options, `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`)
 }
 
-/** Returns a model id without its date. */
+/** Removes the date of a model id. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

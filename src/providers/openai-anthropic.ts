@@ -22,13 +22,13 @@ import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
 export interface OpenaiCompatibleOptions extends VendorOptions {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
-  /** The address before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
+  /** The URL before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
   /** Sent as `Authorization: Bearer`: the key, or a function that returns it for each call. @default none is sent */
   readonly apiKey?: ApiKey
   /** True if the service has `/responses`. Requests to `POST /v1/responses` are then not translated. @default false */
   readonly responses?: boolean
-  /** The family of models whose id does not contain one. @default the name */
+  /** The family of models whose id contains none. @default the name */
   readonly family?: string
 }
 
@@ -41,8 +41,7 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
 })
 
 /**
- * Creates a provider for any service with the chat-completions format: hosted, local, or another gateway. Throws `invalid-request` with
- * the path and the expected value for invalid options.
+ * Creates a provider for any service with the chat-completions format. Throws `invalid-request` for invalid options.
  */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
@@ -59,7 +58,8 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
  * Creates a provider of the chat format.
  *
  * @param known The models of the vendor in the catalog.
- * @param variables Environment variables that contain the key. Without any, only `apiKey` is sent.
+ * @param variables Environment variables of the key. Without
+ * any, only `apiKey` is sent.
  */
 export function chatProvider(
   who: string,
@@ -105,8 +105,8 @@ export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
 const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' })]
 
 /**
- * Creates the provider of OpenAI. Without `apiKey`, the key is read from OPENAI_API_KEY. Throws `invalid-request` with
- * the path and the expected value for invalid options.
+ * Creates a provider for OpenAI. Without `apiKey`, the key is read from OPENAI_API_KEY. Throws `invalid-request` for
+ * invalid options.
  */
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', openaiSchema, options)
@@ -135,7 +135,7 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCata
 
 /**
  * Creates a provider for Anthropic, or for any service with the messages format. Without `apiKey`, the key is read
- * from ANTHROPIC_API_KEY. Throws `invalid-request` with the path and the expected value for invalid options.
+ * from ANTHROPIC_API_KEY. Throws `invalid-request` for invalid options.
  */
 export function anthropic(options: AnthropicOptions = {}): Provider {
   const parsed = parseOptions('anthropic', anthropicSchema, options)

@@ -26,15 +26,15 @@ export interface OpenaiEmbedderOptions {
   readonly model: string
   /** Sent as `Authorization: Bearer`. @default none is sent */
   readonly apiKey?: string
-  /** The length of the vectors, requested in each call. @default 1024 */
+  /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
   /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
   readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** Maximum duration of a call in milliseconds. The cache has a limit of its own. @default 5000 */
+  /** Maximum duration of a call in milliseconds. The cache has another limit. @default 5000 */
   readonly timeoutMs?: number
-  /** Replaces the transport of the platform; called as `fetch(url, init)`. */
+  /** Replaces the transport of the platform. Called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
@@ -49,13 +49,13 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-/** Maximum number of texts per call. More are sent in further calls, one after the other. */
+/** Maximum number of texts per call. Further texts are sent in consecutive calls. */
 const MAX_TEXTS = 256
 
 /**
- * Embeddings of any endpoint in OpenAI's format. Rejects with `upstream` for an answer that is not one vector of the
- * right length for each text; a cache treats that as a miss. Throws `invalid-request` with the path and the expected
- * value for invalid options.
+ * Creates an embedder for any endpoint with OpenAI's format. Embedding rejects with `upstream` unless the answer has
+ * one vector of the right length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
+ * invalid options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
   const {
@@ -110,7 +110,6 @@ interface EmbeddingEndpoint {
 const MAX_BYTES = 32 * 1024 * 1024
 const NAME = 'embeddings'
 
-/** Sends one call. */
 async function embedBatch(
   endpoint: EmbeddingEndpoint,
   texts: readonly string[],
@@ -138,7 +137,7 @@ async function embedBatch(
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
-/** Returns the vectors in the order of the texts, by `index`. */
+/** Returns the vectors in the order of the texts. */
 function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer?.['data']).forEach((item, position) => {

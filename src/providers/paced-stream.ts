@@ -2,28 +2,30 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 
-/** Maximum number of bytes and lines that are forwarded in one turn of the event loop. */
+/** Maximum number of bytes and lines per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
 const SETTLED = Promise.resolve()
 
-/** The connection that the chunks are read from. */
 interface Connection {
   pauseReading(): void
   resumeReading(): void
 }
 
-/** Forwards chunks to a receiver. Yields to the event loop after each portion, because an upstream may send much at once. */
+/**
+ * Forwards chunks to a receiver. Yields to the event loop after each portion, because an upstream may send many chunks
+ * at once.
+ */
 export class PacedStream {
   readonly #connection: Connection
   #receiver: SourceReceiver | undefined
   #pieces: Uint8Array[] = []
-  /** The size of `#pieces` in bytes. */
+  /** Size of `#pieces` in bytes. */
   #waitingBytes = 0
   /** Reports the end of the stream. Called when all chunks are forwarded. */
   #ending: ((receiver: SourceReceiver) => void) | undefined
-  /** Bytes and lines forwarded in the current turn of the event loop. */
+  /** Bytes and lines that are forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
@@ -52,19 +54,18 @@ export class PacedStream {
     this.#waitingBytes += bytes.byteLength
     if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
     if (this.#isScheduled) return
-    // One read of the socket often brings several small chunks. They are forwarded together.
+    // One read of the socket often returns several small chunks, which are forwarded together.
     this.#isScheduled = true
     // A promise, because queueMicrotask creates an async resource for each call.
     void SETTLED.then(this.#deliverScheduled)
   }
 
-  /** Calls `ending` when all chunks are forwarded. */
   end(ending: (receiver: SourceReceiver) => void): void {
     this.#ending = ending
     if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
   }
 
-  /** Drops the chunks and the ending that are not forwarded yet. */
+  /** Drops the remaining chunks and the ending. */
   discard(): void {
     this.#pieces = []
     this.#waitingBytes = 0
@@ -84,7 +85,7 @@ export class PacedStream {
     ending?.(receiver)
   }
 
-  /** Removes from the received chunks the part that may be forwarded in this turn, and yields when that ends the turn. */
+  /** Removes the bytes that may be forwarded in this turn. Yields if they end the turn. */
   #takeSlice(): Uint8Array {
     const piece = this.#takePiece()
     const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
@@ -102,7 +103,7 @@ export class PacedStream {
     return piece.subarray(0, size)
   }
 
-  /** Removes the first chunk, joined with the following ones as far as they fit in this turn. */
+  /** Removes the first chunk, and joins the following chunks that fit in this turn. */
   #takePiece(): Uint8Array {
     const [only] = this.#pieces
     if (only !== undefined && this.#pieces.length === 1) {

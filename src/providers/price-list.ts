@@ -6,7 +6,7 @@ import { familyOf, type KnownModel, type PriceList } from './model-book.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {
-  /** The date of the file, YYYY-MM-DD. It is reported as the date of each price. */
+  /** The date of the file, YYYY-MM-DD. It becomes the date of each price. */
   readonly pricedAt: string
 }
 
@@ -15,7 +15,7 @@ const CHECK = optionsOf(
   ['pricedAt'],
 )
 
-/** Names of vendors in price files that differ from the provider's name: that of models.dev, then that of LiteLLM. */
+/** Names of vendors in price files, if they differ from the provider's name: first models.dev, then LiteLLM. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
   gemini: ['google', 'gemini'],
   together: ['togetherai', 'together_ai'],
@@ -25,10 +25,9 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /**
- * Reads a price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`), as parsed JSON.
- * Models without a price per token are ignored. So are models with a price of 0, because both files also use 0 for an
- * unknown price. Throws `invalid-request` for an invalid price (the message names the model), and for a file
- * of another format.
+ * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`).
+ * Ignores models without a price per token, and models with a price of 0, because both files also use 0 for an unknown
+ * price. Throws `invalid-request` for an invalid price, and for a file of another format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, CHECK)
@@ -47,7 +46,6 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   }
 }
 
-/** Models of a vendor by their ids in the file. */
 type ReadVendor = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
 /** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
@@ -142,7 +140,7 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** Returns an amount in dollars per million tokens, without rounding errors. */
+/** Returns dollars per million tokens, without rounding errors. */
 function amount(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars

@@ -9,13 +9,13 @@ export interface ModelEntry extends Omit<
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
 > {
   readonly id: string
-  /** Dollars per million tokens. @default the catalog's for a known model, else the provider's `defaultPrice` */
+  /** Dollars per million tokens. @default the price in the catalog, else the provider's `defaultPrice` */
   readonly price?: Model['price']
-  /** @default the family in the id (`llama-3.3` is `llama`), else the provider's name */
+  /** @default the family in the id (`llama` in `llama-3.3`), else the provider's name */
   readonly family?: string
   /** @default 128_000 */
   readonly contextWindow?: number
-  /** @default 16_384, or the context window when that is smaller */
+  /** @default 16_384, or a smaller context window */
   readonly maxOutputTokens?: number
 }
 
@@ -87,7 +87,6 @@ const modelFields = {
 
 export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId, ...modelFields })
 
-/** A provider's name is the first part of `<provider>/<model_id>`. */
 export const providerName: Schema<string> = z
   .string()
   .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected letters, digits, dots, dashes and underscores' }))
@@ -104,7 +103,6 @@ function isPlainAddress(text: string): boolean {
   return (protocol === 'https:' || protocol === 'http:') && username + password + search + hash === ''
 }
 
-/** Returns the address without slashes at its end. */
 export function trimSlash(address: string): string {
   return address.replace(/\/+$/, '')
 }
@@ -141,8 +139,8 @@ export function functionSchema<signature>(expected = 'a function'): Schema<signa
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
 /**
- * Parses the options of a provider. Throws `invalid-request` with the path of every invalid option, the expected and the
- * given value, such as `openai: baseUrl: expected an http or https address …, got "localhost".`
+ * Throws `invalid-request` with the path of every invalid option, the expected and the given value, such as `openai:
+ * baseUrl: expected an http or https address …, got "localhost".`
  */
 export function parseOptions<value>(who: string, schema: Schema<value>, options: unknown): value {
   const result = schema.safeParse(withoutUndefined(options))
@@ -153,7 +151,7 @@ export function parseOptions<value>(who: string, schema: Schema<value>, options:
   })
 }
 
-/** Removes undefined fields, such as those from environment variables that are not set. */
+/** Undefined fields come from environment variables that are not set. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
@@ -176,7 +174,6 @@ function expectationOf(issue: z.core.$ZodIssue): string {
   return issue.code === 'invalid_type' && issue.message === 'Invalid input' ? `a ${issue.expected}` : issue.message
 }
 
-/** Returns the names of the options at a path of a schema. */
 function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
   if (schema instanceof z.core.$ZodExactOptional || schema instanceof z.core.$ZodOptional) {
     return namesAt(schema._zod.def.innerType, path)

@@ -5,19 +5,19 @@ import type { Provider, ProviderCall, Runtime, Timeouts } from '../core/ports.ts
 import type { Attempt as PaidAttempt, Attempts } from '../upstream/attempts.ts'
 import type { CircuitBreaker, CircuitPass } from './circuit-breaker.ts'
 
-/** A provider and a model that can answer a call. */
+/** A provider and a model that can answer a request. */
 export interface Candidate {
   readonly provider: Provider
   readonly model: Model
 }
 
-/** The part of a request that all its upstream calls share. */
+/** The fields of a request for all its calls. */
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
   readonly cancellation: Cancellation
   readonly keyId: string
-  /** When `timeouts.total` began, in milliseconds since 1970. */
+  /** Start of `timeouts.total`, in milliseconds since 1970. */
   readonly startedAt: number
-  /** Counts every call, for the bill. */
+  /** Records every call for the bill. */
   readonly attempts: Attempts
 }
 
@@ -29,7 +29,6 @@ export interface FailoverOptions {
   readonly breaker?: CircuitBreaker
 }
 
-/** One call to one candidate. */
 export interface UpstreamAttempt {
   readonly options: Required<FailoverOptions>
   readonly call: FailoverRequest
@@ -39,29 +38,27 @@ export interface UpstreamAttempt {
   readonly isFirstCandidate: boolean
   readonly isLastCandidate: boolean
   readonly pass: CircuitPass
-  /** 1 for the first call to this candidate. */
+  /** Starts at 1 for each candidate. */
   readonly number: number
   readonly paid: PaidAttempt
 }
 
-/** A failed call. */
 export interface FailedTry {
-  /** 1 for the first. */
   readonly attempt: number
-  /** True if there is no other candidate. */
+  /** True if no other candidate follows. */
   readonly isLast: boolean
   readonly error: unknown
 }
 
 const FIRST_WAIT_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Maximum delay before a retry. Longer delays are reported to the caller instead. */
+/** Maximum advised delay that the gateway waits. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
- * Returns the delay before the next try in milliseconds, or undefined if the candidate must not be tried again.
- * The wait is random and its maximum doubles with each try (full jitter). `Retry-After` of the upstream is
- * obeyed only if no other candidate can answer.
+ * Returns the delay before the next try in milliseconds, or undefined if the candidate must not be tried again. The
+ * delay is random, and its maximum doubles with each try (full jitter). `Retry-After` applies only if no other
+ * candidate can answer.
  */
 export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
   if (!isRetryable(error)) return undefined
@@ -71,16 +68,13 @@ export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: R
   return Math.max(advised, backoff)
 }
 
-/** Timeouts are not retried on the same candidate, because the next candidate may be faster. */
+/** Timeouts are not retried on the same candidate. The next candidate may be faster. */
 function isRetryable(error: unknown): error is GatewayError {
   if (!GatewayError.is(error) || error.details.advice?.shouldRetry === 'false') return false
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/**
- * Waits before the next call to the same candidate. Reports the failure to the circuit and throws it if there must be
- * no further call.
- */
+/** Waits before the next call of the candidate. If there is none, reports the failure to the circuit and throws it. */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
   attempt.paid.failed(error)
   const wait = delayAfter(attempt, error)
@@ -97,13 +91,13 @@ export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Pr
 function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefined {
   const { options, call, circuit, number, isLastCandidate } = attempt
   if (number >= options.tries || call.cancellation.isCancelled) return undefined
-  // A probe is one call, and a circuit that has opened in the meantime ends the retries of running requests.
+  // A probe is a single call. A circuit that opens ends the retries of running requests.
   if (options.breaker.isOpen(circuit, call.keyId)) return undefined
   const wait = waitBeforeRetry({ attempt: number, isLast: isLastCandidate, error }, options.runtime.random)
   return wait !== undefined && wait < msLeft(options, call) ? wait : undefined
 }
 
-/** Resolves after `ms`. Rejects with the reason as soon as the request is cancelled. */
+/** Rejects with the reason on cancellation. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}
@@ -119,7 +113,6 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
   })
 }
 
-/** Throws the error if no other candidate may be tried after it. */
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
   // Other candidates would also refuse the request.
   const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
@@ -128,12 +121,12 @@ export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest):
 
 const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
 
-/** Reports a failure to the circuit. Only failures that the upstream caused count. */
+/** Only failures that the upstream caused count. */
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, pass, isFirstCandidate, number } = attempt
   if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
-  // Later calls have only the rest of `timeouts.total`. A timeout after it does not prove a fault.
+  // Later calls have less than `timeouts.total`, so their timeouts do not prove a fault.
   const hadWholeTime = isFirstCandidate && number === 1
   const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
   if (isFault && !isShortOfTime) pass.failed(options.runtime.now())

@@ -15,8 +15,8 @@ export interface SmallModelOptions {
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * Returns the small model that the tiers call for a request: one of the same family at the same provider, so that prompts
- * are never sent to another family. Returns undefined if there is none.
+ * Returns the small model of a model for the savings tiers. Requires the same provider and family, because prompts are
+ * never sent to another family. Returns undefined if there is none.
  */
 export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = route
@@ -47,10 +47,10 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
   }
 }
 
-/** Returns a prompt without reasoning, because its short answer leaves no tokens for it. */
+/** Reasoning is disabled, because a short answer leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
-    // No caller uses the gemini format, so it is not a dialect of prompts.
+    // No client uses the gemini format, so it is not a dialect of prompts.
     native:
       provider.dialect === 'gemini'
         ? { dialect: 'openai', value: {} }
@@ -70,7 +70,7 @@ function textOf(completion: Completion): string {
   return completion.parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Returns the usage for upstreams that report none, at four characters per token. */
+/** Estimates four characters per token, for upstreams that report no usage. */
 function estimate(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,

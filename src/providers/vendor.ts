@@ -20,30 +20,38 @@ import {
   type ModelEntry,
 } from './provider-options.ts'
 
-/** A key, or a function that returns the current one. The function is called for each request, so that keys can rotate. */
+/** A key, or a function that returns the current key. Called for each request, so that keys can rotate. */
 export type ApiKey = string | (() => MaybePromise<string>)
 
 /** The options of every vendor. */
 export interface VendorOptions {
-  /** The name of the provider in `<provider>/<model_id>`. Set it for a second account. @default the vendor's name */
+  /** The first part of `<provider>/<model_id>`. Set it for a second account. @default the vendor's name */
   readonly name?: string
-  /** The key, or a function that returns it for each call. @default the vendor's environment variable, read by the first call */
+  /**
+   * The key, or a function that returns it for each call. @default the vendor's environment variable, read by the
+   * first call
+   */
   readonly apiKey?: ApiKey
-  /** @default the vendor's address */
+  /** @default the vendor's URL */
   readonly baseUrl?: string
-  /** Models in addition to the catalog. Fields override those of the catalog. @default the models of the catalog */
+  /** Models in addition to the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
-  /** Prices from a file. They override those of the catalog. Models that are only in the file are also served. */
+  /**
+   * Prices from a file. They override the catalog. Models that are only in the file are also served. @default the
+   * prices of the catalog
+   */
   readonly prices?: PriceList
-  /** Dollars per million tokens for unknown models. If set, every model id is accepted. */
+  /**
+   * Dollars per million tokens for all other models. If set, every model id is accepted. @default other models are not
+   * served
+   */
   readonly defaultPrice?: Price
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** Replaces the transport of the gateway; called as `fetch(url, init)`. */
+  /** Replaces the transport of the gateway. Called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
 }
 
-/** The schema of each field, for options whose fields are all optional. */
 type OptionFields<options> = {
   readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
 }
@@ -53,7 +61,7 @@ export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
   functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
 ])
 
-/** The fields of VendorOptions except `headers`. */
+/** Schemas of VendorOptions, except `headers`. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   name: z.exactOptional(providerName),
   apiKey: z.exactOptional(apiKeySourceSchema),
@@ -68,17 +76,16 @@ export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   fetch: z.exactOptional(fetchSchema),
 }
 
-/** The fields of VendorOptions. */
+/** Schemas of VendorOptions. */
 export const vendorFields: OptionFields<VendorOptions> = {
   ...commonFields,
   headers: z.exactOptional(headersSchema),
 }
 
-/** The facts about a vendor that differ from those of other vendors. */
+/** The differences between vendors. */
 interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'passes'> {
   /** The name of the function in error messages. */
   readonly who: string
-  /** The family of models whose id does not contain one. */
   readonly family: string
   readonly known: readonly KnownModel[]
   /** Headers of the format. @default none */
@@ -104,12 +111,12 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
 }
 
 const MIN_KEY = 4
-/** Values of additional headers below this length are not secrets but words, such as a version. */
+/** Shorter values of additional headers are not secrets but words, such as a version. */
 const MIN_HEADER_VALUE = 8
-/** Maximum number of header values from earlier requests that are redacted. */
+/** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Returns the texts to redact. Longer ones are first, because they may contain shorter ones. */
+/** Returns the texts to redact. Longer texts are first, because they may contain shorter ones. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY),
@@ -118,7 +125,7 @@ function secretsIn(keys: readonly string[], headerValues: readonly string[]): re
   return secrets.toSorted((one, other) => other.length - one.length)
 }
 
-/** Returns `sign`, which also adds the values of the headers that it sets to `values`, most recent first. */
+/** Returns a `sign` function that also adds the values of the headers that it sets to `values`, most recent first. */
 function rememberingSign(sign: SignRequest, values: string[]): SignRequest {
   return async (request) => {
     const signed = await sign(request)
@@ -134,7 +141,7 @@ function rememberingSign(sign: SignRequest, values: string[]): SignRequest {
   }
 }
 
-/** An upstream may repeat a token without the scheme of its header. */
+/** Upstreams may repeat a token without its scheme. */
 function withoutScheme(value: string): string {
   return value.replace(/^Bearer /i, '')
 }
@@ -159,20 +166,20 @@ export function pricedModels(
 
 // ─── Credentials ───
 
-/** The options of an HTTP provider that authenticate it. */
+/** Static headers, or a function that signs each request. */
 export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
 
 interface KeySource {
   /** The provider in error messages. */
   readonly who: string
-  /** The header that carries the key. @default 'authorization' */
+  /** The header of the key. @default 'authorization' */
   readonly header?: string
   readonly apiKey: ApiKey | undefined
-  /** Environment variables that are read by the first call if there is no `apiKey`. */
+  /** Environment variables that are read by the first call if `apiKey` is undefined. */
   readonly variables: readonly string[]
 }
 
-/** Returns credentials that send the key in a header. A key that is not a string is read for each call. */
+/** A key that is not a string is read for each call. */
 export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -187,12 +194,12 @@ export function keyCredentials({ who, header = 'authorization', apiKey, variable
   }
 }
 
-/** Returns the first of the variables that is set. Returns undefined on platforms without an environment. */
+/** Returns the first variable that is set. Returns undefined on platforms without an environment. */
 export function fromEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }
 
-/** Returns an error that is not retried and opens no circuit, because only the operator can fix it. */
+/** The error is not retried and opens no circuit, because only the operator can fix it. */
 export function missingKey(who: string, variables: readonly string[]): GatewayError {
   const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
   return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {

@@ -19,7 +19,7 @@ import type { HttpProviderOptions } from './http-provider.ts'
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns the models of a vendor in the catalog, or an empty list for a vendor without prices. */
+/** Returns the models of a vendor in the catalog. Vendors without prices have none. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
@@ -27,14 +27,12 @@ export function knownModelsOf(vendor: string): readonly KnownModel[] {
 
 const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
-/**
- * Creates the provider of a vendor. Throws `invalid-request` with the path and the expected value for invalid options.
- */
+/** Creates the provider of a vendor. Throws `invalid-request` for invalid options. */
 export type VendorProvider = (options?: VendorOptions) => Provider
 
 interface Vendor {
   readonly baseUrl: string
-  /** Absent for local servers: they need no key, and their tokens are not billed. */
+  /** Absent for local servers, which need no key and are free. */
   readonly variable?: string
 }
 
@@ -85,18 +83,18 @@ export const cerebras: VendorProvider = vendor('cerebras', {
   baseUrl: 'https://api.cerebras.ai/v1',
   variable: 'CEREBRAS_API_KEY',
 })
-/** Models of a local Ollama server, http://127.0.0.1:11434 by default. They need no key and cost nothing. */
+/** Models of a local Ollama server, by default at http://127.0.0.1:11434. They need no key and are free. */
 export const ollama: VendorProvider = vendor('ollama', { baseUrl: 'http://127.0.0.1:11434/v1' })
-/** Models of a local vLLM server, http://127.0.0.1:8000 by default. They need no key and cost nothing. */
+/** Models of a local vLLM server, by default at http://127.0.0.1:8000. They need no key and are free. */
 export const vllm: VendorProvider = vendor('vllm', { baseUrl: 'http://127.0.0.1:8000/v1' })
-/** Models of a local LM Studio, http://127.0.0.1:1234 by default. They need no key and cost nothing. */
+/** Models of a local LM Studio, by default at http://127.0.0.1:1234. They need no key and are free. */
 export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://127.0.0.1:1234/v1' })
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
   /** The name of the resource in `https://<resource>.openai.azure.com`. `baseUrl` overrides it. */
   readonly resource?: string
-  /** The date of an api-version, such as `2024-10-21`. Models are then addressed by deployment. @default the v1 address */
+  /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
   readonly apiVersion?: string
   /** A token of Entra ID instead of a key, or a function that returns it for each call. */
   readonly token?: ApiKey
@@ -112,8 +110,8 @@ const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 })
 
 /**
- * Creates a provider for Azure OpenAI. The id of a model is the name of its deployment. The catalog has no Azure prices.
- * Throws `invalid-request` with the path and the expected value for invalid options.
+ * Creates a provider for Azure OpenAI. The id of a model is the name of its deployment. The catalog has no Azure
+ * prices. Throws `invalid-request` for invalid options.
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', azureSchema, options)

@@ -123,6 +123,7 @@ interface Reading extends OpenBlock {
 
 /**
  * Reads the first choice as events. Further choices are forwarded only.
+ *
  * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
 export function stepReader(): StepReader {
