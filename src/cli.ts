@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-/** The command line of `sluice`.
+/**
+ * The command line of `sluice`.
  *
  * @module
  */

@@ -23,8 +23,8 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway receives the whole path, so its `basePath` is the mount path. Mount it before `express.json()`: a parsed
- * body must be serialized again, and Express answers invalid JSON itself.
+ * The gateway receives the whole path, so its `basePath` is the mount path. Mount it before `express.json()`,
+ * because a parsed body must be serialized again, and Express would answer invalid JSON itself.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)

@@ -64,7 +64,7 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Yields to the event loop, because calls of a local store never do. */
+  /** Yields to the event loop, because calls of a local store complete without yielding. */
   readonly pause: () => Promise<void>
 }
 
@@ -72,7 +72,7 @@ export interface BatchParts {
 const MAX_BATCHES = 1_000
 /** Number of requests that are written concurrently. */
 const PAGE = 100
-/** Time after which an incomplete batch is deleted, in milliseconds. Its process is dead by then. */
+/** Age at which an incomplete batch is deleted, in milliseconds. The process that created it has died. */
 const FILL_TIMEOUT_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {

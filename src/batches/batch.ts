@@ -154,11 +154,11 @@ export interface OpenBatch {
 
 export interface BatchStore {
   readonly store: Store
-  /** Yields to the event loop, because calls of a local store never do. */
+  /** Yields to the event loop, because calls of a local store complete without yielding. */
   readonly pause: () => Promise<void>
 }
 
-/** Returns the options to write a small value, whose space the batch has taken from the quota at its creation. */
+/** Returns the options to write a small value. It is written even if the quota is full, which has accepted the batch. */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }

@@ -36,7 +36,7 @@ export interface Finished {
   readonly latencyMs: number
   /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Absent if the request had no answer, not even a partial one, and upstreams were not paid. */
+  /** Present if the request had a complete or partial answer, or if upstreams were paid. */
   readonly bill?: FinishedBill | undefined
   readonly tiers?: readonly TierOutcome[] | undefined
 }

@@ -127,12 +127,12 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0)
 }
 
-/** Returns a fraction with six digits, or 0 if `whole` is 0. */
+/** Returns a fraction with six fraction digits, or 0 if `whole` is 0. */
 function fraction(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6
 }
 
-/** Rounds to three digits. */
+/** Rounds to three fraction digits. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000
 }

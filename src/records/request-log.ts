@@ -114,7 +114,7 @@ export function createRequestLog(sink: Sink<LogRecord> | undefined, service: str
   }
 }
 
-/** Describes a thrown value. Describes the cause of an internal error, because its own message has no details. */
+/** Describes a thrown value, or the cause of an internal error, whose own message has no details. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {

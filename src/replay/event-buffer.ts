@@ -50,7 +50,7 @@ interface Reader {
 }
 
 /**
- * An event stream with several readers. Each reader starts at any event and reads at a separate speed. The producer is
+ * An event stream with several readers. Each reader starts at any event and reads at its own speed. The producer is
  * paused only while all readers are blocked, so the fastest reader determines its speed.
  */
 export class EventBuffer implements Recording {

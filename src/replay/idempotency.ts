@@ -141,7 +141,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // The next read usually finds the first request. If reads lag behind writes, it needs a pause.
+        // The next read usually finds the first request. A store whose reads lag behind its writes needs a pause.
         if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
         failures += 1
       } else if (record.fingerprint !== fingerprint) {

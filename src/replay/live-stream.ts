@@ -176,7 +176,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Returns a function that requests a stream, and resolves with the stream after another process has started to publish it. */
+/** Returns a function that requests a stream, and resolves with the stream while another process publishes it. */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },
@@ -294,7 +294,7 @@ function streamLost(): GatewayError {
   )
 }
 
-/** In the background, the pause does not keep the process alive. */
+/** @param isBackground True for a pause that does not keep the process alive. */
 function pause(ms: number, { after }: Clock, isBackground = true): Promise<void> {
   return new Promise((resolve) => void after(ms, resolve, { isBackground }))
 }

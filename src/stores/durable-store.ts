@@ -19,8 +19,8 @@ export interface PoolLimit {
 }
 
 /**
- * Limits of the data that requests cause the store to keep. Keys, budgets and rate limits are in a separate pool without
- * a limit, so that bulk data never evicts or blocks them.
+ * Limits of the data that requests write. Keys, budgets and rate limits are in a separate pool without a limit, so that
+ * bulk data never evicts or blocks them.
  */
 export interface BulkLimits {
   /**

@@ -117,6 +117,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable, so that a wrapper that spreads the store and makes its calls asynchronous is not local.
+  // Not enumerable, so that a copy of the store with asynchronous calls is not marked as local.
   return Object.defineProperty(store, 'local', { value: true })
 }

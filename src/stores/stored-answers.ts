@@ -30,7 +30,7 @@ const MAX_COUNTED = 10_000
 
 /**
  * Creates an answer store whose answers are values of a store, by id. An id contains the hash of its scope, so that a
- * scope never reads answers of another. `answer-of` lists the answers of a key, `answer-in` the comparable answers of a
+ * request never reads answers of another scope. `answer-of` lists the answers of a key, `answer-in` the comparable answers of a
  * scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {

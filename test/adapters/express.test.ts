@@ -49,7 +49,7 @@ describe('toExpress behind a body parser', () => {
     ['express.raw()', express.raw({ type: '*/*' })],
   ]
 
-  it.each(parsers)('the body arrives after %s', async (_name, parser) => {
+  it.each(parsers)('receives the body after %s', async (_name, parser) => {
     const app = express().use(parser).use('/ai', toExpress(echo))
     await withServer(app, async ({ url }) => {
       const body = '{"model":"caf\u00e9","n":1.5,"nested":{"list":[1,null,"\u6f22"]}}'
@@ -60,7 +60,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('a body that was unpacked arrives unpacked', async () => {
+  it('receives a decompressed body decompressed', async () => {
     const app = express().use(express.json()).use(toExpress(echo))
     await withServer(app, async ({ url }) => {
       const packed = new Blob(['{"a":1}']).stream().pipeThrough(new CompressionStream('gzip'))
@@ -75,7 +75,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('the kept bytes are taken where something has kept them', async () => {
+  it('uses the raw bytes if the parser has kept them', async () => {
     const keep = express.json({ verify: (request, _response, bytes) => Object.assign(request, { rawBody: bytes }) })
     await withServer(express().use(keep, toExpress(echo)), async ({ url }) => {
       const response = await post(url, '{ "a" : 1.0 }')
@@ -84,7 +84,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('a body that the parser left alone arrives unread', async () => {
+  it('reads a body that the parser did not read', async () => {
     await withServer(express().use(express.json(), toExpress(echo)), async ({ url }) => {
       const response = await post(url, 'plain', 'text/plain')
 
@@ -92,7 +92,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('an empty body stays empty', async () => {
+  it('receives an empty body as empty', async () => {
     await withServer(express().use(express.raw({ type: '*/*' }), toExpress(echo)), async ({ url }) => {
       const response = await fetch(`${url}/v1/x`, {
         method: 'POST',
@@ -104,7 +104,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('a body too deep to be written again is refused with 400', async () => {
+  it('answers a body that is too deep to serialize with 400', async () => {
     await withServer(express().use(express.json(), toExpress(echo)), async ({ url }) => {
       const response = await post(url, `${'['.repeat(40_000)}${']'.repeat(40_000)}`)
 
@@ -113,7 +113,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('a body that is gone for good is answered with 500 and advice', async () => {
+  it('answers a body that cannot be restored with 500 and a remedy', async () => {
     const app = express().use((request, _response, next) => void request.resume().once('end', next), toExpress(echo))
     await withServer(app, async ({ url }) => {
       const response = await post(url, '{"a":1}')
@@ -123,7 +123,7 @@ describe('toExpress behind a body parser', () => {
     })
   })
 
-  it('a caller who leaves is noticed although the body was parsed', async () => {
+  it('notices a disconnect after the body was parsed', async () => {
     let aborted: (() => void) | undefined
     const left = new Promise<void>((resolve) => {
       aborted = resolve
@@ -142,8 +142,8 @@ describe('toExpress behind a body parser', () => {
   })
 })
 
-describe('toExpress beside other middleware', () => {
-  it('headers and cookies that were set before are kept', async () => {
+describe('toExpress with other middleware', () => {
+  it('keeps headers and cookies that were set before', async () => {
     const app = express().use((_request, response, next) => {
       response.setHeader('access-control-allow-origin', '*')
       response.cookie('before', '1')
@@ -159,7 +159,7 @@ describe('toExpress beside other middleware', () => {
     })
   })
 
-  it('routes beside the mount path are not touched', async () => {
+  it('leaves routes outside the mount path unchanged', async () => {
     const app = express().use('/ai', toExpress(echo))
     app.get('/hello', (_request, response) => void response.send('hello'))
     await withServer(app, async ({ url }) => {

@@ -50,8 +50,8 @@ async function withServer(app: FastifyInstance, use: (url: string) => Promise<vo
   }
 }
 
-describe('toFastify beside other plugins', () => {
-  it('body parsers outside the prefix still work', async () => {
+describe('toFastify with other plugins', () => {
+  it('leaves body parsers outside the prefix unchanged', async () => {
     const app = fastify()
     app.register(toFastify(echo), { prefix: '/ai' })
     app.post('/own', (request, reply) => void reply.send({ got: request.body }))
@@ -63,7 +63,7 @@ describe('toFastify beside other plugins', () => {
     })
   })
 
-  it('a parser of the application does not take the body', async () => {
+  it('receives the body despite a parser of the application', async () => {
     const app = fastify()
     app.addContentTypeParser('application/x-own', { parseAs: 'string' }, async () => 'parsed')
     app.register(toFastify(echo), { prefix: '/ai' })
@@ -74,7 +74,7 @@ describe('toFastify beside other plugins', () => {
     })
   })
 
-  it('headers of hooks are kept', async () => {
+  it('keeps the headers of hooks', async () => {
     const app = fastify()
     app.addHook('onRequest', async (_request, reply) => {
       reply.header('access-control-allow-origin', '*').header('set-cookie', 'before=1')
@@ -89,7 +89,7 @@ describe('toFastify beside other plugins', () => {
     })
   })
 
-  it('hooks that run after the response see its status', async () => {
+  it('reports its status to hooks that run after the response', async () => {
     const app = fastify()
     const seen = new Promise<number>((resolve) => {
       app.addHook('onResponse', async (_request, reply) => resolve(reply.raw.statusCode))

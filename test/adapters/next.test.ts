@@ -31,14 +31,14 @@ testAdapter({
 const address = 'https://example.com/api/v1/models'
 
 describe('toNext', () => {
-  it('has a handler for every method that Next knows', () => {
+  it('has a handler for each method that Next supports', () => {
     const routes = toNext({ handle: (_request, sink) => sink.whole(200, {}, '') })
     const methods: readonly NextMethod[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT']
 
     expect(Object.keys(routes).toSorted()).toEqual(methods)
   })
 
-  it('takes the address from the request', async () => {
+  it('uses the URL of the request', async () => {
     const { GET } = toNext({
       handle: ({ origin, path, query }, sink) => sink.whole(200, {}, JSON.stringify([origin, path, query])),
     })
@@ -50,7 +50,7 @@ describe('toNext', () => {
 })
 
 describe('toFetch', () => {
-  it('takes what the global fetch takes', async () => {
+  it('accepts the arguments of the global fetch', async () => {
     const fetch = toFetch({
       handle: async (request, sink) => {
         const body = await request.body({ maxBytes: 10, readMs: 1000, after: () => () => {} })
@@ -122,7 +122,7 @@ describe('toFetch', () => {
     await expect(waiting).rejects.toThrow('gone')
   })
 
-  it('asks for more only as the reader takes it', async () => {
+  it('pulls more data only when the reader reads', async () => {
     let drained = 0
     const begun = promise<ResponseSink>()
     const fetch = toFetch({

@@ -55,26 +55,26 @@ describe('serve', () => {
     return server
   }
 
-  it('says on which port it listens', async () => {
+  it('returns the port on which it listens', async () => {
     const server = await start(ok)
 
     expect(server.port).toBeGreaterThan(0)
     expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
   })
 
-  it('an IPv6 address stands in brackets', async () => {
+  it('writes an IPv6 address in brackets', async () => {
     const server = await start(ok, { hostname: '::1' })
 
     expect(await fetch(server.url).then((response) => response.text())).toBe('ok')
   })
 
-  it('rejects when the port is taken', async () => {
+  it('rejects when the port is in use', async () => {
     const { port } = await start(ok)
 
     await expect(start(ok, { port })).rejects.toThrow(/EADDRINUSE/)
   })
 
-  it('close lets a running stream finish and takes no new connections', async () => {
+  it('finishes a running stream during close, and accepts no new connections', async () => {
     const release = promise<void>()
     const handle: HttpHandler = async (_request, sink) => {
       sink.begin(200, {})
@@ -95,7 +95,7 @@ describe('serve', () => {
     await closed
   })
 
-  it('close answers the requests of connections from which nothing was read yet', async () => {
+  it('answers requests of unread connections during close', async () => {
     const server = await start(ok, { drainMs: 60_000 })
     const sockets = await Promise.all(Array.from({ length: 50 }, () => connected(server)))
 
@@ -105,7 +105,7 @@ describe('serve', () => {
     for (const answer of await Promise.all(answers)) expect(answer).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\nok$/)
   })
 
-  it('close answers the first request of a connection also when it comes a little later', async () => {
+  it('answers the first request of a connection that arrives shortly after close', async () => {
     const server = await start(ok, { drainMs: 60_000 })
     const socket = await connected(server)
 
@@ -120,7 +120,7 @@ describe('serve', () => {
   it.each([
     [undefined, 75],
     [120_000, 120],
-  ])('an idle connection with keepAliveMs %s is kept for %d s', async (keepAliveMs, seconds) => {
+  ])('keeps an idle connection with keepAliveMs %s for %d s', async (keepAliveMs, seconds) => {
     const server = await start(ok, keepAliveMs === undefined ? {} : { keepAliveMs })
 
     const { headers } = await fetch(server.url)
@@ -132,11 +132,11 @@ describe('serve', () => {
     [{ keepAliveMs: -1 }, 'keepAliveMs'],
     [{ keepAliveMs: Number.NaN }, 'keepAliveMs'],
     [{ drainMs: 1.5 }, 'drainMs'],
-  ])('the options %j are refused', async (options, param) => {
+  ])('rejects the options %j', async (options, param) => {
     await expect(start(ok, options)).rejects.toMatchObject({ details: { param } })
   })
 
-  it('close cuts what is not done at the deadline', async () => {
+  it('ends unfinished responses at the deadline of close', async () => {
     const server = await start((_request, sink) => sink.begin(200, {}), { drainMs: 1 })
 
     const response = await fetch(server.url)
@@ -145,7 +145,7 @@ describe('serve', () => {
     await expect(response.text()).rejects.toThrow()
   })
 
-  it('close may be called twice', async () => {
+  it('can be closed twice', async () => {
     const server = await start(ok)
 
     await Promise.all([server.close(), server.close()])
@@ -153,7 +153,7 @@ describe('serve', () => {
     await expect(fetch(server.url)).rejects.toThrow()
   })
 
-  it('a connection that is kept alive is told to close while the server drains', async () => {
+  it('sends connection: close on kept-alive connections while the server drains', async () => {
     const release = promise<void>()
     const server = await start(
       async (request, sink) => {

@@ -6,7 +6,7 @@ import { ITEM_USD, items } from './room.ts'
 const COUNT = 500
 const KILLS = [80, 200, 350]
 
-it('a worker is killed three times with SIGKILL, and each item has one result and is paid once', async () => {
+it('each item has one result and is billed once when the worker is killed three times with SIGKILL', async () => {
   const farm = await startFarm()
   try {
     const made = await farm.client.messages.batches.create(items(COUNT) as never)

@@ -20,7 +20,7 @@ const wide = (count: number, length: number) => ({
 })
 
 describe('a key that fills the store with batches', () => {
-  it('is refused further ones, while keys, budgets and the batches of others are created', async () => {
+  it('is refused further batches, while keys, budgets and batches of other keys are created', async () => {
     const room = smallRoom(300_000)
     const gateway = room.process(room.store, IDLE)
     const { value: greedy } = await gateway.keys.create({ name: 'greedy' })
@@ -37,7 +37,7 @@ describe('a key that fills the store with batches', () => {
     expect(await linesOf(room.process(), other, made.body.id)).toHaveLength(3)
   })
 
-  it('keeps nothing of a batch that was refused, and has room again when it deletes others', async () => {
+  it('stores no part of a refused batch, and can create batches after it deletes others', async () => {
     const room = smallRoom(300_000)
     const gateway = room.process(room.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
@@ -53,7 +53,7 @@ describe('a key that fills the store with batches', () => {
     expect((await call(gateway, secret, 'POST', '', wide(4, 12_000))).status).toBe(200)
   })
 
-  it('gets an error in place of an answer that does not fit, pays for it once, and the batch ends', async () => {
+  it('receives an error for an answer that exceeds the quota, is billed once, and the batch ends', async () => {
     const room = smallRoom(100_000)
     room.answer = () => said('x'.repeat(15_000))
     const gateway = room.process(room.store, IDLE)
@@ -72,7 +72,7 @@ describe('a key that fills the store with batches', () => {
 })
 
 describe('a batch that is older than a thousand open ones', () => {
-  it('is worked first', async () => {
+  it('is processed first', async () => {
     const room = openRoom()
     const gateway = room.process(room.store, IDLE)
     const { value: patient } = await gateway.keys.create({ name: 'patient' })
@@ -114,7 +114,7 @@ describe('the event loop', () => {
     return turns
   }
 
-  it('turns while a batch of 10 MB with 900,000 keys is read and written', async () => {
+  it('is not blocked while a batch of 10 MB with 900,000 keys is read and written', async () => {
     const gateway = openRoom().process(undefined, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
     const params = Object.fromEntries(Array.from({ length: 88 }, (_, n) => [`a${n}`, n]))
@@ -130,7 +130,7 @@ describe('the event loop', () => {
     expect(turns).toBeGreaterThan(200)
   })
 
-  it('turns while items are refused at once', async () => {
+  it('is not blocked while items are refused immediately', async () => {
     const room = openRoom()
     const gateway = room.process(room.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
@@ -142,7 +142,7 @@ describe('the event loop', () => {
 })
 
 describe('the address of the results', () => {
-  it('is found by the official client behind a mount that strips the prefix', async () => {
+  it('works in the official client behind a mount that strips the prefix', async () => {
     const room = openRoom()
     const gateway = room.process()
     const { value: apiKey } = await gateway.keys.create({ name: 'k' })

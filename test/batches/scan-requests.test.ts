@@ -28,7 +28,7 @@ const word = fc.oneof(
 const json = fc.jsonValue({ maxDepth: 4 })
 
 describe('scanRequests', () => {
-  it('finds the elements of the top-level array and leaves the rest as it was', () => {
+  it('finds the elements of the top-level array and returns the rest unchanged', () => {
     const others = fc.dictionary(
       word.filter((name) => name !== 'requests' && name !== '__proto__'),
       fc.oneof(json, fc.record({ requests: fc.array(json) }), word),
@@ -65,11 +65,11 @@ describe('scanRequests', () => {
     ['a list that does not end', '{"requests":[1,2', ['1'], '{"requests":[1,2'],
     ['a second list', '{"requests":[1],"requests":[2]}', ['1'], '{"requests":[],"requests":[2]}'],
     ['nothing', '', [], ''],
-  ])('leaves to the parser what is malformed: %s', (_, text, elements, rest) => {
+  ])('returns malformed JSON to the parser: %s', (_, text, elements, rest) => {
     expect(scanned(text)).toMatchObject({ elements, rest })
   })
 
-  it('comes up for air within a long text, a long list and long blanks', () => {
+  it('pauses within a long text, a long list and long white space', () => {
     const long = 3_000_000
     for (const text of [
       `{"requests":["${'\\"'.repeat(long / 2)}"]}`,

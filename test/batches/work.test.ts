@@ -27,7 +27,7 @@ async function made(room: Room, count: number, key: object = {}, headers: Record
 }
 
 describe('items that cannot be answered now', () => {
-  it('wait where a limit refuses them, and are tried again when it lets them through', async () => {
+  it('wait while a limit refuses them, and are retried afterwards', async () => {
     const room = openRoom()
     const { secret, id, keyId } = await made(room, 7, { rate_limit_requests: 4, rate_limit_reset_duration: '1m' })
     const gateway = room.process()
@@ -44,7 +44,7 @@ describe('items that cannot be answered now', () => {
     expect((await call(gateway, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(7)
   })
 
-  it('are errored at once when no window would ever let them through, and hold up no others', async () => {
+  it('fail immediately when they exceed the limit of a whole window, without delaying others', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 2, { rate_limit_tokens: 5, token_reset_duration: '1h' })
 
@@ -69,7 +69,7 @@ describe('items that cannot be answered now', () => {
     expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: 2 * ITEM_USD } })
   })
 
-  it('expire a day after their batch was made', async () => {
+  it('expire a day after the creation of their batch', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 3)
     room.now += DAY - 1
@@ -87,7 +87,7 @@ describe('items that cannot be answered now', () => {
 })
 
 describe('a process that lost its lease', () => {
-  it('does not count and does not bill: the result of the one that took over stays', async () => {
+  it('neither counts nor bills its result, and the result of the new owner remains', async () => {
     const room = openRoom()
     const { secret, id, keyId } = await made(room, 1)
     const slow = gate()
@@ -111,7 +111,7 @@ describe('a process that lost its lease', () => {
 })
 
 describe('a gateway that is closed', () => {
-  it('lets its items go, so that another process goes on at once', async () => {
+  it('releases its items, so that another process continues immediately', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 2)
     room.answer = () => new Promise(() => {})
@@ -128,8 +128,8 @@ describe('a gateway that is closed', () => {
   })
 })
 
-describe('what a batch keeps', () => {
-  it('its results go after 29 days, the batch itself after 90', async () => {
+describe('the data of a batch', () => {
+  it('loses its results after 29 days and is deleted after 90', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 2)
     await workToTheEnd(room, secret, id)
@@ -174,7 +174,7 @@ describe('what a batch keeps', () => {
     },
   )
 
-  it('deleting an ended batch leaves nothing of its items', async () => {
+  it('is removed with all items when an ended batch is deleted', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 150)
     const gateway = room.process()
@@ -187,7 +187,7 @@ describe('what a batch keeps', () => {
 })
 
 describe('results', () => {
-  it('are one line each, also where the upstream’s JSON has line breaks', async () => {
+  it('are one line each, even if the JSON of the upstream has line breaks', async () => {
     const room = openRoom()
     room.answer = () => said('Two\nlines.', (value) => JSON.stringify(value, undefined, 2))
     const { secret, id } = await made(room, 3)
@@ -196,7 +196,7 @@ describe('results', () => {
     expect(await linesOf(room.process(), secret, id)).toHaveLength(3)
   })
 
-  it('are read as the caller takes them, never all at once', async () => {
+  it('are read on demand, never all at once', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 500)
     await workToTheEnd(room, secret, id)
@@ -221,8 +221,8 @@ describe('results', () => {
   })
 })
 
-describe('how a process works', () => {
-  it('at most so many items are under way at once', async () => {
+describe('a process that works on batches', () => {
+  it('limits the number of concurrent items', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 30)
     let under = 0
@@ -240,7 +240,7 @@ describe('how a process works', () => {
     expect(most).toBe(3)
   })
 
-  it('the steering headers of the batch hold for each item', async () => {
+  it('applies the steering headers of the batch to each item', async () => {
     const room = openRoom()
     const { secret, id } = await made(room, 2, {}, { 'x-savings-level': 'off', 'x-unknown': 'no' })
     const head = await room.store.list('batch-head:', { limit: 1 })
@@ -251,7 +251,7 @@ describe('how a process works', () => {
     expect(stored).toContain('"headers":{"x-savings-level":"off"}')
   })
 
-  it('a serverless host is kept awake until the batch has ended', async () => {
+  it('keeps a serverless host awake until the batch has ended', async () => {
     const room = openRoom()
     const awake: Promise<unknown>[] = []
     const gateway = room.process(room.store, { batches: { waitUntil: (promise) => void awake.push(promise) } })
@@ -263,7 +263,7 @@ describe('how a process works', () => {
     expect((await call(gateway, secret, 'GET', `/${body.id}`)).body.processing_status).toBe('ended')
   })
 
-  it('items wait while many interactive requests wait for their answers', async () => {
+  it('delays items while many interactive requests wait for their answers', async () => {
     const room = openRoom()
     const hold = gate()
     const asked: string[] = []

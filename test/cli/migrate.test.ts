@@ -29,21 +29,21 @@ describe('sluice migrate', () => {
     expect(await store.get('a')).toBe('x')
   })
 
-  it('takes a URL and a schema', async () => {
+  it('accepts a URL and a schema', async () => {
     expect(await run(['migrate', '--url', 'postgres://two', '--schema', 'other'])).toEqual({
       code: 0,
       text: 'The schema other is up to date.',
     })
   })
 
-  it('ends with 1 and the reason when the database cannot be reached', async () => {
+  it('exits with 1 and the reason when the database cannot be reached', async () => {
     expect(await run(['migrate', '--url', 'postgres://down'])).toEqual({
       code: 1,
       text: 'The migration failed: connection refused',
     })
   })
 
-  it('ends with 2 for wrong usage', async () => {
+  it('exits with 2 for wrong usage', async () => {
     expect(await run(['migrate'])).toMatchObject({ code: 2, text: expect.stringContaining('DATABASE_URL') as string })
     for (const words of [[], ['migrat'], ['migrate', '--url'], ['migrate', '--other', 'x']]) {
       expect(await run(words)).toMatchObject({ code: 2, text: expect.stringContaining('Usage') as string })

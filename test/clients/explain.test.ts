@@ -59,7 +59,7 @@ describe('a request that asks to be explained', () => {
       },
     })
     expect(started.upstream.requests).toHaveLength(0)
-    expect(store.tickets).toEqual([])
+    expect(store.reservationIds).toEqual([])
     expect(await started.gateway.keys.usage(started.keyId)).toMatchObject({ requests: 0 })
   })
 

@@ -53,7 +53,7 @@ function streamOf(response: Response): Reading {
 /** The same question from others, as soon as all of them wait for the leader. */
 async function follow(stage: Watched, front: Front): Promise<readonly Promise<Response>[]> {
   const followers = Array.from({ length: FOLLOWERS }, () => post(stage, front.path, { body: front.body }))
-  await vi.waitUntil(() => stage.store.tickets.length === FOLLOWERS + 1)
+  await vi.waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
   expect(stage.upstream.requests).toHaveLength(1)
   return followers

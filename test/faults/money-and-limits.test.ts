@@ -280,7 +280,7 @@ describe('a budget', () => {
     const running = Array.from({ length: 8 }, () => ask(stage, endless, { signal: controller.signal }))
     const ended = Promise.allSettled(running)
     await stage.upstream.arrival(3)
-    const [first] = stage.store.tickets
+    const [first] = stage.store.reservationIds
     expect(first).toBeDefined()
     expect(await stage.store.held()).toBeGreaterThan(1000 * 2 * 1.5 * 1000)
     expect(await stage.store.held()).toBeLessThanOrEqual(CENT)

@@ -32,7 +32,7 @@ describe.each([true, false])('requests in line on one connection that is closed 
 
     await Promise.all(upstream.requests.map((request) => request.leaving))
     await store.allSettled()
-    expect(store.tickets).toHaveLength(14)
+    expect(store.reservationIds).toHaveLength(14)
     expect(await store.held()).toBe(0)
   })
 })

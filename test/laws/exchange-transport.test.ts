@@ -275,7 +275,9 @@ describe('a request whose upstream is a connection', () => {
           if (one.text.includes('[DONE]')) expect(said).toBe(WORDS.join(''))
         }
         expect(calls.every((call) => call.isOver)).toBe(true)
-        expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(store.tickets.toSorted())
+        expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
+          store.reservationIds.toSorted(),
+        )
         expect(await store.held()).toBe(0)
       }),
       { numRuns: 300 },

@@ -172,7 +172,7 @@ describe('a streamed request', () => {
         expect(client.faults).toEqual([])
         expect(client.endings).toBeLessThanOrEqual(1)
         if (!client.hasLeft) expect(client.endings).toBe(1)
-        expect(store.settlements.map(({ reservationId }) => reservationId)).toEqual(store.tickets)
+        expect(store.settlements.map(({ reservationId }) => reservationId)).toEqual(store.reservationIds)
         expect(await store.held()).toBe(0)
         if (source.isRead) expect(source.isOver).toBe(true)
       }),

@@ -25,11 +25,13 @@ async function watched(
   return { ...stage, store }
 }
 
-async function expectSettledOnce({ store }: Watched, tickets?: number): Promise<void> {
-  if (tickets !== undefined) expect(store.tickets).toHaveLength(tickets)
+async function expectSettledOnce({ store }: Watched, reservationCount?: number): Promise<void> {
+  if (reservationCount !== undefined) expect(store.reservationIds).toHaveLength(reservationCount)
   await store.allSettled()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
+    [...store.reservationIds].toSorted(),
+  )
   expect(await store.held()).toBe(0)
 }
 

@@ -45,7 +45,9 @@ const again = (stage: Stage, id: string, after: number): Promise<Response> =>
 async function expectSettledOnce({ store }: Watched): Promise<void> {
   await store.allSettled()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
+    [...store.reservationIds].toSorted(),
+  )
   expect(await store.held()).toBe(0)
 }
 

@@ -25,19 +25,19 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
   return { ...stage, store }
 }
 
-/** The law: every reservationId is settled, by one call, nothing stays held, and the request is written down once. */
-async function expectSettledOnce({ store, gateway }: Watched, tickets = 1): Promise<void> {
-  expect(store.tickets).toHaveLength(tickets)
+/** Expects that each reservation is settled by one call, no amount is held, and the request is recorded once. */
+async function expectSettledOnce({ store, gateway }: Watched, reservationCount = 1): Promise<void> {
+  expect(store.reservationIds).toHaveLength(reservationCount)
   await store.allSettled()
   // Whatever else a request does after its settlement has had its turn by then.
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map((settlement) => settlement.reservationId).toSorted()).toEqual(
-    [...store.tickets].toSorted(),
+    [...store.reservationIds].toSorted(),
   )
   expect(await store.held()).toBe(0)
   await vi.waitFor(async () => {
     const { records } = await gateway.audit.read({ limit: 1000 })
-    expect(records.length).toBeGreaterThanOrEqual(tickets)
+    expect(records.length).toBeGreaterThanOrEqual(reservationCount)
     expect(new Set(records.map((record) => record.requestId)).size).toBe(records.length)
   })
 }
@@ -214,7 +214,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
 
     expect(response.status).toBe(499)
     expect(stage.upstream.requests).toHaveLength(0)
-    await expectSettledOnce(stage, stage.store.tickets.length)
+    await expectSettledOnce(stage, stage.store.reservationIds.length)
     expect(await stage.store.spent('budget')).toBe(0)
   })
 
@@ -309,7 +309,7 @@ describe('many requests at once settle once each', () => {
         await Promise.all(
           requests.map(({ front, ...how }) => end(stage, front, how as { kind: Ending; frames: number })),
         )
-        await expectSettledOnce(stage, stage.store.tickets.length)
+        await expectSettledOnce(stage, stage.store.reservationIds.length)
         const budget = stage.store.settlements.map(({ charges }) => {
           return Math.max(
             0,
@@ -317,7 +317,7 @@ describe('many requests at once settle once each', () => {
           )
         })
         expect(await stage.store.spent('budget')).toBe(budget.reduce((sum, amount) => sum + amount, 0))
-        expect(await stage.store.spent('requests')).toBe(stage.store.tickets.length)
+        expect(await stage.store.spent('requests')).toBe(stage.store.reservationIds.length)
         await stages.pop()?.close()
       }),
       { numRuns: 25 },

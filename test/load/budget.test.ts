@@ -124,8 +124,8 @@ it.each(CASES)(
     // It fails every step that passes the budget, and every refusal of what would have fitted.
     const store = tightStore(
       () => NOON,
-      ({ tickets, refusals }) => {
-        if (tickets.length + refusals.length === STORM) decided.open()
+      ({ reservationIds, refusals }) => {
+        if (reservationIds.length + refusals.length === STORM) decided.open()
       },
     )
     const key = { name: 'load', budget_limit_cents: BUDGET_CENTS, rate_limit_requests: 1_000_000 }

@@ -7,7 +7,7 @@ import { bill, finished, START, unanswered } from './finished.ts'
 const store = () => memoryStore({ now: () => START })
 
 describe('the audit', () => {
-  it('writes one record for each use of a key, with its fields', async () => {
+  it('writes one record per request of a key', async () => {
     const audit = createAudit({ store: store() })
     await audit.write(finished())
     expect((await audit.read()).records).toEqual([
@@ -26,7 +26,7 @@ describe('the audit', () => {
     ])
   })
 
-  it('writes refused, failed and abandoned requests and those without a key too', async () => {
+  it('records refused, failed and abandoned requests, and requests without a key', async () => {
     const audit = createAudit({ store: store() })
     await audit.write(unanswered({ status: 429, failure: 'rate-limited' }))
     await audit.write(unanswered({ status: 502, failure: 'upstream' }))
@@ -42,13 +42,13 @@ describe('the audit', () => {
     expect(records.every((record) => record.cost_cents === 0 && record.tokens_used === 0)).toBe(true)
   })
 
-  it('a replay from the cache used no tokens and cost nothing', async () => {
+  it('records no tokens and no cost for an answer from the cache', async () => {
     const audit = createAudit({ store: store() })
     await audit.write(finished({ bill: bill({ cache: 'HIT', billed: nano(0) }) }))
     expect((await audit.read()).records[0]).toMatchObject({ tokens_used: 0, cost_cents: 0, outcome: 'answered' })
   })
 
-  it('is read by key and time, page by page', async () => {
+  it('reads records by key and time, page by page', async () => {
     const audit = createAudit({ store: store() })
     for (let n = 0; n < 20; n += 1) {
       await audit.write(finished({ keyId: `key-${n % 2}`, at: START + n * 1000, requestId: String(n) }))
@@ -66,20 +66,20 @@ describe('the audit', () => {
     expect((await audit.read({ limit: 5 })).records).toHaveLength(5)
   })
 
-  it('counts a record that the store does not take, and rejects no request', async () => {
+  it('counts a record that the store refuses, and does not reject', async () => {
     const down = { ...store(), append: () => Promise.reject(new Error('down')) }
     const audit = createAudit({ store: down })
     await audit.write(finished())
     expect(audit.dropped()).toBe(1)
   })
 
-  it('cuts what callers choose and takes any text', async () => {
+  it('truncates names and accepts any text', async () => {
     const audit = createAudit({ store: store() })
     await audit.write(finished({ model: `\ud800"\u2028${'x'.repeat(100_000)}` }))
     expect((await audit.read()).records[0]?.model).toHaveLength(200)
   })
 
-  it('leaves out what is not an audit record', async () => {
+  it('omits invalid entries', async () => {
     const shared = store()
     await shared.append('audit', { at: START, value: '{' })
     await shared.append('audit', { at: START, value: '[]' })

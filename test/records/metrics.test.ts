@@ -6,7 +6,7 @@ import { writePrometheus } from '../../src/records/prometheus.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 
 describe('the metrics', () => {
-  it('begin with zeros and no NaN', () => {
+  it('are zero at the start', () => {
     const metrics = createMetrics(START)
     expect(metrics.summary(START)).toEqual({
       optimizer: {
@@ -30,7 +30,7 @@ describe('the metrics', () => {
     expect(metrics.totals()).toMatchObject({ cacheHits: 0, cacheMisses: 0 })
   })
 
-  it('add up requests, tiers, money and the cache', () => {
+  it('sum requests, tiers, money and cache hits', () => {
     const metrics = createMetrics(START)
     metrics.record(finished({ tier: 5 }))
     metrics.record(finished({ bill: bill({ cache: 'HIT', actual: nano(0), billed: nano(0) }) }))
@@ -50,7 +50,7 @@ describe('the metrics', () => {
     expect(metrics.totals()).toMatchObject({ cacheHits: 1, cacheMisses: 2 })
   })
 
-  it('do not grow with what callers send', () => {
+  it('have a fixed size for any requests', () => {
     const metrics = createMetrics(START)
     const size = (): number => JSON.stringify(metrics.totals()).length
     metrics.record(finished())
@@ -83,7 +83,7 @@ describe('the metrics', () => {
 describe('the histogram', () => {
   const latency = fc.double({ min: 0.001, max: 3_600_000, noNaN: true })
 
-  it('tells every percentile within one percent of its value', () => {
+  it('returns percentiles with an error of at most 1 %', () => {
     fc.assert(
       fc.property(
         fc.array(latency, { minLength: 1, maxLength: 200 }),
@@ -98,7 +98,7 @@ describe('the histogram', () => {
     )
   })
 
-  it('merged with another is the histogram of all values', () => {
+  it('equals the histogram of all values after a merge', () => {
     fc.assert(
       fc.property(fc.array(latency), fc.array(latency), (some, others) => {
         const [a, b, all] = [createHistogram(), createHistogram(), createHistogram()]
@@ -111,7 +111,7 @@ describe('the histogram', () => {
     )
   })
 
-  it('takes odd values and odd counts without harm', () => {
+  it('ignores invalid values and counts', () => {
     const histogram = createHistogram()
     for (const value of [Number.NaN, -5, 0, Infinity, 1e300]) histogram.record(value)
     histogram.merge([
@@ -127,7 +127,7 @@ describe('the histogram', () => {
 })
 
 describe('the recent rate', () => {
-  it('counts the last minute and forgets what is older', () => {
+  it('counts events of the last minute only', () => {
     const rate = createRecentRate(START)
     for (let n = 0; n < 120; n += 1) rate.count(START + n * 1000)
     expect(rate.perSecond(START + 119_000)).toBe(1)
@@ -135,7 +135,7 @@ describe('the recent rate', () => {
     expect(rate.perSecond(START + 1_000_000)).toBe(0)
   })
 
-  it('a clock that is set back gives no negative and no infinite rate', () => {
+  it('is finite and not negative when the clock is set back', () => {
     const rate = createRecentRate(START)
     rate.count(START)
     rate.count(START - 3_600_000)

@@ -3,7 +3,7 @@ import { createRequestLog, type LogRecord } from '../../src/records/request-log.
 import { finished, START, unanswered } from './finished.ts'
 
 describe('the request log', () => {
-  it('hands the record of a request to the sink in the specified form', () => {
+  it('writes the specified record of a request to the sink', () => {
     const records: LogRecord[] = []
     createRequestLog((record) => records.push(record)).write(finished())
     expect(records).toEqual([
@@ -35,14 +35,14 @@ describe('the request log', () => {
     [429, 'rate-limited', 'WARN'],
     [502, 'upstream', 'ERROR'],
     [499, 'cancelled', 'INFO'],
-  ] as const)('a request that ended with %i %s is of level %s', (status, failure, level) => {
+  ] as const)('writes a request that ended with %i %s at level %s', (status, failure, level) => {
     const records: LogRecord[] = []
     const ended = failure === undefined ? finished({ status }) : unanswered({ status, failure })
     createRequestLog((record) => records.push(record)).write(ended)
     expect(records[0]?.['level']).toBe(level)
   })
 
-  it('a sink that throws or rejects affects nothing, and what it lost is counted', async () => {
+  it('counts records for which the sink throws or rejects', async () => {
     let calls = 0
     const log = createRequestLog(() => {
       calls += 1
@@ -55,7 +55,7 @@ describe('the request log', () => {
     expect(log.dropped()).toBe(2)
   })
 
-  it('a sink that never finishes is given a bounded number of records', () => {
+  it('limits the number of records in progress in a sink that never resolves', () => {
     let given = 0
     const log = createRequestLog(() => {
       given += 1
@@ -66,7 +66,7 @@ describe('the request log', () => {
     expect(log.dropped()).toBe(500)
   })
 
-  it('a sink that finishes is given all', async () => {
+  it('writes all records to a sink that resolves', async () => {
     let given = 0
     const log = createRequestLog(async () => {
       given += 1
@@ -79,14 +79,14 @@ describe('the request log', () => {
     expect([given, log.dropped()]).toEqual([1_500, 0])
   })
 
-  it('without a sink nothing happens', () => {
+  it('accepts records without a sink', () => {
     const log = createRequestLog(undefined)
     log.write(finished())
     log.event('ERROR', 'lost', START)
     expect(log.dropped()).toBe(0)
   })
 
-  it('an event carries its fields and cannot change time, level or service', () => {
+  it('writes the fields of an event, which cannot replace its time, level or service', () => {
     const records: LogRecord[] = []
     const log = createRequestLog((record) => records.push(record), 'mine')
     const fields = { level: 'DEBUG', reservation_id: 'k' }

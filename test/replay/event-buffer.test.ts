@@ -73,7 +73,7 @@ function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly dema
 }
 
 describe('events', () => {
-  it('are counted and skipped, whatever their texts', () => {
+  it('are counted and skipped for any text', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(50)), fc.nat(60), (ids, after) => {
         const events = ids.map(event)
@@ -88,7 +88,7 @@ describe('an event buffer', () => {
   const pieces = fc.array(fc.array(fc.nat(20), { minLength: 1, maxLength: 3 }), { maxLength: 12 })
   const reads = fc.record({ after: fc.nat(40), from: fc.nat(12), takes: fc.integer({ min: 1, max: 4 }) })
 
-  it('gives every reader the same events from where it begins, at whatever pace and moment it reads', () => {
+  it('sends each reader the same events from its start, at any speed and time', () => {
     fc.assert(
       fc.property(pieces, fc.array(reads, { maxLength: 5 }), fc.boolean(), (texts, followers, asBytes) => {
         const chunks = texts.map((ids) => ids.map(event).join(''))
@@ -124,7 +124,7 @@ describe('an event buffer', () => {
     )
   })
 
-  it('ends once a reader that drains while it is written to', () => {
+  it('ends a reader once that drains during a write', () => {
     const { buffer } = bufferOf()
     const reader = new Reader(Infinity)
     let drained = (): void => {}
@@ -149,7 +149,7 @@ describe('an event buffer', () => {
     expect([reader.text, ends]).toEqual([`${event(1)}${END}`, 1])
   })
 
-  it('says once how it ended, with all its events', async () => {
+  it('resolves its end once, with all events', async () => {
     const { buffer } = bufferOf()
     buffer.push(event(1))
     buffer.finish(END, true)
@@ -161,7 +161,7 @@ describe('an event buffer', () => {
     expect([late.text, late.ended]).toEqual([END, 1])
   })
 
-  it('asks its producer to pause only when every reader is slow, and to go on when the fastest is ready', () => {
+  it('pauses the producer only while all readers are blocked', () => {
     const { buffer, demands } = bufferOf()
     const [original, fast] = [new Reader(1), new Reader(2)]
     buffer.attachOriginal(original)
@@ -180,7 +180,7 @@ describe('an event buffer', () => {
     expect(original.text).toBe(event(1) + event(2) + event(3))
   })
 
-  it('pauses its producer when the only reader that is not slow leaves, and lets it go on for a new one', () => {
+  it('pauses the producer when the only unblocked reader leaves, and resumes it for a new reader', () => {
     const { buffer, demands } = bufferOf()
     buffer.attachOriginal(new Reader(1))
     const leave = buffer.follow(0, new Reader())
@@ -191,7 +191,7 @@ describe('an event buffer', () => {
     expect(demands).toEqual([false, true])
   })
 
-  it('writes nothing to a reader that has left, and disturbs no other', () => {
+  it('writes no events to a reader that has left, and all events to the others', () => {
     const { buffer } = bufferOf()
     const [original, leaver] = [new Reader(), new Reader(1)]
     buffer.attachOriginal(original)
@@ -205,7 +205,7 @@ describe('an event buffer', () => {
     expect([original.text, original.ended]).toEqual([event(1) + event(2) + END, 1])
   })
 
-  it('that is drained goes on for nobody', async () => {
+  it('runs its producer without readers when it is drained', async () => {
     const { buffer, demands } = bufferOf()
     const leave = buffer.attachOriginal(new Reader(1))
     buffer.drain()
@@ -218,7 +218,7 @@ describe('an event buffer', () => {
     expect(await buffer.ended).toEqual({ isWhole: true, text: event(1) + event(2) + event(3) + END })
   })
 
-  it('that is drained after a pause lets its producer go on', () => {
+  it('resumes its producer when it is drained after a pause', () => {
     const { buffer, demands } = bufferOf()
     buffer.attachOriginal(new Reader(1))
     buffer.push(event(1))
@@ -226,7 +226,7 @@ describe('an event buffer', () => {
     expect(demands).toEqual([false, true])
   })
 
-  it('ends a slow reader only after it has read everything', () => {
+  it('ends a slow reader after it has read all events', () => {
     const { buffer } = bufferOf()
     const slow = new Reader(1)
     buffer.attachOriginal(slow)
@@ -239,7 +239,7 @@ describe('an event buffer', () => {
     expect([slow.text, slow.ended]).toEqual([event(1) + event(2) + END, 1])
   })
 
-  it('without a place keeps nothing for others, and no more than its reader has not read', async () => {
+  it('without capacity keeps only the events that its reader has not read', async () => {
     const buffer = new EventBuffer(undefined)
     const original = new Reader()
     buffer.attachOriginal(original)
@@ -255,10 +255,10 @@ describe('an event buffer', () => {
   })
 })
 
-describe('an event buffer without room', () => {
+describe('an event buffer whose capacity is exhausted', () => {
   const long = Array.from({ length: 100 }, (_, id) => `id: ${id + 1}\ndata: ${'x'.repeat(100)}\n\n`)
 
-  it('loses nothing for the original reader, at whatever moment it grew too large', () => {
+  it('sends all events to the original reader, at any time of the overflow', () => {
     fc.assert(
       fc.property(fc.nat(20_000), fc.nat(99), fc.integer({ min: 1, max: 5 }), (bytesOfOne, stopsAt, takes) => {
         const { buffer } = bufferOf({ ...ROOMY, bytesOfOne })
@@ -276,7 +276,7 @@ describe('an event buffer without room', () => {
     )
   })
 
-  it('ends its followers with an error, and takes no others', async () => {
+  it('ends its followers with an error, and accepts no others', async () => {
     const { buffer } = bufferOf({ ...ROOMY, bytesOfOne: 1000 })
     const [original, follower, late] = [new Reader(), new Reader(), new Reader()]
     buffer.attachOriginal(original)
@@ -291,7 +291,7 @@ describe('an event buffer without room', () => {
     expect(await buffer.ended).toEqual({ isWhole: true, text: undefined })
   })
 
-  it('holds no more than its bounds, and gives everything back', () => {
+  it('never exceeds its limits, and releases all capacity', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.nat(60), fc.constantFrom('stays', 'leaves', 'slow')), { maxLength: 20 }),

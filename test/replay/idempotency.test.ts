@@ -80,7 +80,7 @@ async function poll({ runtime }: World): Promise<void> {
 }
 
 describe('an idempotency key in one process', () => {
-  it('gives everyone who waits the answer of the first, and later ones too', async () => {
+  it('sends the answer of the first request to waiting and later requests', async () => {
     const { process } = world()
     const idempotency = process()
     const [one, two, three] = [ask(idempotency), ask(idempotency), ask(idempotency)]
@@ -92,7 +92,7 @@ describe('an idempotency key in one process', () => {
     expect(idempotency.size).toBe(0)
   })
 
-  it('keeps the first from being ended as long as anybody waits for it', async () => {
+  it('keeps the first request running while another request waits for it', async () => {
     const { process } = world()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
@@ -104,7 +104,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(two)).toEqual(ANSWER)
   })
 
-  it('ends the first when the last who waits leaves', async () => {
+  it('ends the first request when the last waiting request leaves', async () => {
     const { process } = world()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
@@ -117,7 +117,7 @@ describe('an idempotency key in one process', () => {
     expect(one.subscribers.isOver).toBe(true)
   })
 
-  it('lets the next one ask when the first has been left, and not before it is over', async () => {
+  it('runs the next request after an abandoned first request has ended', async () => {
     const { process } = world()
     const idempotency = process()
     const one = ask(idempotency)
@@ -131,7 +131,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(two)).toBe('first')
   })
 
-  it('shares a refusal with those who wait, and with nobody after them', async () => {
+  it('sends a refusal to waiting requests, and not to later requests', async () => {
     const { process } = world()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
@@ -141,7 +141,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(ask(idempotency))).toBe('first')
   })
 
-  it('refuses another request while it runs and afterwards, and not while it is unknown which is first', async () => {
+  it('refuses a different request during and after the first, but not before the first is known', async () => {
     const { process } = world()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
@@ -154,7 +154,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(right)).toEqual(ANSWER)
   })
 
-  it('is told once: what comes later changes nothing', async () => {
+  it('accepts the first outcome only', async () => {
     const { process } = world()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
@@ -164,7 +164,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
   })
 
-  it('is forgotten after 24 hours, and belongs to its owner', async () => {
+  it('expires after 24 hours, and belongs to its owner', async () => {
     const here = world()
     const idempotency = here.process()
     await (await firstOf(ask(idempotency))).remember(ANSWER)
@@ -175,7 +175,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(ask(idempotency))).toBe('first')
   })
 
-  it('tells those who wait too long that the first still runs', async () => {
+  it('rejects a request that waits too long with a conflict', async () => {
     const here = world()
     const idempotency = here.process()
     await firstOf(ask(idempotency))
@@ -185,7 +185,7 @@ describe('an idempotency key in one process', () => {
     await expect(two.claim).rejects.toMatchObject({ kind: 'conflict', details: { retryAfterSeconds: 1 } })
   })
 
-  it('rejects when the store cannot tell, and those who wait try for themselves', async () => {
+  it('rejects when the store fails, and waiting requests try again', async () => {
     const here = world()
     let failures = 1
     const get: Store['get'] = (name) => (failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name))
@@ -229,7 +229,7 @@ describe('a store whose reads lag behind its writes', () => {
     }
   }
 
-  it('is read less and less often, and gives the answer when it has it', async () => {
+  it('is polled with increasing pauses until it returns the answer', async () => {
     const lag = await lagging()
     const asking = ask(lag.idempotency)
     await settled()
@@ -241,7 +241,7 @@ describe('a store whose reads lag behind its writes', () => {
     expect(await answerOf(asking)).toEqual(ANSWER)
   })
 
-  it('is read no longer when the caller has left', async () => {
+  it('is not polled after the caller has left', async () => {
     const lag = await lagging()
     const asking = ask(lag.idempotency)
     await settled()
@@ -252,7 +252,7 @@ describe('a store whose reads lag behind its writes', () => {
     expect(lag.reads()).toBe(before)
   })
 
-  it('is read no longer after the deadline of the request', async () => {
+  it('is not polled after the deadline of the request', async () => {
     const lag = await lagging()
     const asking = ask(lag.idempotency, 'body', { timeoutMs: 30_000 })
     await pass(lag, 31)
@@ -264,7 +264,7 @@ describe('a store whose reads lag behind its writes', () => {
 })
 
 describe('an idempotency key in several processes', () => {
-  it('gives another process the answer of the first', async () => {
+  it('sends the answer of the first request in another process', async () => {
     const here = world()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
@@ -274,7 +274,7 @@ describe('an idempotency key in several processes', () => {
     expect(await answerOf(elsewhere)).toEqual(ANSWER)
   })
 
-  it('is held as long as the first runs, however long that is', async () => {
+  it('is leased while the first request runs', async () => {
     const here = world()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
@@ -289,7 +289,7 @@ describe('an idempotency key in several processes', () => {
     expect(await answerOf(elsewhere)).toEqual(ANSWER)
   })
 
-  it('is held although the store fails at one renewal', async () => {
+  it('remains leased when one renewal fails', async () => {
     const here = world()
     let failures = 0
     const swap: Store['swap'] = (...given) => {
@@ -311,7 +311,7 @@ describe('an idempotency key in several processes', () => {
     expect(await answerOf(elsewhere)).toEqual(ANSWER)
   })
 
-  it('goes to another process when the first one died', async () => {
+  it('passes to another process when the first process has died', async () => {
     const here = world()
     const dying = createIdempotency({ ...here.runtime, after: () => () => {}, store: here.store })
     const late = await firstOf(ask(dying))
@@ -326,7 +326,7 @@ describe('an idempotency key in several processes', () => {
     expect(await answerOf(ask(here.process()))).toEqual(ANSWER)
   })
 
-  it('goes to another process when the first one failed', async () => {
+  it('passes to another process when the first request has failed', async () => {
     const here = world()
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
@@ -336,7 +336,7 @@ describe('an idempotency key in several processes', () => {
     expect(await answerOf(elsewhere)).toBe('first')
   })
 
-  it('is claimed by one of all at any time, whatever the schedule', async () => {
+  it('is claimed by one process at a time in any schedule', async () => {
     const move = fc.constantFrom('ask', 'ask', 'remember', 'forget', 'leave', 'wait')
     await fc.assert(
       fc.asyncProperty(fc.array(fc.tuple(move, fc.nat(2)), { maxLength: 30 }), async (moves) => {

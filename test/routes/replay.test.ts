@@ -50,7 +50,9 @@ const hanging: NonNullable<StageOptions['reply']> = (request) => ({
 
 async function expectSettledOnce({ store }: Watched): Promise<void> {
   await store.allSettled()
-  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual([...store.tickets].toSorted())
+  expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
+    [...store.reservationIds].toSorted(),
+  )
   expect(await store.held()).toBe(0)
 }
 
@@ -71,7 +73,7 @@ describe('a message streamed again', () => {
       expect(answer.headers.get('cache-control')).toBe('no-cache, no-transform')
     }
     expect(await stage.store.spent('budget')).toBe(spent)
-    expect(stage.store.tickets).toHaveLength(1)
+    expect(stage.store.reservationIds).toHaveLength(1)
     expect((await stage.gateway.audit.read({ keyId: stage.keyId })).records).toHaveLength(1)
   })
 

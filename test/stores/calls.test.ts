@@ -67,7 +67,7 @@ const engines = [
 
 describe.each(engines)('a gateway on $engine', ({ isSkipped, open }) => {
   it.skipIf(isSkipped)(
-    'makes 2 calls for an answered request and 2 for a refused one, its key in memory, and has audited both',
+    'makes 2 calls for each answered or refused request of a cached key, and audits both',
     async () => {
       const { store, calls, close } = await open()
       // A clock that is still: what is remembered of keys does not end during a slow test.

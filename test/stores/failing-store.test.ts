@@ -89,7 +89,7 @@ describe('a request while its store does not answer', () => {
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 
-  it('is answered 503 with Retry-After after the time of one call, without an upstream call', async () => {
+  it('is answered with 503 and Retry-After after the timeout of one call, without an upstream call', async () => {
     const { store, state } = failingStore()
     const { gateway, secret, calls } = await gatewayOn(store)
     expect((await ask(gateway, secret)).status).toBe(200)
@@ -99,7 +99,7 @@ describe('a request while its store does not answer', () => {
     expect(calls.upstream).toBe(1)
   })
 
-  it('is answered at once when the store has been silent, until the store answers a ping', async () => {
+  it('is answered immediately after the store has timed out, until a ping succeeds', async () => {
     const { store, state } = failingStore()
     const { gateway, secret } = await gatewayOn(store)
     await ask(gateway, secret)
@@ -115,7 +115,7 @@ describe('a request while its store does not answer', () => {
     expect((await ask(gateway, secret)).status).toBe(200)
   })
 
-  it('is answered 503 after storeTimeoutMs when many slow calls together take longer', async () => {
+  it('is answered with 503 after storeTimeoutMs when several slow calls together take longer', async () => {
     const { store, state } = failingStore()
     const { gateway, secret, calls } = await gatewayOn(store, { keyCacheMs: 0 })
     state.mode = 'slow'
@@ -124,7 +124,7 @@ describe('a request while its store does not answer', () => {
     expect(calls.upstream).toBe(0)
   })
 
-  it('leaves nothing held when its reservation was accepted too late', async () => {
+  it('holds no amount when its reservation was accepted after the timeout', async () => {
     const { store, state, inner } = failingStore()
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
@@ -139,7 +139,7 @@ describe('a request while its store does not answer', () => {
     expect(level?.spent).toBeGreaterThan(0)
   })
 
-  it('has its answer although the settlement hangs, and is billed when the store answers again', async () => {
+  it('receives its answer while the settlement hangs, and is billed when the store answers again', async () => {
     const { store, state } = failingStore()
     const { gateway, id, secret } = await gatewayOn(store)
     await ask(gateway, secret)
@@ -157,7 +157,7 @@ describe('a request while its store does not answer', () => {
 })
 
 describe("with onStoreFailure 'allow'", () => {
-  it('a known key is served while the store fails, and billed and audited once when it is back', async () => {
+  it('serves a known key while the store fails, and bills and audits once after it recovers', async () => {
     const { store, state } = failingStore()
     const { gateway, id, secret, calls } = await gatewayOn(store, { onStoreFailure: 'allow', keyCacheMs: 0 })
     expect((await ask(gateway, secret)).status).toBe(200)
@@ -172,7 +172,7 @@ describe("with onStoreFailure 'allow'", () => {
     expect(await requestsOf(again, id)).toBe(4)
   })
 
-  it('a settlement whose reply was lost is not billed a second time', async () => {
+  it('does not bill a settlement twice when its reply was lost', async () => {
     const { store, inner } = failingStore()
     let fails = true
     const losing: Store = {
@@ -194,7 +194,7 @@ describe("with onStoreFailure 'allow'", () => {
     expect(await requestsOf(createGateway(gatewayOptions(store)), id)).toBe(1)
   })
 
-  it('a key that this process has not seen is 503, and an expired one is 401', async () => {
+  it('answers a key that this process has not read with 503, and an expired key with 401', async () => {
     const { store, state } = failingStore()
     let time = Date.now()
     const { gateway } = await gatewayOn(store, { onStoreFailure: 'allow', runtime: { now: () => time } })
@@ -207,7 +207,7 @@ describe("with onStoreFailure 'allow'", () => {
     expect((await ask(gateway, expired.value)).status).toBe(401)
   })
 
-  it('/ready stays 200 and /health is degraded while the store fails; by default both are 503', async () => {
+  it('answers /ready with 200 and reports degraded health while the store fails; by default both are 503', async () => {
     for (const [onStoreFailure, status, health] of [
       ['allow', 200, 'degraded'],
       ['refuse', 503, 'unhealthy'],
@@ -227,8 +227,8 @@ describe("with onStoreFailure 'allow'", () => {
   })
 })
 
-describe('a key that was switched off', () => {
-  it('is refused at once by the process that did it, and by another after keyCacheMs', async () => {
+describe('a disabled key', () => {
+  it('is refused immediately by the process that disabled it, and by other processes after keyCacheMs', async () => {
     let time = Date.now()
     const { store } = failingStore()
     const runtime = { now: () => time }
@@ -244,7 +244,7 @@ describe('a key that was switched off', () => {
     expect((await ask(there, secret)).status).toBe(401)
   })
 
-  it('cannot be remembered for longer than 5 seconds', () => {
+  it('cannot be cached for longer than 5 seconds', () => {
     expect(() => createGateway({ ...gatewayOptions(memoryStore()), keyCacheMs: 5_001 })).toThrow('keyCacheMs')
   })
 })

@@ -38,7 +38,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
   }
 
   it.skipIf(server === undefined)(
-    'serve exactly the limit of a key whose budget pays for more, and bill exactly that',
+    'serve exactly the request limit of a key, and bill exactly those requests',
     async () => {
       const limits = { count: 4_000, requestLimit: 500, paidFor: 1_000 }
       const { statuses, requests, billedUsd, oneUsd } = await askFromFleet({
@@ -55,7 +55,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
   )
 
   it.skipIf(server === undefined)(
-    'lose no settlement and bill none twice when they are killed at random',
+    'lose no settlement, and bill none twice, when they are killed at random',
     async () => {
       const { reported, logged, tallied, levels } = await settleUnderKills(await place(), KILLS, {
         processes: PROCESSES,

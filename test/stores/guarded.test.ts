@@ -30,7 +30,7 @@ const calls: readonly (readonly [string, (store: Store) => unknown])[] = [
 const every = (method: () => Promise<never>): Store =>
   Object.fromEntries(calls.map(([name]) => [name, method])) as Record<Exclude<keyof Store, 'local'>, typeof method>
 
-it('a store within the process is left as it is', () => {
+it('returns a store of the same process unchanged', () => {
   const store = memoryStore()
 
   expect(guardStore(store, { after: () => () => {} })).toBe(store)
@@ -51,7 +51,7 @@ describe.each(calls)('%s', (_name, call) => {
     expect((error as Error).message).not.toContain('secret')
   })
 
-  it('of a store that hangs is overloaded after its time', async () => {
+  it('of a store that hangs rejects with overloaded after its timeout', async () => {
     const timers: { readonly ms: number; readonly fire: () => void }[] = []
     const after = (ms: number, fire: () => void): (() => void) => {
       timers.push({ ms, fire })
@@ -71,7 +71,7 @@ describe.each(calls)('%s', (_name, call) => {
     })
   })
 
-  it('of a store that answers leaves no timer behind', async () => {
+  it('of a store that answers cancels its timer', async () => {
     let open = 0
     const after = (): (() => void) => {
       open += 1
@@ -82,7 +82,7 @@ describe.each(calls)('%s', (_name, call) => {
   })
 })
 
-it('refusals of the store itself and faults of the caller pass as they are', async () => {
+it('rethrows refusals of the store and range errors unchanged', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
   await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store is full')
   await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)

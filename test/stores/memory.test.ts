@@ -5,7 +5,7 @@ import { settled } from '../support/attempt.ts'
 
 testStore('memoryStore', async (clock) => memoryStore({ now: clock.now }))
 
-describe('the bounds of memoryStore', () => {
+describe('the limits of memoryStore', () => {
   const claim = (counter: string, expiresAt = 10_000) => ({ counter, amount: 1, max: 10, expiresAt })
   const reserve = (reservationId: string, counter: string) => ({
     reservationId,
@@ -13,7 +13,7 @@ describe('the bounds of memoryStore', () => {
     expiresAfterMs: 1000,
   })
 
-  it('drops the least recently used expiring value when full, and never a record or a counter', async () => {
+  it('drop the least recently used expiring value, and never a key or a counter', async () => {
     const store = memoryStore({ now: () => 0, expiring: { entries: 10, bytes: 1_000_000 } })
     await store.set('record', 'kept')
     await store.reserve(reserve('t', 'counter'))
@@ -29,7 +29,7 @@ describe('the bounds of memoryStore', () => {
     expect(await store.get('cache:99')).toBe('x')
   })
 
-  it('bounds expiring values in bytes and refuses one that could never fit', async () => {
+  it('limit the bytes of expiring values, and refuse a value larger than the pool', async () => {
     const store = memoryStore({ now: () => 0, expiring: { entries: 1000, bytes: 10_000 } })
     for (let n = 0; n < 100; n += 1) await store.set(`c:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
     expect((await store.list('c:', { limit: 100 })).length).toBe(8)
@@ -38,7 +38,7 @@ describe('the bounds of memoryStore', () => {
     })
   })
 
-  it('does not let one kind of expiring value push out another', async () => {
+  it('do not drop expiring values of one kind for values of another', async () => {
     for (const expiring of [
       { entries: 1000, bytes: 20_000 },
       { entries: 20, bytes: 1_000_000 },
@@ -55,7 +55,7 @@ describe('the bounds of memoryStore', () => {
     }
   })
 
-  it('a full pool of records refuses new ones, and still replaces and deletes', async () => {
+  it('refuse new values without an expiry in a full pool, and allow replacing and deleting', async () => {
     const store = memoryStore({ now: () => 0, durable: { entries: 2, bytes: 1_000_000 } })
     await store.set('a', '1')
     await store.set('b', '1')
@@ -68,7 +68,7 @@ describe('the bounds of memoryStore', () => {
     expect(await store.get('a')).toBe('2')
   })
 
-  it('a full pool of counters refuses new ones, keeps the old ones, and has room again when they end', async () => {
+  it('refuse new counters in a full pool until others expire', async () => {
     let now = 0
     const store = memoryStore({ now: () => now, counters: 2 })
     await store.reserve(reserve('t1', 'a'))
@@ -86,7 +86,7 @@ describe('the bounds of memoryStore', () => {
     })
   })
 
-  it('too many open reservations are refused, and settling makes room', async () => {
+  it('refuse further open reservations until one is settled', async () => {
     const store = memoryStore({ now: () => 0, tickets: 2 })
     await store.reserve(reserve('t1', 'a'))
     await store.reserve(reserve('t2', 'a'))
@@ -96,7 +96,7 @@ describe('the bounds of memoryStore', () => {
     expect(await store.reserve(reserve('t3', 'a'))).toMatchObject({ accepted: true })
   })
 
-  it('thousands of windows and settled reservations pass through small pools: nothing of them stays', async () => {
+  it('are not reached by thousands of expired windows and settled reservations', async () => {
     let now = 0
     const store = memoryStore({ now: () => now, counters: 20, tickets: 2, tallies: 20 })
     for (let n = 0; n < 5_000; n += 1) {
@@ -111,7 +111,7 @@ describe('the bounds of memoryStore', () => {
     expect(await store.tallies(['window:4999', 'window:4991', 'window:4000'])).toEqual([{ n: 1 }, { n: 1 }, {}])
   })
 
-  it('a reservation that is open cannot be reserved again, nor two claims on one counter', async () => {
+  it('refuses an open reservation id, and two claims on one counter', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.reserve(reserve('t1', 'a'))
     await expect(settled(() => store.reserve(reserve('t1', 'a')))).rejects.toThrow(/unique/)
@@ -120,12 +120,12 @@ describe('the bounds of memoryStore', () => {
     ).rejects.toThrow(/same/)
   })
 
-  it('a counter that would end before the present is refused: the limit would not hold', async () => {
+  it('refuses a claim on a counter that has expired', async () => {
     const store = memoryStore({ now: () => 10_000 })
     await expect(settled(() => store.reserve(reserve('t1', 'a')))).rejects.toThrow(/clock/)
   })
 
-  it('full tallies drop the one that was longest not added to', async () => {
+  it('drop the least recently updated tally', async () => {
     const store = memoryStore({ now: () => 0, tallies: 4 })
     for (const [index, name] of ['a', 'b', 'a', 'c'].entries()) {
       await store.reserve({ reservationId: `t${index}`, claims: [], expiresAfterMs: 1000 })
@@ -134,7 +134,7 @@ describe('the bounds of memoryStore', () => {
     expect(await store.tallies(['a', 'b', 'c'])).toEqual([{ n: 2 }, {}, { n: 1 }])
   })
 
-  it('tallies are bounded by their fields too', async () => {
+  it('count the fields of tallies', async () => {
     const store = memoryStore({ now: () => 0, tallies: 100 })
     for (let n = 0; n < 20; n += 1) {
       await store.reserve({ reservationId: `t${n}`, claims: [], expiresAfterMs: 1000 })
@@ -146,7 +146,7 @@ describe('the bounds of memoryStore', () => {
     expect(found.filter((tally) => Object.keys(tally).length === 0)).toHaveLength(16)
   })
 
-  it('full logs drop the oldest entry of the largest log, and one log its own oldest', async () => {
+  it('drop the oldest entry of the largest log, and the oldest entry of a full log', async () => {
     const logs = { entries: 6, bytes: 1_000_000, entriesOfOneLog: 4 }
     const store = memoryStore({ now: () => 0, logs })
     for (let n = 0; n < 3; n += 1) await store.append('quiet', { at: n, value: `q${n}` })
@@ -163,7 +163,7 @@ describe('the bounds of memoryStore', () => {
     expect(await values('loud')).toContain('m19')
   })
 
-  it('logs are bounded in bytes', async () => {
+  it('limit the bytes of logs', async () => {
     const store = memoryStore({ now: () => 0, logs: { entries: 1000, bytes: 10_000, entriesOfOneLog: 1000 } })
     for (let n = 0; n < 100; n += 1) await store.append('a', { at: n, value: 'x'.repeat(500) })
     expect(await store.entries('a', { limit: 100 })).toHaveLength(8)
@@ -171,7 +171,7 @@ describe('the bounds of memoryStore', () => {
 
   const quota = (name: string, maxEntries = 1_000, maxBytes = 1_000_000) => ({ name, maxEntries, maxBytes })
 
-  it('refuses a key more than what is still free, so that each further key finds room', async () => {
+  it('refuse a key more than remains free, so that further keys can store values', async () => {
     const store = memoryStore({ now: () => 0, owned: { entries: 1_000, bytes: 100_000 } })
     const fill = async (owner: string): Promise<number> => {
       for (let n = 0; n < 100; n += 1) {
@@ -193,7 +193,7 @@ describe('the bounds of memoryStore', () => {
     await store.set('batch:a:0', 'a smaller one', { quota: quota('batch:a') })
   })
 
-  it('takes room from the key that holds most when many keys fill the expiring values', async () => {
+  it('drop values of the key that uses most when many keys fill the expiring values', async () => {
     const store = memoryStore({ now: () => 0, expiring: { entries: 1_000, bytes: 100_000 } })
     const write = (owner: string, n: number) =>
       store.set(`turn:${owner}:${n}`, 'x'.repeat(500), { ttlMs: 1000, quota: quota(`turn:${owner}`, 1_000, 60_000) })
@@ -205,7 +205,7 @@ describe('the bounds of memoryStore', () => {
     for (const { length } of held) expect(length).toBeGreaterThan(20)
   })
 
-  it('a closed store holds nothing', async () => {
+  it('returns no data after the store is closed', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.set('a', '1')
     await store.append('l', { at: 0, value: 'x' })

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createExpiryQueue, createOrderedKeys } from '../../src/stores/memory/sorted.ts'
 
-it('after any additions and removals a listing is what sorting and filtering would give', () => {
+it('lists the same keys as sorting and filtering after any additions and removals', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', ':', '\ud800'), maxLength: 5 })
   const change = fc.tuple(fc.boolean(), key)
   const query = fc.tuple(fc.string({ unit: fc.constantFrom('a', ':'), maxLength: 2 }), fc.option(key), fc.nat(20))
@@ -22,7 +22,7 @@ it('after any additions and removals a listing is what sorting and filtering wou
   )
 })
 
-it('many thousand keys stay in order over many buckets', () => {
+it('keeps thousands of keys in order over many buckets', () => {
   const keys = createOrderedKeys()
   const names = Array.from({ length: 5_000 }, (_, n) => String((n * 2_003) % 5_000).padStart(4, '0'))
   for (const name of names) keys.add(name)
@@ -32,7 +32,7 @@ it('many thousand keys stay in order over many buckets', () => {
   expect(keys.list('12', '1234', 3)).toEqual(left.filter((name) => name > '1234').slice(0, 3))
 })
 
-it('whatever was scheduled, moved and cancelled comes due once, in order, at its last moment', () => {
+it('returns scheduled, rescheduled and removed items once, in order, at their last due time', () => {
   const change = fc.tuple(fc.nat(9), fc.option(fc.nat(100)))
   fc.assert(
     fc.property(fc.array(change, { maxLength: 300 }), (changes) => {

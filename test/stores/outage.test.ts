@@ -150,7 +150,7 @@ async function failUnderLoad(
 
 describe.each(engines)('while $engine is', ({ server, open }) => {
   it.skipIf(server === undefined).each<ProxyMode>(['hang', 'slow', 'cut'])(
-    'in the state %s, every answer is 200 or 503 in time, and each upstream call is billed once afterwards',
+    'in the state %s, each request is answered with 200 or 503 in time, and each upstream call is billed once afterwards',
     async (mode) => {
       const url = (await server?.start()) ?? ''
       const proxy = await startTcpProxy(url)
@@ -173,7 +173,7 @@ describe.each(engines)('while $engine is', ({ server, open }) => {
 
 describe('while a Redis with an append-only file is stopped and started again', () => {
   it.skipIf(!isOnPath('redis-server'))(
-    'every answer is 200 or 503 in time, and each upstream call is billed once afterwards',
+    'each request is answered with 200 or 503 in time, and each upstream call is billed once afterwards',
     async () => {
       const own = restartableRedis()
       const port = await own.start()

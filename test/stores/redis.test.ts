@@ -65,7 +65,7 @@ for (const { name, server, open, options } of setups) {
       redisStore({ ...options, client: opened.client, prefix: newPrefix(), now: clock.now }),
     )
 
-    it('works by the clock of the server as well', async () => {
+    it('uses the clock of the server by default', async () => {
       const store = redisStore({ ...options, client: opened.client, prefix: newPrefix() })
       const claim = { counter: 'c', amount: 1, max: 2, expiresAt: Date.now() + 60_000 }
       await store.set('a', 'x', { ttlMs: 60_000 })
@@ -85,14 +85,14 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
   })
   afterAll(() => client.disconnect())
 
-  it('loads its scripts again after a script flush', async () => {
+  it('reloads its scripts after SCRIPT FLUSH', async () => {
     const store = redisStore({ client, prefix: newPrefix() })
     await store.set('a', 'x')
     await client.script('FLUSH')
     expect(await store.get('a')).toBe('x')
   })
 
-  it('gives every key of a request an end', async () => {
+  it('sets an expiry on every key that a request writes', async () => {
     const prefix = newPrefix()
     const store = redisStore({ client, prefix })
     const ends = Date.now() + 60_000
@@ -163,7 +163,7 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
   })
 })
 
-describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their own', () => {
+describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => {
   let client: Redis
   beforeAll(async () => {
     client = new Redis((await redis7?.start()) ?? '')
@@ -176,7 +176,7 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
   const used = (amount: number) => [own, shared].map(({ counter }) => ({ counter, amount, expiresAt }))
   const tallies = [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }]
 
-  it('gives back what one owner holds when another refuses', async () => {
+  it('releases the amount of one owner when another refuses', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
     const result = await store.reserve({
       reservationId: 't',
@@ -190,7 +190,7 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
     ])
   })
 
-  it('grants every elastic claim what the tightest owner has', async () => {
+  it('grants each elastic claim the smallest remaining amount of all owners', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
     const request = { reservationId: 't', least: 2, claims: [own, { ...shared, max: 4 }], expiresAfterMs: 60_000 }
     expect(await store.reserve(request)).toEqual({ accepted: true, granted: 4, levels: [4, 4] })
@@ -200,7 +200,7 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
     ])
   })
 
-  it('settles once, also when another process does, and also when it failed half-way', async () => {
+  it('settles once, also from another process and after a partial failure', async () => {
     const prefix = newPrefix()
     let failures = 0
     const failing = {
@@ -228,7 +228,7 @@ describe.skipIf(redis7 === undefined)('redisStore with owners in slots of their 
 })
 
 describe.skipIf(cluster === undefined)('redisStore while its slot moves to another node', () => {
-  it('refuses instead of counting from zero, and goes on with the same levels afterwards', async () => {
+  it('refuses requests during the move, and continues with the same levels afterwards', async () => {
     const client = new Cluster([(await cluster?.start()) ?? ''], { lazyConnect: true })
     await client.connect()
     const prefix = newPrefix()

@@ -148,7 +148,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
   )
 
   it.skipIf(server === undefined).each([{ stream: false }, { stream: true }])(
-    'make one upstream call for identical requests at once, with %o',
+    'make one upstream call for concurrent identical requests, with %o',
     async (more) => {
       const { open: go, opened } = gate()
       const upstream = await start(async () => {
@@ -215,7 +215,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
   )
 
   it.skipIf(server === undefined)(
-    'call the upstream themselves when the one that was first got no answer',
+    'call the upstream themselves when the first request had no answer',
     async () => {
       const { open: go, opened } = gate()
       const upstream = await start(async ({ index }) => {
@@ -255,7 +255,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
 
 describe.each([engines[1], engines[2]])('while the cache in $name', ({ engine, server }) => {
   it.skipIf(server === undefined).each(['hang', 'cut'] as const)(
-    'is in the state %s, every request is answered by the upstream',
+    'is in the state %s, the upstream answers each request',
     async (mode) => {
       const url = (await server?.start()) ?? ''
       const proxy = await startTcpProxy(url)

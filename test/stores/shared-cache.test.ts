@@ -50,7 +50,7 @@ async function idsIn(index: VectorIndex, scope = 's'): Promise<readonly string[]
 
 /** What an index in a database does besides the contract. `open` opens it as another process does. */
 function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }) => Promise<VectorIndex>): void {
-  it('a full scope loses the vector that ends first', async () => {
+  it('drops the vector of a full scope that expires first', async () => {
     const index = await open({ maxPerScope: 2 })
     await add(index, { id: 'first', expiresAt: IN_AN_HOUR })
     await add(index, { id: 'second', expiresAt: IN_AN_HOUR + 1 })
@@ -60,7 +60,7 @@ function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }
     expect(await idsIn(index, 't')).toEqual(['elsewhere'])
   })
 
-  it('a key that adds too much loses its own vectors, in whichever scope, and no others', async () => {
+  it('drops vectors of a key that exceeds its limit, in any scope, and of no other key', async () => {
     const index = await open({ maxPerKey: 2 })
     await add(index, { id: 'other', owner: 'other', expiresAt: IN_AN_HOUR - 1_000 })
     for (const [count, scope] of ['s', 't', 'u'].entries()) {
@@ -70,7 +70,7 @@ function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }
     expect([await idsIn(index, 't'), await idsIn(index, 'u')]).toEqual([['own 1'], ['own 2']])
   })
 
-  it('another process finds what one adds, and not what one removes', async () => {
+  it('finds vectors that another process added, and none that it removed', async () => {
     const [one, other] = [await open(), await open()]
     await add(one, { id: 'a' })
     expect(await idsIn(other)).toEqual(['a'])
@@ -177,7 +177,7 @@ describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isS
       beforeEach(() => postgresVectorIndex({ client: opened.client, schema, dimensions: 8 }).clear())
       testShared(async (limits) => postgresVectorIndex({ client: opened.client, schema, dimensions: 8, ...limits }))
 
-      it('finds the nearest of a scope with many vectors, among more of another scope', async () => {
+      it('finds the nearest vectors of a large scope next to a larger one', async () => {
         const index = postgresVectorIndex({ client: opened.client, schema, dimensions: 8 })
         await run(
           opened,
@@ -222,7 +222,7 @@ describe('the cache in Redis', () => {
     for (const client of clients) client.disconnect()
   })
 
-  it.skipIf(redis7 === undefined || redis8 === undefined)('warns of a server without vector sets', async () => {
+  it.skipIf(redis7 === undefined || redis8 === undefined)('warns about a server without vector sets', async () => {
     const warningsOf = async (server: TestServer | undefined): Promise<readonly string[]> =>
       (await redisVectorIndex({ client: await connect(server) }).warnings?.()) ?? []
     expect(await warningsOf(redis7)).toEqual([expect.stringContaining('at most 256 questions per scope')])

@@ -56,7 +56,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       expect(database.prepare('PRAGMA journal_mode').get()).toMatchObject({ journal_mode: 'wal' })
     })
 
-    it('of a newer schema is refused with both versions', () => {
+    it('of a newer schema is refused with an error that names both versions', () => {
       const database = open(file)
       database.exec('PRAGMA user_version = 99')
       expect(() => sqliteStore({ database })).toThrow(
@@ -80,7 +80,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
   describe('full pools', () => {
     const small = { entries: 10, bytes: 1_000_000 }
 
-    it('of expiring values drop the oldest value of the largest share, and never a record', async () => {
+    it('of expiring values drop the oldest value of the largest share, and never a key', async () => {
       const store = sqliteStore({ database: open(newFile()), limits: { expiring: small } })
       await store.set('vk:1', 'record')
       for (let n = 0; n < 3; n += 1) await store.set(`turn:${n}`, 'x', { ttlMs: 60_000 })
@@ -90,7 +90,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       expect(await store.list('flood:', { limit: 100 })).toHaveLength(7)
     })
 
-    it('of owned values refuse a key more than is still free, and leave keys writable', async () => {
+    it('of owned values refuse a key more than remains free, and allow writes of keys', async () => {
       const store = sqliteStore({ database: open(newFile()), limits: { owned: small } })
       const write = (key: string, quota: string) =>
         store.set(key, 'x', { quota: { name: quota, maxEntries: 100, maxBytes: 100_000 } })

@@ -30,7 +30,7 @@ async function expectOpenReservation(store: Store): Promise<void> {
   })
 }
 
-it('settles a reservation of a PostgreSQL schema of version 1 after the migration, and names the migration before', async () => {
+it('settles a reservation of a PostgreSQL schema of version 1 after the migration', async () => {
   const { client, close } = await openPglite()
   if (!('query' in client)) throw new Error('PGlite has a method query.')
   await client.query(versionOne('postgres'), [])

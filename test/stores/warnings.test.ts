@@ -41,8 +41,8 @@ function clientOf(settings: object) {
   return { evalsha: reply, eval: reply, call: async () => undefined }
 }
 
-describe('the log of a gateway warns', () => {
-  it('once of a SQLite database in memory, and not of a file', async () => {
+describe('the log of a gateway', () => {
+  it('warns once about a SQLite database in memory, and not about a file', async () => {
     for (const { open } of sqliteDrivers()) {
       const [memory, file] = [open(':memory:'), open(join(directory.path, newName()))]
       const inMemory = watch(sqliteStore({ database: memory }))
@@ -56,7 +56,7 @@ describe('the log of a gateway warns', () => {
     }
   })
 
-  it('of a Redis that may evict keys, and of one without an append-only file', async () => {
+  it('warns about a Redis that may evict keys, and about one without an append-only file', async () => {
     const risky = redisStore({ client: clientOf({ appendOnly: '0', policy: 'allkeys-lru' }) })
     expect(await risky.warnings?.()).toEqual([
       expect.stringContaining('"appendonly yes"'),
@@ -67,28 +67,31 @@ describe('the log of a gateway warns', () => {
     expect(await redisStore({ client: clientOf({}) }).warnings?.()).toEqual([])
   })
 
-  it.skipIf(redis === undefined)('of the settings that a real Redis reports, index included', async () => {
-    const client = new Redis((await redis?.start()) ?? '')
-    const isAppended = (await client.info('persistence')).includes('aof_enabled:1')
-    const hasSets = await client.call('VCARD', 'none').then(
-      () => true,
-      () => false,
-    )
-    const prefix = newName()
-    const store = redisStore({ client, prefix })
-    const { ask, warnings, close } = watch(store, { index: redisVectorIndex({ client, prefix }) })
-    await ask()
-    const expected = [
-      ...(isAppended ? [] : [expect.stringContaining('append-only file')]),
-      ...(hasSets ? [] : [expect.stringContaining('vector sets')]),
-    ]
-    await vi.waitUntil(() => warnings().length === expected.length)
-    expect(warnings()).toEqual(expected)
-    await close()
-    client.disconnect()
-  })
+  it.skipIf(redis === undefined)(
+    'warns about the settings that a Redis server reports, including its vector index',
+    async () => {
+      const client = new Redis((await redis?.start()) ?? '')
+      const isAppended = (await client.info('persistence')).includes('aof_enabled:1')
+      const hasSets = await client.call('VCARD', 'none').then(
+        () => true,
+        () => false,
+      )
+      const prefix = newName()
+      const store = redisStore({ client, prefix })
+      const { ask, warnings, close } = watch(store, { index: redisVectorIndex({ client, prefix }) })
+      await ask()
+      const expected = [
+        ...(isAppended ? [] : [expect.stringContaining('append-only file')]),
+        ...(hasSets ? [] : [expect.stringContaining('vector sets')]),
+      ]
+      await vi.waitUntil(() => warnings().length === expected.length)
+      expect(warnings()).toEqual(expected)
+      await close()
+      client.disconnect()
+    },
+  )
 
-  it('of a PostgreSQL whose commits may be lost', async () => {
+  it('warns about a PostgreSQL that may lose commits', async () => {
     const { client, close } = await openPglite()
     const store = postgresStore({ client })
     // PGlite never flushes to a disk.
@@ -98,7 +101,7 @@ describe('the log of a gateway warns', () => {
     await close()
   }, 60_000)
 
-  it('with a later request when the storage was away at the first, and never again', async () => {
+  it('warns once, with a later request, when the store failed during the first', async () => {
     let asked = 0
     const store: Store = {
       ...memoryStore(),

@@ -3,22 +3,22 @@ import { watchedStore, type WatchedStore } from './watched-store.ts'
 /** A reservation that the budget refused. */
 export interface Refusal {
   readonly max: number
-  /** Spent and held when it was refused. */
+  /** Sum of the spent and held amounts at the refusal. */
   readonly level: number
-  /** The least that would have been of use. */
+  /** Minimum grant of the request. */
   readonly least: number
 }
 
 export interface TightStore extends WatchedStore {
   readonly refusals: readonly Refusal[]
-  /** Grants that passed a limit, and refusals of what would have fitted. */
+  /** Grants above a limit, and refusals of claims that fit. */
   readonly violations: readonly string[]
 }
 
-/** A watched store that looks at every reservation: nothing may pass a limit, and nothing that fits be refused. `decided` is told after each. */
+/** A watched store that records grants above a limit and refusals of claims that fit. Calls `decided` after each reservation. */
 export function tightStore(
   now: () => number,
-  decided: (so: Pick<TightStore, 'tickets' | 'refusals'>) => void = () => {},
+  decided: (so: Pick<TightStore, 'reservationIds' | 'refusals'>) => void = () => {},
 ): TightStore {
   const store = watchedStore(now)
   const refusals: Refusal[] = []
@@ -37,7 +37,7 @@ export function tightStore(
         refusals.push({ max, level, least })
         if (max - level >= least) violations.push(`${counter}: ${least} refused at ${level} of ${max}`)
       }
-      decided({ tickets: store.tickets, refusals })
+      decided({ reservationIds: store.reservationIds, refusals })
       return result
     },
   }

@@ -1,19 +1,19 @@
 import type { Settlement, Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 
-/** A memory store that remembers what was reserved and settled. */
+/** A memory store that records reservations and settlements. */
 export interface WatchedStore extends Store {
-  /** The reservations that were granted, oldest first. */
-  readonly tickets: readonly string[]
-  /** Every call of `settle`, also those that came too often. */
+  /** Ids of accepted reservations, oldest first. */
+  readonly reservationIds: readonly string[]
+  /** All calls of `settle`, including repeated ones. */
   readonly settlements: readonly Settlement[]
-  /** Resolves as soon as every reservationId so far has been settled. */
+  /** Resolves when all reservations are settled. */
   allSettled(): Promise<void>
-  /** The most that one counter still holds. */
+  /** Returns the greatest amount that a counter holds. */
   held(): Promise<number>
-  /** What all settlements together wrote into the reports of days: tokens, and money in nano-dollars. */
+  /** Returns the sums of the daily tallies: tokens, and money in nano-dollars. */
   booked(): Booked
-  /** What all counters with this beginning have spent. */
+  /** Returns the sum of the spent amounts of all counters of a kind. */
   spent(kind: 'budget' | 'requests' | 'tokens'): Promise<number>
 }
 
@@ -35,7 +35,7 @@ function bookedBy(settlements: readonly Settlement[]): Booked {
 
 export function watchedStore(now?: () => number): WatchedStore {
   const store = memoryStore(now === undefined ? {} : { now })
-  const tickets: string[] = []
+  const reservationIds: string[] = []
   const settlements: Settlement[] = []
   const counters = new Set<string>()
   const waiting = new Set<() => void>()
@@ -43,11 +43,11 @@ export function watchedStore(now?: () => number): WatchedStore {
     settlements.some((settlement) => settlement.reservationId === reservationId)
   return {
     ...store,
-    tickets,
+    reservationIds,
     settlements,
     reserve: async (request) => {
       const result = await store.reserve(request)
-      if (result.accepted) tickets.push(request.reservationId)
+      if (result.accepted) reservationIds.push(request.reservationId)
       for (const { counter } of request.claims) counters.add(counter)
       return result
     },
@@ -61,7 +61,7 @@ export function watchedStore(now?: () => number): WatchedStore {
     allSettled: () =>
       new Promise((resolve) => {
         const look = (): void => {
-          if (!tickets.every(isSettled)) return
+          if (!reservationIds.every(isSettled)) return
           waiting.delete(look)
           resolve()
         }
@@ -75,7 +75,7 @@ export function watchedStore(now?: () => number): WatchedStore {
     booked: () => bookedBy(settlements),
     spent: async (kind) => {
       const levels = await store.levels([...counters].filter((counter) => counter.startsWith(`${kind}:`)))
-      // The same money is counted for the key and for its shared budget.
+      // The counters of a key and of its shared budget contain the same money.
       return Math.max(0, ...levels.map((level) => level.spent))
     },
   }

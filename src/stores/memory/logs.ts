@@ -16,7 +16,7 @@ export interface MemoryLogs {
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** Number of the line over all logs. The cursor is derived from it. */
+  /** Sequence number over all logs, from which the cursor is derived. */
   readonly sequence: number
   value: string
   readonly bytes: number

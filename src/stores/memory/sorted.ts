@@ -18,10 +18,10 @@ interface Slot<item> {
 }
 
 /**
- * Rescheduled and removed items leave stale slots. The heap is rebuilt when more than half of it, and this number of
- * slots, is stale.
+ * Rescheduled and removed items leave stale slots. The heap is rebuilt when stale slots outnumber the others by more than
+ * this number.
  */
-const MAX_STALE_SLOTS = 256
+const MAX_EXCESS_SLOTS = 256
 
 /** Creates a queue as a binary heap. Each step takes O(log n), and the removal of stale slots is amortized. */
 export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
@@ -36,7 +36,7 @@ export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
     scheduled += 1
     heap.push({ at, item })
     rise(heap, heap.length - 1)
-    if (heap.length > 2 * scheduled + MAX_STALE_SLOTS) rebuild()
+    if (heap.length > 2 * scheduled + MAX_EXCESS_SLOTS) rebuild()
   }
 
   function rebuild(): void {

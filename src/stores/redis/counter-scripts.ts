@@ -7,8 +7,8 @@ import { ITEMS } from './value-scripts.ts'
  * generation, so that an old reservation is not released from it.
  *
  * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
- * expiry. Both names, and the field `lapses`, are older than the term "reservation" and stay, because processes of
- * several versions share the data.
+ * expiry. These keys and the field `lapses` keep their original names, so that processes of different versions can share
+ * the data.
  */
 const COUNTERS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_MS}
