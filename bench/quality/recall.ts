@@ -45,9 +45,9 @@ export async function judge(
     const prompt = promptOf(one.messages)
     const sent = await method(prompt)
     const texts = sent.messages.map(textOfMessage)
-    const earlier = createHaystack(texts.slice(0, -1))
+    // The last message counts, because the messages format joins the documents of a first question with the question.
     const all = createHaystack(texts)
-    const evidence = shareOf(one.evidence, (text) => earlier.keeps(text))
+    const evidence = shareOf(one.evidence, (text) => all.keeps(text))
     const needed = shareOf(one.needed, (lines) => lines.some((line) => all.keeps(line)))
     const before = await meter.countOf(prompt)
     const after = await meter.countOf(sent)
