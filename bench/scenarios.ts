@@ -144,7 +144,7 @@ export const scenarios: readonly Scenario[] = [
     name: 'first byte of a stream, one at a time',
     body: () => body(QUESTION, { stream: true }),
     requests: 60,
-    warmUp: 200,
+    warmUp: 3000,
     concurrency: 1,
     figure: 'first byte',
     targets: peers,
