@@ -47,6 +47,7 @@ export const DEFAULT_LIMITS: Limits = {
   promptBytes: 8 * 1024 * 1024,
   maxTemperature: 1,
   vendorTools: 'reserve',
+  surcharges: 'refuse',
   heartbeatMs: 15_000,
 }
 
@@ -186,6 +187,7 @@ const checkGateway = optionsOf(
       promptBytes: whole,
       maxTemperature: numberFrom(0, 2),
       vendorTools: oneOf('reserve', 'refuse', 'allow'),
+      surcharges: oneOf('refuse', 'allow'),
       heartbeatMs: whole,
     }),
     onUntranslatable: oneOf('refuse', 'drop'),

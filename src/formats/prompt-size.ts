@@ -39,6 +39,23 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
+/** Body fields with which a request chooses another price, and the values that cost at most the list price. */
+const LIST_PRICE_VALUES: Readonly<Record<string, readonly Json[]>> = {
+  service_tier: ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex'],
+  speed: ['standard'],
+  inference_geo: ['global', 'not_available'],
+}
+
+/** Returns the name of a field that makes the vendor charge more than the list price, or undefined if there is none. */
+export function surchargeOf({ native }: Prompt): string | undefined {
+  for (const name in LIST_PRICE_VALUES) {
+    const value = native.value[name]
+    if (value === undefined || isUnset(value)) continue
+    if (LIST_PRICE_VALUES[name]?.includes(value) !== true) return name
+  }
+  return undefined
+}
+
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   [
     'mcp_servers',

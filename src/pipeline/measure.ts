@@ -2,10 +2,10 @@ import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { vendorWorkOf } from '../formats/prompt-size.ts'
+import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
-import type { Authenticated, Counter, Route, Size } from './exchange.ts'
+import type { Authenticated, Counter, Resolved, Route, Size } from './exchange.ts'
 import { callerLeft } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
@@ -132,6 +132,17 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
     'tools-disabled',
     `${param} makes the vendor read content or run tools outside of the request, which this gateway does not allow. Send the content itself, and run tools yourself.`,
     { param, code: 'vendor_tools_disabled' },
+  )
+}
+
+/** Throws if a field makes the vendor charge more than the list price that the gateway bills. */
+export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }: Pick<Services, 'limits'>): void {
+  const param = limits.surcharges === 'refuse' ? surchargeOf(prompt) : undefined
+  if (param === undefined || !routes.some(({ provider }) => speaks(provider, prompt.native.dialect))) return
+  throw new GatewayError(
+    'invalid-request',
+    `${param} selects a price that this gateway does not bill. Remove the field, or send a value at the list price.`,
+    { param },
   )
 }
 

@@ -13,7 +13,7 @@ import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answeringRoutes, operatingRoutes } from './resolve.ts'
-import { checkVendorWork, PromptSize } from './measure.ts'
+import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY } from './body-capacity.ts'
 import type { Authenticated, Parsed, Resolved, Route } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
@@ -67,6 +67,7 @@ function setPrompt(
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
   checkVendorWork(prompt, services)
+  checkSurcharge(prompt, resolved, services)
   // The vendor continues background work after the caller has disconnected.
   if (isInBackground(prompt)) exchange.detach()
   exchange.requestBody = requestBody

@@ -117,6 +117,11 @@ export interface Limits {
    * `allow` reserves the cost of the body only, so that a request can exceed the budget. @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
+  /**
+   * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`. `refuse`
+   * responds with 400. `allow` bills the list price, and the operator pays the difference. @default 'refuse'
+   */
+  readonly surcharges: 'refuse' | 'allow'
   /** Silence on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
   readonly heartbeatMs: number
 }

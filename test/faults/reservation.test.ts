@@ -271,6 +271,39 @@ describe('work of the vendor', () => {
   })
 })
 
+describe('a field that chooses a higher price', () => {
+  const fields: readonly (readonly [string, { readonly path: string; readonly body: JsonObject }, JsonObject])[] = [
+    ['the priority tier', CHAT, { service_tier: 'priority' }],
+    ['an unknown tier', CHAT, { service_tier: 'turbo' }],
+    ['a tier that is not a string', CHAT, { service_tier: ['priority'] }],
+    ['fast mode', MESSAGE, { speed: 'fast' }],
+    ['a region', MESSAGE, { inference_geo: 'us' }],
+  ]
+
+  it.each(fields)('is refused before the upstream is called: %s', async (_, { path, body }, field) => {
+    const stage = await start({})
+    const reply = await ask(stage, { ...body, ...field }, { path })
+    expect(reply.status).toBe(400)
+    expect(JSON.stringify(reply.body)).toContain(Object.keys(field)[0])
+    expect(calls(stage)).toBe(0)
+  })
+
+  it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
+    const stage = await start({}, { limits: { surcharges: 'allow' } })
+    expect((await ask(stage, { ...body, ...field }, { path })).status).toBe(200)
+    expect(calls(stage)).toBe(1)
+  })
+
+  it('is not refused at the list price', async () => {
+    const stage = await start({})
+    for (const tier of ['auto', 'default', 'flex', null]) {
+      expect((await ask(stage, { ...CHAT.body, service_tier: tier })).status).toBe(200)
+    }
+    const message = { ...MESSAGE.body, service_tier: 'standard_only', speed: 'standard', inference_geo: 'global' }
+    expect((await ask(stage, message, { path: MESSAGE.path })).status).toBe(200)
+  })
+})
+
 describe('usage that no call can have', () => {
   const enormous = (request: UpstreamRequest): ReturnType<typeof honestReply> => {
     const [input, output] = [1_000_000_000, 1_000_000_000]
