@@ -48,7 +48,7 @@ const MAX_COMPARED_LENGTH = 4000
  * Returns the cache key of a prompt. Returns undefined for a prompt that must not be cached: without a user message,
  * with several choices, or in a thread that the upstream stores.
  *
- * A body with only fields that both formats have gets the same scope in both. Other fields, tools, images and unknown
+ * Bodies with only fields that both formats have get the same scope in both. Other fields, tools, images and unknown
  * blocks are hashed as received with the name of their format, so that they match only requests of that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {

@@ -56,7 +56,7 @@ export interface CacheHit {
 type Found = CacheHit | undefined
 
 /**
- * Returns the stored answer to the same text, or else the best answer to an equivalent text. Returns a promise only if
+ * Returns the stored answer to the same text, otherwise the best answer to an equivalent text. Returns a promise only if
  * a part is asynchronous. Throws or rejects when a part fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {

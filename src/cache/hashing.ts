@@ -68,8 +68,8 @@ function embedMeaning(meaning: string): Float32Array {
 }
 
 /**
- * Counts each letter once, combined with the first letter of its word. Swapped or doubled letters have no effect, a
- * wrong letter has a small effect.
+ * Counts each letter once, combined with the first letter of its word. Swapped or doubled letters have no effect, and
+ * a wrong letter has a small effect.
  */
 function lettersOf(word: string): readonly number[] {
   const first = word.charCodeAt(0)

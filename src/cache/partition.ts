@@ -210,8 +210,8 @@ function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): bo
 }
 
 /**
- * Computes the head of the cosine first. The head and the tail lengths bound the cosine, so the tail is computed for
- * few vectors only.
+ * Computes the product of the heads first. With the lengths of the tails, it bounds the cosine, so the product of the
+ * tails is computed for few vectors only.
  */
 function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return

@@ -12,8 +12,8 @@ const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
- * Grammatical words. A misspelled one is recognized without context and with any vowel, because a name in its place
- * would not make a sentence. Pronouns are excluded: `tell thom` is not `tell them`.
+ * Grammatical words. Their misspellings are recognized without context and with any vowel, because names rarely take
+ * their place. Pronouns are excluded: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   `about above across after again against along also although among another around because been before behind being
@@ -83,7 +83,7 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a typo that does not distinguish two names: two swapped letters, a doubled or undoubled letter, or
+ * Returns true for a typo by which two names rarely differ: two swapped letters, a doubled or undoubled letter, or
  * any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
@@ -95,7 +95,7 @@ export function isTypingError(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a misspelling that does not distinguish two names: two swapped letters, or a wrong letter next to
+ * Returns true for a misspelling by which two names rarely differ: two swapped letters, or a wrong letter next to
  * the right letter on the keyboard. Names differ in vowels, doubled letters and endings (Philips, Carpentier).
  */
 export function isKeyboardError(left: string, right: string): boolean {

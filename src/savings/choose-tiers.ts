@@ -163,7 +163,7 @@ const MAX_TURNS = 10
 /** A conversation ends within this share of its turns so far with a probability of about 2 %. */
 const CERTAIN_SHARE = 0.02
 /** Minimum ratio of the expected gain to the possible loss, because the conversation may end with this request. */
-const MIN_GAIN_RATIO = 2
+export const MIN_GAIN_RATIO = 2
 
 /** Returns the expected number of further requests: as many as so far, at most ten unless more are almost certain. */
 export function turnsAhead(turns: number): number {

@@ -167,7 +167,7 @@ function hashedSource(source: Source | TextSource): string {
   }
 }
 
-/** State that tiers keep between the turns of a conversation, separate for each owner. Losing it never affects answers. */
+/** State of the tiers between turns, separate for each owner. A lost value may cost money, but no request fails. */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** Like `recall`, but reads the cache of this process only. */

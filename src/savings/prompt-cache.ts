@@ -4,7 +4,7 @@ import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, nano, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
-import { turnsAhead, turnsSoFar } from './choose-tiers.ts'
+import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createChain } from './conversation.ts'
 import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
@@ -41,8 +41,6 @@ export interface CachedTurn {
 const KIND = 'prompt-cache'
 /** Maximum number of messages that one turn adds. */
 const MAX_ADDED_MESSAGES = 8
-/** Minimum ratio of the expected gain to the possible loss, because the conversation may end with this request. */
-const MIN_GAIN_RATIO = 2
 const MARKER: JsonObject = { type: 'ephemeral' }
 
 /** Minimum tokens of a cached prefix by model, as documented by the vendor. */

@@ -115,7 +115,7 @@ export interface WaterfallResult {
 export interface Waterfall {
   /** Never rejects: a failing tier is a verdict. */
   (job: TierJob): Promise<WaterfallResult>
-  /** Returns true if no tier can rewrite a prompt of at most this number of tokens, which need not be counted then. */
+  /** Returns true if no tier can rewrite a prompt of at most this number of tokens. The prompt is then not counted. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 

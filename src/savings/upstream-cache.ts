@@ -128,7 +128,7 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
 
 /** Weight of the newest report. */
 const NEWEST_WEIGHT = 0.5
-/** Share that counts as the whole prompt, because upstreams cache in blocks and never the last tokens. */
+/** Share that counts as the whole prompt, because upstreams cache whole blocks only. */
 const FULL_READ_SHARE = 0.9
 /** Above zero, so that a later report can raise the trust again. */
 const MIN_TRUST = 0.01

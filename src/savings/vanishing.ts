@@ -53,7 +53,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
   const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
-  /** A long conversation would pay a larger target on every turn, so without a header only one long request gets it. */
+  /** Without a header, large targets are for one long request only. A long conversation would pay for them on each turn. */
   const capFor = (job: TierJob): number => {
     const allowsLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
     const min = minTargetFor(leastTarget, allowsLarge ? job.tokens : 0)
