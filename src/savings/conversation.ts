@@ -225,47 +225,37 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
 /** Number of shorter prefixes to look up. A turn usually adds two segments. Some clients add several turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
+interface OwnedPrompt {
+  readonly owner: string
+  readonly prompt: Prompt
+}
+
+/** Stores a value for the conversation of a prompt. */
 export async function rememberAt(
   memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  entry: { kind: string; value: string },
+  { owner, prompt }: OwnedPrompt,
+  kind: string,
+  value: string,
 ): Promise<void> {
-  await memory.remember(owner, `${entry.kind}:${conversation.chain.at(conversation.segments.length)}`, entry.value)
+  const { chain, segments } = conversationOf(prompt)
+  await memory.remember(owner, `${kind}:${chain.at(segments.length)}`, value)
 }
 
-/** Returns the value for this conversation or, if there is none, for its longest recent prefix. */
-export function recallAt(
+/**
+ * Returns the value for the conversation of a prompt or, if there is none, for its longest recent prefix. With
+ * `minAdded` 1, ignores the value of an earlier attempt of this request.
+ */
+export async function recallAt(
   memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
+  { owner, prompt }: OwnedPrompt,
   kind: string,
+  minAdded = 0,
 ): Promise<string | undefined> {
-  return recallPrefix(memory, owner, conversation, { kind, minAdded: 0 })
-}
-
-/** Like `recallAt`, but ignores the value of an earlier attempt of this request. */
-export function recallEarlier(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  kind: string,
-): Promise<string | undefined> {
-  return recallPrefix(memory, owner, conversation, { kind, minAdded: 1 })
-}
-
-async function recallPrefix(
-  memory: ConversationMemory,
-  owner: string,
-  conversation: Conversation,
-  { kind, minAdded }: { readonly kind: string; readonly minAdded: number },
-): Promise<string | undefined> {
+  const { chain, segments } = conversationOf(prompt)
   const counts = Array.from(
     { length: MAX_ADDED_SEGMENTS + 1 - minAdded },
-    (_, at) => conversation.segments.length - minAdded - at,
+    (_, at) => segments.length - minAdded - at,
   ).filter((count) => count > 0)
-  const found = await Promise.all(
-    counts.map((count) => memory.recall(owner, `${kind}:${conversation.chain.at(count)}`)),
-  )
+  const found = await Promise.all(counts.map((count) => memory.recall(owner, `${kind}:${chain.at(count)}`)))
   return found.find((value) => value !== undefined)
 }

@@ -12,12 +12,10 @@ import {
 } from './conversation.ts'
 import { parseSnapshot, rebuild, restoreSelection, type Snapshot, snapshotOf } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
-import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type Summarizer } from './summary.ts'
+import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type SummaryOptions } from './summary.ts'
 import {
-  DEFAULT_THRESHOLDS,
   isWanted,
   type Rewrite,
-  type Thresholds,
   thresholdsFor,
   type Tier,
   type TierForecast,
@@ -25,13 +23,7 @@ import {
   type TierResult,
 } from './tier.ts'
 import { bestGrowth, isWarm, sendingCost } from './upstream-cache.ts'
-import { controllerOf } from './models.ts'
-
-export interface FamilyOptions {
-  readonly thresholds?: Thresholds
-  /** @default 'model' */
-  readonly summarizer?: Summarizer
-}
+import { controllerOf, type SmallModel } from './models.ts'
 
 /** Size after a cut, as a share of the threshold: 12,000 of 20,000 tokens. */
 const TARGET_SHARE = 0.6
@@ -48,23 +40,26 @@ const KIND = 'family'
  * Tier 4: replaces old messages by a summary, which is extended when the prompt exceeds its limit. Between two cuts, the
  * prompt keeps its prefix, which the upstream can read from its cache.
  */
-export function createFamilyLock(tools: SelectionTools, memory: ConversationMemory, options: FamilyOptions = {}): Tier {
-  const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
-  const summarizer = options.summarizer ?? 'model'
+export function createFamilyLock(
+  tools: SelectionTools,
+  memory: ConversationMemory,
+  { thresholds, summarizer }: SummaryOptions,
+): Tier {
+  const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
-    const snapshot = parseSnapshot(await recallAt(memory, job.owner, conversation, KIND))
+    const snapshot = parseSnapshot(await recallAt(memory, job, KIND))
     const repeated = snapshot === undefined ? undefined : await repeatCut(job, conversation, snapshot)
     if (repeated === undefined || repeated.tokens > limitFor(job, snapshot))
       return cutAgain(job, conversation, snapshot)
     const value = JSON.stringify({ ...snapshot, at: job.now })
-    await rememberAt(memory, job.owner, conversation, { kind: KIND, value })
+    await rememberAt(memory, job, KIND, value)
     return { rewrite: { ...repeated, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
   const summaryCost = (job: TierJob, readTokens: number): NanoUsd =>
-    summarizer === 'extractive' ? ZERO : (job.small?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO)
+    smallOf(job)?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO
 
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
@@ -112,8 +107,7 @@ export function createFamilyLock(tools: SelectionTools, memory: ConversationMemo
       const earlier = text ?? (snapshot === undefined ? undefined : summaryOf(snapshot.notice))
       if (segments.length > 0 || earlier === undefined) {
         const added = segments.map((segment) => serializeSegment(segment, 'stub')).join('\n')
-        const { small, signal } = job
-        const request = { text: added, maxTokens, small, summarizer, tools, signal }
+        const request = { text: added, maxTokens, small: smallOf(job), tools, signal: job.signal }
         const summary = await summarize(earlier === undefined ? request : { ...request, earlier })
         spent = add(spent, summary.spent)
         text = summary.text
@@ -123,14 +117,11 @@ export function createFamilyLock(tools: SelectionTools, memory: ConversationMemo
     const cut = await cutToQuery(job, conversation, { ...limitsFor(job), notice }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
     const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
-    await rememberAt(memory, job.owner, conversation, { kind: KIND, value })
+    await rememberAt(memory, job, KIND, value)
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
-  const strategyOf = (job: TierJob): string => {
-    const author = summarizer === 'extractive' ? 'extractive' : controllerOf(job.small)
-    return `Family-Lock (${author} -> ${job.modelName})`
-  }
+  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallOf(job))} -> ${job.modelName})`
 
   /** Returns the tokens that a summarizer reads for `tokens` tokens: fewer, because it receives stubs of tool results. */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
@@ -142,7 +133,7 @@ export function createFamilyLock(tools: SelectionTools, memory: ConversationMemo
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
     const conversation = conversationOf(job.prompt)
-    const snapshot = parseSnapshot(await recallAt(memory, job.owner, conversation, KIND))
+    const snapshot = parseSnapshot(await recallAt(memory, job, KIND))
     const limit = limitFor(job, snapshot)
     const steady = { limit, target, calls: summaryCost(job, summarizedTokens(job, limit)) }
     const size = expectedSize(conversation, limitsFor(job), tools.meter)

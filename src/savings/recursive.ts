@@ -4,26 +4,18 @@ import { sha256 } from '#hash'
 import { type ConversationMemory, conversationOf, type Segment } from './conversation.ts'
 import { withoutCutPair } from './segment-analysis.ts'
 import type { SelectionTools } from './selection.ts'
-import { PROMPT_VERSION, summarize, type Summarizer, type Summary, summaryNotice, serializeSegment } from './summary.ts'
 import {
-  DEFAULT_THRESHOLDS,
-  isWanted,
-  type Thresholds,
-  type Tier,
-  type TierForecast,
-  type TierJob,
-  type TierResult,
-} from './tier.ts'
-import { controllerOf } from './models.ts'
+  PROMPT_VERSION,
+  summarize,
+  type Summary,
+  type SummaryOptions,
+  summaryNotice,
+  serializeSegment,
+} from './summary.ts'
+import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
+import { controllerOf, type SmallModel } from './models.ts'
 
-interface RecursiveOptions {
-  readonly thresholds?: Thresholds
-  /** @default 'model' */
-  readonly summarizer?: Summarizer
-  /** Maximum tokens of the prompt, at most 45 % of the conversation. @default 20_480 */
-  readonly target?: number
-}
-
+/** Maximum tokens of the prompt. */
 const TARGET = 20_480
 /** Maximum target, as a share of the conversation. */
 const MAX_TARGET_SHARE = 0.45
@@ -50,23 +42,18 @@ interface Summaries {
 export function createRecursive(
   tools: SelectionTools,
   memory: ConversationMemory,
-  options: RecursiveOptions = {},
+  { thresholds, summarizer }: SummaryOptions,
 ): Tier {
-  const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
-  const summarizer = options.summarizer ?? 'model'
-  const targetFor = (job: TierJob): number =>
-    Math.min(options.target ?? TARGET, Math.round(job.tokens * MAX_TARGET_SHARE))
+  const targetFor = (job: TierJob): number => Math.min(TARGET, Math.round(job.tokens * MAX_TARGET_SHARE))
   const { estimate } = tools.meter.tokenizer
-
-  const controllerFor = (job: TierJob): string => (summarizer === 'extractive' ? 'extractive' : controllerOf(job.small))
+  const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
     const limits = { maxTokens: CHUNK_TOKENS, maxChunks: MAX_CHUNKS }
     const { chunks, remainder } = await chunkSegments(conversation.turns.old, limits, tools)
     if (chunks.length === 0) return { declined: 'the older messages do not fill one chunk', spent: ZERO }
-    if (chunks.length > MAX_CHUNKS)
-      return { declined: `the older messages fill more than ${MAX_CHUNKS} chunks`, spent: ZERO }
+    if (chunks.length > MAX_CHUNKS) return { declined: `there are more than ${MAX_CHUNKS} chunks`, spent: ZERO }
     const target = targetFor(job)
     const { texts, spent } = await condense(job, chunks, Math.round(target * SUMMARY_SHARE))
     const summary = texts.join('\n\n')
@@ -77,7 +64,7 @@ export function createRecursive(
     const newest = { messages: unsummarized.reduce((sum, segment) => sum + segment.messages.length, 0), tokens: 0 }
     const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeTokens, notice, newest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    const strategy = `Recursive-RLM (controller: ${controllerFor(job)})`
+    const strategy = `Recursive-RLM (controller: ${controllerOf(smallOf(job))})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
@@ -142,23 +129,22 @@ export function createRecursive(
 
   /** Returns the stored summary of a text, preferably that of the model, or stores a new one under its author. */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
-    const { owner, small, signal } = job
+    const { owner, signal } = job
+    const small = smallOf(job)
     const hash = sha256(text)
     const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
-    const authors = new Set([summarizer === 'extractive' ? undefined : small?.name, controllerFor(job)])
-    for (const author of authors) {
-      const known = author === undefined ? undefined : await memory.recall(owner, keyOf(author))
+    for (const author of new Set([small?.name ?? 'extractive', controllerOf(small)])) {
+      const known = await memory.recall(owner, keyOf(author))
       if (known !== undefined) return { text: known, spent: ZERO }
     }
-    const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, summarizer, tools, signal })
-    const isByModel = summary.isAsRequested && summarizer === 'model' && small !== undefined
-    await memory.remember(owner, keyOf(isByModel ? small.name : 'extractive'), summary.text)
+    const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, tools, signal })
+    const author = summary.isByModel && small !== undefined ? small.name : 'extractive'
+    await memory.remember(owner, keyOf(author), summary.text)
     return summary
   }
 
   const forecast = (job: TierJob): TierForecast => {
-    const priceOf = (read: number, written: number): NanoUsd =>
-      summarizer === 'extractive' ? ZERO : (job.small?.price(read, written) ?? ZERO)
+    const priceOf = (read: number, written: number): NanoUsd => smallOf(job)?.price(read, written) ?? ZERO
     const calls = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
     return { tokens: targetFor(job), calls, callsPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }

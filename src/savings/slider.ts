@@ -1,13 +1,6 @@
 import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import {
-  type Conversation,
-  type ConversationMemory,
-  conversationOf,
-  recallAt,
-  recallEarlier,
-  rememberAt,
-} from './conversation.ts'
+import { type Conversation, type ConversationMemory, conversationOf, recallAt, rememberAt } from './conversation.ts'
 import {
   type Block,
   parseSnapshot,
@@ -34,11 +27,6 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
-interface SliderOptions {
-  /** @default 'auto' */
-  readonly mode?: SliderMode
-}
-
 /** Size of a stable cut, as a share of the cap. */
 const STABLE_SHARE = 0.5
 /** Maximum size of the parts inserted for a question, as a share of the cap. */
@@ -53,9 +41,7 @@ interface ShortenedPrompt {
 }
 
 /** Tier 5: reduces the prompt to the cap of the level, by the question. */
-export function createSlider(tools: SelectionTools, memory: ConversationMemory, options: SliderOptions = {}): Tier {
-  const mode = options.mode ?? 'auto'
-
+export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { level } = job.steering
     if (level === undefined || level === 'off') return { declined: 'no savings level is set', spent: ZERO }
@@ -76,7 +62,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     cap: number,
   ): Promise<ShortenedPrompt | undefined> => {
     if (mode === 'query') return undefined
-    const known = parseSnapshot(await recallAt(memory, job.owner, conversation, `slider-${cap}`))
+    const known = parseSnapshot(await recallAt(memory, job, `slider-${cap}`))
     if (known === undefined) return undefined
     const selection = await restoreSelection(conversation, known, (segment) => tools.analyze(segment, job.owner))
     const apply = async (snapshot: Snapshot): Promise<ShortenedPrompt & { readonly snapshot: Snapshot }> => {
@@ -91,7 +77,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
       const withBlock = block === undefined ? sent : await apply({ ...known, blocks: [...known.blocks, block] })
       if (withBlock.tokens <= cap) sent = withBlock
     }
-    await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value: JSON.stringify(sent.snapshot) })
+    await rememberAt(memory, job, `slider-${cap}`, JSON.stringify(sent.snapshot))
     return { prompt: sent.prompt, tokens: sent.tokens }
   }
 
@@ -100,7 +86,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     conversation: Conversation,
     cap: number,
   ): Promise<ShortenedPrompt | undefined> => {
-    const isStable = mode === 'stable' || (mode === 'auto' && (await isContinued(job, conversation, cap)))
+    const isStable = mode === 'stable' || (mode === 'auto' && (await isContinued(job, cap)))
     const limits = {
       cap: isStable ? cap * STABLE_SHARE : cap,
       liveCap: cap,
@@ -111,17 +97,17 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     if (cut === undefined) return undefined
     if (isStable) {
       const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
-      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}`, value })
+      await rememberAt(memory, job, `slider-${cap}`, value)
     } else if (mode === 'auto') {
-      await rememberAt(memory, job.owner, conversation, { kind: `slider-${cap}-seen`, value: String(job.now) })
+      await rememberAt(memory, job, `slider-${cap}-seen`, String(job.now))
     }
     return { prompt: cut.prompt, tokens: cut.tokens }
   }
 
   /** Returns true if an earlier turn was cut less than five minutes ago. A repeated request is not an earlier turn. */
-  const isContinued = async (job: TierJob, conversation: Conversation, cap: number): Promise<boolean> => {
-    const lastTurn = Number(await recallEarlier(memory, job.owner, conversation, `slider-${cap}-seen`))
-    const snapshot = await recallAt(memory, job.owner, conversation, `slider-${cap}`)
+  const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
+    const lastTurn = Number(await recallAt(memory, job, `slider-${cap}-seen`, 1))
+    const snapshot = await recallAt(memory, job, `slider-${cap}`)
     return snapshot !== undefined || (lastTurn > 0 && job.now - lastTurn < UPSTREAM_CACHE_MS)
   }
 

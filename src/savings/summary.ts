@@ -7,9 +7,16 @@ import type { Segment } from './conversation.ts'
 import { countTerms, corpusOf, inverseFrequency, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './query.ts'
 import type { SmallModel } from './models.ts'
+import type { Thresholds } from './tier.ts'
 
 /** The author of summaries: the small model of the family, or an algorithm that copies sentences at no cost. */
 export type Summarizer = 'model' | 'extractive'
+
+/** Options of the tiers that summarize. */
+export interface SummaryOptions {
+  readonly thresholds: Thresholds
+  readonly summarizer: Summarizer
+}
 
 /** Version of the instruction, a part of the key of stored summaries. */
 export const PROMPT_VERSION = 1
@@ -37,7 +44,6 @@ interface SummaryJob {
   readonly earlier?: string
   readonly maxTokens: number
   readonly small: SmallModel | undefined
-  readonly summarizer: Summarizer
   readonly tools: Pick<SelectionTools, 'meter' | 'pause'>
   readonly signal: AbortSignal
 }
@@ -45,21 +51,19 @@ interface SummaryJob {
 export interface Summary {
   readonly text: string
   readonly spent: NanoUsd
-  /** False if an extract replaces the summary of the small model, because it failed or its reply is unusable. */
-  readonly isAsRequested: boolean
+  /** False for an extract. */
+  readonly isByModel: boolean
 }
 
 const MAX_ATTEMPTS = 2
 
-/** Returns a summary by the small model, or an extract if the model fails or its reply is not a summary. */
+/** Returns a summary by the small model, or an extract if there is none, it fails or its reply is not a summary. */
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
   const { estimate } = job.tools.meter.tokenizer
   const extract = (): Promise<string> => summarizeByExtract(input, job.maxTokens, { estimate, pause: job.tools.pause })
   const { small } = job
-  if (small === undefined || job.summarizer === 'extractive') {
-    return { text: await extract(), spent: ZERO, isAsRequested: true }
-  }
+  if (small === undefined) return { text: await extract(), spent: ZERO, isByModel: false }
   let spent: NanoUsd = ZERO
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     try {
@@ -73,13 +77,13 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
       const text = reply.text.trim()
       const isUsable = await isSummary(text, input, job.tools)
       small.report?.(isUsable)
-      if (isUsable) return { text, spent, isAsRequested: true }
+      if (isUsable) return { text, spent, isByModel: true }
       break
     } catch {
       if (job.signal.aborted || small.isPaused?.() === true) break
     }
   }
-  return { text: await extract(), spent, isAsRequested: false }
+  return { text: await extract(), spent, isByModel: false }
 }
 
 /** Replaces delimiters in the conversation, so that its text cannot end the data. */

@@ -3,7 +3,7 @@ import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
-import { type ConversationMemory, conversationOf, recallAt, rememberAt } from './conversation.ts'
+import { type ConversationMemory, recallAt, rememberAt } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
 /** Time for which upstreams cache a prompt after its last use. */
@@ -86,7 +86,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
 }
 
 export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
-  return parseHistory(await recallAt(memory, job.owner, conversationOf(job.prompt), KIND)) ?? NEW_CONVERSATION
+  return parseHistory(await recallAt(memory, job, KIND)) ?? NEW_CONVERSATION
 }
 
 export interface SentRequest {
@@ -123,7 +123,7 @@ export async function rememberSent(
 }
 
 async function rememberHistory(memory: ConversationMemory, job: TierJob, history: History): Promise<void> {
-  await rememberAt(memory, job.owner, conversationOf(job.prompt), { kind: KIND, value: JSON.stringify(history) })
+  await rememberAt(memory, job, KIND, JSON.stringify(history))
 }
 
 /** Weight of the newest report. */

@@ -6,7 +6,6 @@ import { type Conversation, type ConversationMemory, conversationOf, type SplitC
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
-  DEFAULT_THRESHOLDS,
   isOrdered,
   isWanted,
   type Thresholds,
@@ -20,7 +19,7 @@ import { textOfMessage } from '../core/prompt.ts'
 import type { SmallModel } from './models.ts'
 
 interface VanishingOptions {
-  readonly thresholds?: Thresholds
+  readonly thresholds: Thresholds
   /** Size of the prompt, as a share of the conversation. @default 0.01 */
   readonly targetShare?: number
   /** Minimum tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
@@ -50,7 +49,6 @@ const MAX_REPLY_TOKENS = 100
 
 /** Tier 2: stores the conversation, and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const thresholds = options.thresholds ?? DEFAULT_THRESHOLDS
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
   /** Without a header, large targets are for one long request only. A long conversation would pay for them on each turn. */
@@ -92,7 +90,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     return { tokens, calls, callsPerTurn }
   }
 
-  return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
+  return { tier: 2, wants: (job) => isWanted(job, 2, options.thresholds), forecast, rewrite }
 }
 
 function minTargetFor(leastTarget: LeastTarget, tokens: number): number {

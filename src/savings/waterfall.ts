@@ -104,12 +104,12 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
 }
 
 function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: ConversationMemory): WaterfallParts {
-  const { meter, yieldToEventLoop, after, now, embedder, slider, summarizer = 'model' } = options
+  const { meter, yieldToEventLoop, after, now, embedder, slider = 'auto', summarizer = 'model' } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
   const own: readonly Tier[] = [
-    createSlider(tools, memory, slider === undefined ? {} : { mode: slider }),
+    createSlider(tools, memory, slider),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
     createRecursive(tools, memory, { thresholds, summarizer }),
     createFamilyLock(tools, memory, { thresholds, summarizer }),
