@@ -37,7 +37,7 @@ export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'
 export type { ApiKey } from './providers/vendor.ts'
-export type { PriceList } from './providers/model-book.ts'
+export type { PriceList } from './providers/models.ts'
 export type {
   EmbedCall,
   Embedded,

@@ -5,12 +5,12 @@ export function isPromise<value>(given: MaybePromise<value>): given is Promise<v
   return given instanceof Promise
 }
 
-/** Calls `goOn` with the value, synchronously unless the value is a promise. */
+/** Calls `proceed` with the value, synchronously unless the value is a promise. */
 export function chain<value, result>(
   given: MaybePromise<value>,
-  goOn: (value: value) => MaybePromise<result>,
+  proceed: (value: value) => MaybePromise<result>,
 ): MaybePromise<result> {
-  return isPromise(given) ? given.then(goOn) : goOn(given)
+  return isPromise(given) ? given.then(proceed) : proceed(given)
 }
 
 /** Returns a function that loads a value on its first call. After a failure, the next call loads again. */
@@ -73,7 +73,7 @@ export function withTimeout<value>(
 }
 
 /** Maximum duration of uninterrupted work, in milliseconds. */
-const STRETCH_MS = 8
+const MAX_WORK_MS = 8
 const SLICE = 32_768
 
 /**
@@ -98,7 +98,7 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
     }
   }
   return () => {
-    if (yielding === undefined && performance.now() - since < STRETCH_MS) return undefined
+    if (yielding === undefined && performance.now() - since < MAX_WORK_MS) return undefined
     return (yielding ??= yieldOnce())
   }
 }

@@ -206,7 +206,7 @@ export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasOwnId) return piece
     if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
-    // The index is used by a second call, whose first piece has an id and a name.
+    // A second call uses the same index. Its first piece has an id and a name.
     known.hasOwnId = true
     return piece
   }

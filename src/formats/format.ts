@@ -72,9 +72,9 @@ export interface StoredTurn {
 export interface References {
   /** The turn that the request continues. */
   readonly continued: string | undefined
-  /** The turns whose answers contain referenced items. Unique. */
+  /** The turns whose answers contain referenced items, without duplicates. */
   readonly quoted: readonly string[]
-  /** Referenced items of no stored turn, which their upstream may store. Unique. */
+  /** Referenced items that no stored turn contains, without duplicates. Their upstream may store them. */
   readonly foreign: readonly string[]
 }
 

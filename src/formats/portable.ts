@@ -21,7 +21,6 @@ export interface PortableTarget {
   readonly isLossy: boolean
 }
 
-/** Prepares a prompt for another format. */
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
   const ignored = [...own.ignored]
@@ -204,7 +203,6 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
   }
 }
 
-/** A tool of the responses format. */
 export interface CalledTool {
   readonly name: string
   readonly namespace: string | undefined

@@ -2,11 +2,10 @@ import { type FailureKind, GatewayError, type UpstreamRefusal } from '../core/er
 import { nameSet } from './fields.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
-/** Statuses that are errors of the caller's request. */
-const BLAMES_CALLER: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
+const CALLER_ERROR_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422])
 
 function kindOfStatus(status: number): FailureKind {
-  if (BLAMES_CALLER.has(status)) return 'upstream-rejected'
+  if (CALLER_ERROR_STATUSES.has(status)) return 'upstream-rejected'
   if (status === 429) return 'upstream-rate-limited'
   if (status === 503 || status === 529) return 'overloaded'
   if (status === 408 || status === 504) return 'upstream-timeout'

@@ -4,8 +4,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
 import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
-import { bounded, type RequestCall } from './http-request.ts'
-import { complete, stemOf } from './model-book.ts'
+import { callWithDeadline, type RequestCall } from './http-request.ts'
+import { completeModel, stemOf } from './models.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
   modelEntrySchema,
@@ -177,7 +177,7 @@ function changedModels(
           'per million tokens',
       )
     }
-    changed.set(entry.id, complete({ ...known, ...entry, id: parts.id, price }, provider.name))
+    changed.set(entry.id, completeModel({ ...known, ...entry, id: parts.id, price }, provider.name))
   }
   return changed
 }
@@ -237,7 +237,7 @@ function boundedProvider(provider: Provider): Provider {
   const bound =
     <call extends RequestCall, value>(method: (call: call) => Promise<value>, discard?: (value: value) => void) =>
     (call: call): Promise<value> =>
-      bounded(name, call, async () => method.call(provider, call), discard)
+      callWithDeadline(name, call, async () => method.call(provider, call), discard)
   return {
     name,
     dialect,

@@ -88,7 +88,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
   const circuits = new Map<string, Circuit>()
   let newest = ''
 
-  function use(name: string): Circuit {
+  function getCircuit(name: string): Circuit {
     const known = circuits.get(name)
     if (known !== undefined && name === newest) return known
     newest = name
@@ -102,7 +102,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     return opening?.keyId === undefined || opening.keyId === keyId ? opening : undefined
   }
 
-  function untilProbe(opening: Opening, keyId: string, { now, hasAlternative }: Wait): number {
+  function msUntilProbe(opening: Opening, keyId: string, { now, hasAlternative }: Wait): number {
     const halfOpenIn = Math.max(opening.openedAt, opening.probedAt) + openMs - now
     if (hasAlternative) return Math.max(0, halfOpenIn)
     const nextIn = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
@@ -116,9 +116,9 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 
   function admit(request: CircuitRequest): CircuitPass | undefined {
     const { keyId, now } = request
-    const circuit = use(request.circuit)
+    const circuit = getCircuit(request.circuit)
     const opening = openingFor(circuit, keyId)
-    if (opening !== undefined && untilProbe(opening, keyId, request) > 0) return undefined
+    if (opening !== undefined && msUntilProbe(opening, keyId, request) > 0) return undefined
     if (opening !== undefined) probe(opening, request)
     circuit.window.markActive(keyId, now)
     return new Pass(circuit, keyId, opening)
@@ -129,7 +129,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     isOpen: (name, keyId) => openingFor(circuits.get(name), keyId) !== undefined,
     waitMs(name, keyId, now) {
       const opening = openingFor(circuits.get(name), keyId)
-      return opening === undefined ? 0 : untilProbe(opening, keyId, { now, hasAlternative: false })
+      return opening === undefined ? 0 : msUntilProbe(opening, keyId, { now, hasAlternative: false })
     },
     reports(now) {
       const used = [...circuits].filter(([, { window, opening }]) => opening !== undefined || window.isActive(now))
@@ -176,7 +176,7 @@ class Pass implements CircuitPass {
     if (this.#isOver) return
     this.#isOver = true
     this.#circuit.window.add(this.#keyId, 'failed', now)
-    if (this.#probing === undefined) reconsider(this.#circuit, now)
+    if (this.#probing === undefined) updateOpening(this.#circuit, now)
     else this.#probing.openedAt = now
   }
 
@@ -189,7 +189,7 @@ class Pass implements CircuitPass {
 }
 
 /** Opens a circuit whose requests fail, or opens it for all keys. */
-function reconsider(circuit: Circuit, now: number): void {
+function updateOpening(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
   const { opening } = circuit

@@ -180,7 +180,7 @@ const STOP_WORDS = new Set(
 export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
   const asked = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !asked.has(text))
-  return best(sentences, new Set(termsOf(question)), limits, MIN_SHARE)
+  return selectBest(sentences, new Set(termsOf(question)), limits, MIN_SHARE)
 }
 
 /** Returns the sentences that contain the most frequent words, in their original order. */
@@ -189,7 +189,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
   const counts = new Map<string, number>()
   for (const term of sentences.flatMap((sentence) => sentence.terms)) counts.set(term, (counts.get(term) ?? 0) + 1)
   const frequent = [...counts].toSorted(([one, a], [other, b]) => b - a || (one < other ? -1 : 1)).slice(0, 12)
-  return best(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
+  return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
 /** Splits after `.`, `!` and `?` before white space, and at line ends. */
@@ -198,12 +198,12 @@ export function splitSentences(text: string): readonly string[] {
     .split(/(?<=[.!?。！？])\s+|\n+/u)
     .flatMap((sentence) => {
       const trimmed = sentence.trim()
-      return trimmed.length <= MAX_SENTENCE_LENGTH ? trimmed : pieces(trimmed)
+      return trimmed.length <= MAX_SENTENCE_LENGTH ? trimmed : splitLong(trimmed)
     })
     .filter((sentence) => sentence !== '')
 }
 
-function pieces(text: string): readonly string[] {
+function splitLong(text: string): readonly string[] {
   const count = Math.ceil(text.length / MAX_SENTENCE_LENGTH)
   return Array.from({ length: count }, (_, at) => text.slice(at * MAX_SENTENCE_LENGTH, (at + 1) * MAX_SENTENCE_LENGTH))
 }
@@ -226,7 +226,7 @@ function stem(word: string): string {
   return word.length > 4 ? word.replace(/(?:ies|ing|ed|es|e|s|y)$/, '') : word
 }
 
-function best(
+function selectBest(
   sentences: readonly Sentence[],
   query: ReadonlySet<string>,
   limits: ExtractLimits,

@@ -21,7 +21,7 @@ import {
   fetchJson,
   isAccepted,
   isEventStream,
-  readable,
+  readAnswer,
   readJson,
   refusalOf,
   request,
@@ -113,7 +113,7 @@ async function complete(given: MaybePromise<Target>, call: ProviderCall): Promis
   const response = await request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
   if (response.status >= 400) throw await refusalOf(target, call, response)
   const { text, value } = readJson(target, call, response)
-  return { answer: readable(target.name, () => target.format.readCompletion(value, text)), ignored }
+  return { answer: readAnswer(target.name, () => target.format.readCompletion(value, text)), ignored }
 }
 
 /** Status and content type are checked before any part of the answer is forwarded. */
@@ -153,7 +153,7 @@ async function embedTexts(target: Target, call: EmbedCall, address: Address): Pr
   const { id } = call.model
   const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
   const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(address, call), body })
-  return readable(target.name, () => readEmbeddings(value, inputs.length))
+  return readAnswer(target.name, () => readEmbeddings(value, inputs.length))
 }
 
 /** Vendors refuse these fields in a request for a token count. */

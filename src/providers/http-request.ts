@@ -72,7 +72,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
       isStream,
       format: isStream === isEventStream ? redactingFormat(upstream) : undefined,
     })
-  return sign === undefined ? send(unsigned) : bounded(name, call, async () => sign(unsigned)).then(send)
+  return sign === undefined ? send(unsigned) : callWithDeadline(name, call, async () => sign(unsigned)).then(send)
 }
 
 /** Of the client's headers, only those of the format are forwarded. */
@@ -122,7 +122,7 @@ function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
       try {
         return readStep(frame)
       } catch (error) {
-        throw GatewayError.is(error) ? withoutSecrets(error, listOf(secrets)) : error
+        throw GatewayError.is(error) ? withoutSecrets(error, secretsOf(secrets)) : error
       }
     }
     return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
@@ -173,16 +173,16 @@ export async function refusalOf(
   if (response.status >= 600) return brokenUpstream(name, `answered with status ${response.status}`)
   const { readRefusal } = await import('../upstream/refusal.ts')
   const text = 'text' in response ? response.text : undefined
-  const failure = readable(name, () => format.readFailure(response.status, parseObject(text ?? '')))
-  return readRefusal(failure, { response, now: runtime.now(), secrets: listOf(secrets) })
+  const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
+  return readRefusal(failure, { response, now: runtime.now(), secrets: secretsOf(secrets) })
 }
 
-function listOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
+function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
 /** Attributes unexpected errors to the upstream whose answer is read. */
-export function readable<value>(provider: string, read: () => value): value {
+export function readAnswer<value>(provider: string, read: () => value): value {
   try {
     return read()
   } catch (error) {
@@ -191,7 +191,7 @@ export function readable<value>(provider: string, read: () => value): value {
 }
 
 /** Settles like `start()`, but rejects on cancellation and timeout. Passes a late value to `discard`. */
-export function bounded<value>(
+export function callWithDeadline<value>(
   name: string,
   call: RequestCall,
   start: () => Promise<value>,

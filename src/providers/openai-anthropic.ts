@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
-import { type KnownModel, readCatalog } from './model-book.ts'
+import { type KnownModel, readCatalog } from './models.ts'
 import openaiCatalog from './models/openai.json' with { type: 'json' }
 import { baseUrlSchema, nonEmpty, parseOptions, providerName, trimSlash } from './provider-options.ts'
 import {

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import { asCount, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Price } from '../core/money.ts'
 import { checkOptions, expects, optionsOf } from '../core/option-checks.ts'
-import { familyOf, type KnownModel, type PriceList } from './model-book.ts'
+import { familyOf, type KnownModel, type PriceList } from './models.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {

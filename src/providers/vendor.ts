@@ -7,7 +7,7 @@ import type { UpstreamFormatModule } from '../formats/format.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
 import { httpProvider, type HttpProviderOptions } from './http-provider.ts'
 import type { SignRequest } from './http-request.ts'
-import { createModelBook, type KnownModel, type PriceList } from './model-book.ts'
+import { createProviderModels, type KnownModel, type PriceList } from './models.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
@@ -102,10 +102,10 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
   const keys = Object.values(credentials.headers ?? {}).map(withoutScheme)
   return httpProvider({
     ...facts,
-    ...createModelBook({ who, family, known, entries, defaultPrice }),
+    ...createProviderModels({ who, family, known, entries, defaultPrice }),
     headers: { ...headers, ...credentials.headers, ...further },
     secrets: () => secretsIn([...keys, ...signedValues], Object.values(further ?? {})),
-    sign: credentials.sign && rememberingSign(credentials.sign, signedValues),
+    sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
   })
 }
@@ -126,7 +126,7 @@ function secretsIn(keys: readonly string[], headerValues: readonly string[]): re
 }
 
 /** Returns a `sign` function that also adds the values of the headers that it sets to `values`, most recent first. */
-function rememberingSign(sign: SignRequest, values: string[]): SignRequest {
+function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   return async (request) => {
     const signed = await sign(request)
     for (const [name, value] of Object.entries(signed.headers)) {

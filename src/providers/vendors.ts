@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
-import { familyOf, type KnownModel, readCatalog } from './model-book.ts'
+import { familyOf, type KnownModel, readCatalog } from './models.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
 import { chatProvider } from './openai-anthropic.ts'
 import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'

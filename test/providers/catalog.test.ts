@@ -7,7 +7,7 @@ import {
   OPENAI_MODELS,
   openaiCompatible,
 } from '../../src/providers/openai-anthropic.ts'
-import { familyOf } from '../../src/providers/model-book.ts'
+import { familyOf } from '../../src/providers/models.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
 import { createDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'

@@ -111,7 +111,7 @@ function inputOf(called: JsonObject): string {
 }
 
 /** The data of the last event. */
-export const LAST = '[DONE]'
+export const LAST_DATA = '[DONE]'
 
 interface Reading extends OpenBlock {
   started: boolean
@@ -122,7 +122,7 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads the first choice as events. Further choices are forwarded only.
+ * Reads the first choice as events. Further choices are only forwarded.
  *
  * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
@@ -137,7 +137,7 @@ export function stepReader(): StepReader {
   }
   const fillCallIds = chatCallIdFiller()
   const read = (frame: Frame): Step => {
-    if (frame.data.trim() === LAST) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
+    if (frame.data.trim() === LAST_DATA) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)

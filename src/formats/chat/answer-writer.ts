@@ -2,7 +2,7 @@ import { parseFrame } from '../answer-fields.ts'
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
 import { asksForUsage, writeChatCall } from '../settings.ts'
-import { LAST } from './answer-reader.ts'
+import { LAST_DATA } from './answer-reader.ts'
 import {
   type AnswerEvent,
   type Finish,
@@ -39,7 +39,7 @@ export function stepWriter(context: WriteContext): StepWriter {
       return [
         ...(last === undefined ? [] : [withField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
         ...(wantsUsage && usage !== undefined ? [usage] : []),
-        { data: LAST },
+        { data: LAST_DATA },
       ]
     },
   }

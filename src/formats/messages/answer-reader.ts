@@ -209,13 +209,13 @@ function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly 
       return inputEvents(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
       if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
-      block.block = grown(block.block, delta)
+      block.block = applyDelta(block.block, delta)
       return []
   }
 }
 
 /** Applies an unknown delta: strings are appended, other fields replaced. */
-function grown(block: JsonObject, delta: JsonObject): JsonObject {
+function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((whole, [name, value]) => {
     const before = whole[name]

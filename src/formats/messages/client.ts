@@ -34,15 +34,15 @@ export function stepWriter(): StepWriter {
   }
   return {
     write: (step) => {
-      for (const event of step.events) note(writing, event)
-      if (step.native?.dialect === 'anthropic') return passOn(writing, step.native.frame)
+      for (const event of step.events) recordEvent(writing, event)
+      if (step.native?.dialect === 'anthropic') return forwardFrame(writing, step.native.frame)
       return step.events.flatMap((event) => writeEvent(writing, event))
     },
     end: (metrics) => end(writing, metrics),
   }
 }
 
-function note(writing: Writing, event: AnswerEvent): void {
+function recordEvent(writing: Writing, event: AnswerEvent): void {
   if (event.type === 'usage') writing.usage = { ...writing.usage, ...event.usage }
   if (event.type !== 'answer-end') return
   writing.finish = event.finish
@@ -50,7 +50,7 @@ function note(writing: Writing, event: AnswerEvent): void {
 }
 
 /** If any frame except a ping follows the delayed frame, the delayed frame was not the last and is sent unchanged. */
-function passOn(writing: Writing, frame: Frame): readonly Frame[] {
+function forwardFrame(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
   writing.isStarted = true
   if (frame.event === 'message_stop') {

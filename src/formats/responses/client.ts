@@ -119,7 +119,7 @@ function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   if (!isContinued && !refers) return body
   const earlier = isContinued ? conversationOf(previous, found) : []
   const given = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlier, ...given.map((item, index) => resolved(item, `input[${index}]`, found))]
+  const input = [...earlier, ...given.map((item, index) => resolveReference(item, `input[${index}]`, found))]
   return isContinued ? { ...others, input } : { ...body, input }
 }
 
@@ -132,7 +132,7 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   )
 }
 
-function resolved(item: Json, param: string, { quoted, storedUpstream }: RecalledTurns): Json {
+function resolveReference(item: Json, param: string, { quoted, storedUpstream }: RecalledTurns): Json {
   const id = referenceIn(item)
   if (id === undefined || storedUpstream.has(id)) return item
   const answer = quoted.get(responseOfItem(id) ?? '')

@@ -65,7 +65,7 @@ export function familyOf(id: string): string | undefined {
   return families.find(([, prefixes]) => prefixes.some((prefix) => name.startsWith(prefix)))?.[0]
 }
 
-export interface ModelBookOptions {
+export interface ProviderModelsOptions {
   readonly who: string
   /** The family of models whose id contains none. */
   readonly family: string
@@ -76,7 +76,7 @@ export interface ModelBookOptions {
   readonly defaultPrice?: Price | undefined
 }
 
-export interface ModelBook {
+export interface ProviderModels {
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
 }
@@ -85,7 +85,7 @@ const CONTEXT_WINDOW = 128_000
 const MAX_OUTPUT = 16_384
 
 /** Throws `invalid-request` for a model without a price, a duplicate model, and an unknown small model. */
-export function createModelBook(options: ModelBookOptions): ModelBook {
+export function createProviderModels(options: ProviderModelsOptions): ProviderModels {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()
   const listed = new Set<string>()
@@ -105,15 +105,15 @@ export function createModelBook(options: ModelBookOptions): ModelBook {
     // Vendors serve the same model as `name`, `name-latest` and `name-<date>`.
     const same = byId.get(id) ?? byStem.get(stemOf(id))
     if (same !== undefined) return same.id === id ? same : { ...same, id }
-    return defaultPrice === undefined ? undefined : complete({ id, price: defaultPrice }, options.family)
+    return defaultPrice === undefined ? undefined : completeModel({ id, price: defaultPrice }, options.family)
   }
   for (const id of written) checkSmall(options, byId.get(id), find)
   return { models: [...listed].flatMap((id) => byId.get(id) ?? []), model: find }
 }
 
-function describe(entry: ModelEntry, known: Model | undefined, options: ModelBookOptions, index: number): Model {
+function describe(entry: ModelEntry, known: Model | undefined, options: ProviderModelsOptions, index: number): Model {
   const price = entry.price ?? known?.price ?? options.defaultPrice
-  if (price !== undefined) return complete({ ...known, ...entry, price }, options.family)
+  if (price !== undefined) return completeModel({ ...known, ...entry, price }, options.family)
   throw wrong(
     options,
     `models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars per million ` +
@@ -122,7 +122,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: ModelBoo
 }
 
 /** Adds the defaults of ModelEntry. */
-export function complete(entry: ModelEntry & { readonly price: Price }, family: string): Model {
+export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW } = entry
   return {
     ...entry,
@@ -133,7 +133,7 @@ export function complete(entry: ModelEntry & { readonly price: Price }, family: 
 }
 
 function checkSmall(
-  options: ModelBookOptions,
+  options: ProviderModelsOptions,
   model: Model | undefined,
   find: (id: string) => Model | undefined,
 ): void {
@@ -149,6 +149,6 @@ export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }
 
-function wrong(options: ModelBookOptions, problem: string): GatewayError {
+function wrong(options: ProviderModelsOptions, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${options.who}: ${problem}.`)
 }
