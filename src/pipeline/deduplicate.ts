@@ -54,10 +54,10 @@ function unusable(): GatewayError {
 async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed
   try {
-    const status = repeated.kind === 'kept' ? repeated.answer.status : 200
+    const status = repeated.kind === 'complete' ? repeated.answer.status : 200
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
     await release(parsed, { status }, services)
-    if (repeated.kind === 'kept') {
+    if (repeated.kind === 'complete') {
       sink.whole(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
       return
     }

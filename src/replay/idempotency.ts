@@ -32,7 +32,7 @@ export interface IdempotentRequest {
 
 /** The answer of the first request. `leave` detaches this caller from the stream. */
 export type RepeatedAnswer =
-  | Extract<RunOutcome, { readonly kind: 'kept' }>
+  | Extract<RunOutcome, { readonly kind: 'complete' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
 /** Reports the end of the first request. Only the first call has an effect. Never rejects. */
@@ -132,7 +132,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     name: string,
     { fingerprint, owner }: IdempotentRequest,
     timeout: () => TimeLimit,
-  ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'kept' }>> {
+  ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'complete' }>> {
     const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
     for (let failures = 0; ;) {
@@ -147,7 +147,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
-        return { kind: 'kept', answer: record.answer }
+        return { kind: 'complete', answer: record.answer }
       } else {
         await withTimeout(pause(pollMs), timeout())
       }
@@ -179,7 +179,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
     return {
       remember: async (answer) => {
-        if (notifyOnce({ kind: 'kept', answer })) await close(answer)
+        if (notifyOnce({ kind: 'complete', answer })) await close(answer)
       },
       share: (head, recording) => {
         if (!notifyOnce({ kind: 'live', head, recording })) return
@@ -188,7 +188,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         )
       },
       forget: async (answer) => {
-        if (notifyOnce(answer === undefined ? undefined : { kind: 'kept', answer })) await close(undefined)
+        if (notifyOnce(answer === undefined ? undefined : { kind: 'complete', answer })) await close(undefined)
       },
     }
   }

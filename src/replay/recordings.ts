@@ -13,7 +13,7 @@ export type StoredAnswer =
   /** An answer that was sent as one JSON text, and its metrics. Events are created from them on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-export type FoundRecording = Live | { readonly kept: StoredAnswer } | 'elsewhere'
+export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
 
 /** A recording that this process is still generating. */
 export interface Live {
@@ -39,7 +39,7 @@ export interface Recordings {
   /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream of the same name. */
   name(recording: Recording, name: RecordingName): void
   /** Stores an answer that was not streamed. Returns immediately. */
-  keep(kept: StoredAnswer, owner: string, id: string): void
+  keep(answer: StoredAnswer, owner: string, id: string): void
   /** Resolves with a recording, or `elsewhere` if another process generates it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
   /** Returns a function that searches for the stream of a recording that another process generates. */
@@ -85,8 +85,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 
   /** Returns undefined if the answer exceeds the maximum size. */
-  function write(kept: StoredAnswer): string | undefined {
-    const text = writeStored(kept)
+  function write(answer: StoredAnswer): string | undefined {
+    const text = writeStored(answer)
     return 2 * text.length > maxBytes ? undefined : text
   }
 
@@ -101,9 +101,9 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     const name = nameOf(owner, id)
     const { text } = await recorded.live.ended
     const lease = await leased
-    const kept = text === undefined ? undefined : write({ kind: 'events', text })
-    if (lease !== undefined) await save(name, lease.end(kept, keepSeconds * 1000))
-    else if (kept !== undefined && live.get(name) === recorded) await save(name, put(owner, id, kept))
+    const stored = text === undefined ? undefined : write({ kind: 'events', text })
+    if (lease !== undefined) await save(name, lease.end(stored, keepSeconds * 1000))
+    else if (stored !== undefined && live.get(name) === recorded) await save(name, put(owner, id, stored))
     if (live.get(name) === recorded) live.delete(name)
   }
 
@@ -133,8 +133,8 @@ export function createRecordings(options: RecordingsOptions): Recordings {
       void keepWhenEnded(recorded, known, isDetached ? takeName(known) : Promise.resolve(undefined))
       if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
     },
-    keep: (kept, owner, id) => {
-      const text = isOn && SAFE_ID.test(id) ? write(kept) : undefined
+    keep: (answer, owner, id) => {
+      const text = isOn && SAFE_ID.test(id) ? write(answer) : undefined
       if (text !== undefined) void save(nameOf(owner, id), put(owner, id, text))
     },
     find: async (owner, id) => {
@@ -165,9 +165,9 @@ function nameOf(owner: string, id: string): string {
 }
 
 /** Writes one line of JSON and the raw text, because serializing a long text as JSON would take most of the time. */
-function writeStored(kept: StoredAnswer): string {
-  const head = kept.kind === 'events' ? { kind: kept.kind } : { kind: kept.kind, metrics: kept.metrics }
-  return `${JSON.stringify(head)}\n${kept.text}`
+function writeStored(answer: StoredAnswer): string {
+  const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
+  return `${JSON.stringify(head)}\n${answer.text}`
 }
 
 function readStored(value: string | undefined): FoundRecording | undefined {
@@ -177,8 +177,8 @@ function readStored(value: string | undefined): FoundRecording | undefined {
   const text = value.slice(end + 1)
   const metrics = head?.['metrics']
   if (head?.['kind'] === LIVE) return 'elsewhere'
-  if (head?.['kind'] === 'events') return { kept: { kind: 'events', text } }
-  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { kept: { kind: 'whole', text, metrics } } : undefined
+  if (head?.['kind'] === 'events') return { answer: { kind: 'events', text } }
+  return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { answer: { kind: 'whole', text, metrics } } : undefined
 }
 
 /** Limits of the recordings in progress. Each UTF-16 unit counts as two bytes. */

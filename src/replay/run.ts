@@ -4,7 +4,7 @@ import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 
 /** The outcome of the first request with an Idempotency-Key, for repetitions of the request. */
 export type RunOutcome =
-  | { readonly kind: 'kept'; readonly answer: RepeatableAnswer }
+  | { readonly kind: 'complete'; readonly answer: RepeatableAnswer }
   /** The answer is being streamed and can be followed. */
   | { readonly kind: 'live'; readonly head: RepeatableAnswer['head']; readonly recording: Recording }
 

@@ -53,8 +53,8 @@ async function find({ variables, request }: Call, key: VirtualKey, replay: Repla
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
     return (sink) => void followOther(look, { findStream, request, sink }, replay)
   }
-  if ('kept' in found) {
-    const text = textAfter(found.kept, replay)
+  if ('answer' in found) {
+    const text = textAfter(found.answer, replay)
     return (sink) => sendText(text, sink)
   }
   checkPosition(after, found.live.count())
@@ -134,7 +134,7 @@ function afterEvents(after: number, sink: EventSink): EventSink {
 
 function storedText(found: FoundRecording | undefined, replay: ReplayRequest): string {
   if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
-  return textAfter(found.kept, replay)
+  return textAfter(found.answer, replay)
 }
 
 function sendText(text: string, sink: EventSink): void {
@@ -142,8 +142,8 @@ function sendText(text: string, sink: EventSink): void {
   sink.end()
 }
 
-function textAfter(kept: StoredAnswer, { after, services }: ReplayRequest): string {
-  const text = textOf(kept, services)
+function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): string {
+  const text = textOf(stored, services)
   checkPosition(after, countEvents(text))
   return skipEvents(text, after)
 }
@@ -152,11 +152,11 @@ function textAfter(kept: StoredAnswer, { after, services }: ReplayRequest): stri
  * Returns the events of an answer. Answers sent as JSON are converted on request, because few callers need their
  * events.
  */
-function textOf(kept: StoredAnswer, services: Services): string {
-  if (kept.kind === 'events') return kept.text
-  const { metrics } = kept
+function textOf(stored: StoredAnswer, services: Services): string {
+  if (stored.kind === 'events') return stored.text
+  const { metrics } = stored
   if (!isMetrics(metrics)) throw unknownMessage()
-  const completion = messagesUpstream.readCompletion(JSON.parse(kept.text) as JsonObject)
+  const completion = messagesUpstream.readCompletion(JSON.parse(stored.text) as JsonObject)
   const prompt = {
     native: { dialect: messagesClient.dialect, value: {} },
     model: completion.model,

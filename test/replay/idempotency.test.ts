@@ -66,7 +66,7 @@ async function firstOf(asking: Asking): Promise<FirstRequest> {
 
 async function answerOf(asking: Asking): Promise<unknown> {
   const claim = await asking.claim
-  return claim.role === 'repetition' && claim.repeated.kind === 'kept' ? claim.repeated.answer : claim.role
+  return claim.role === 'repetition' && claim.repeated.kind === 'complete' ? claim.repeated.answer : claim.role
 }
 
 /** Whatever can happen without time passing has happened. */
@@ -366,7 +366,7 @@ describe('an idempotency key in several processes', () => {
           if (kind === 'forget') await running.pop()?.forget()
         }
         expect(remembered).toBeLessThanOrEqual(1)
-        for (const repeated of told) expect(repeated).toEqual({ kind: 'kept', answer: ANSWER })
+        for (const repeated of told) expect(repeated).toEqual({ kind: 'complete', answer: ANSWER })
       }),
       { numRuns: 200 },
     )

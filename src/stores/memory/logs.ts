@@ -139,7 +139,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     }
     if (sizeOf(log) === 0) logs.delete(log.name)
     else if (log.dropped * 2 >= sizeOf(log)) {
-      log.lines = log.lines.slice(log.head).filter((kept) => kept?.isDropped === false)
+      log.lines = log.lines.slice(log.head).filter((entry) => entry?.isDropped === false)
       log.head = 0
       log.dropped = 0
     }

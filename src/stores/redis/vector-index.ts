@@ -151,7 +151,7 @@ function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror
     nearest: async (scope, vector, limit) => {
       const copies = await copiesOf(scope)
       return Array.from(copies.values(), (copy) => ({ id: copy.id, similarity: dotProduct(copy.vector, vector) }))
-        .toSorted((one, other) => other.similarity - one.similarity)
+        .toSorted((a, b) => b.similarity - a.similarity)
         .slice(0, limit)
     },
   }
@@ -174,8 +174,8 @@ function decodeVector(text: string, dimensions: number): Float32Array {
   return vector.map((_, at) => view.getFloat32(at * 4, true))
 }
 
-function dotProduct(one: Float32Array, other: Float32Array): number {
+function dotProduct(a: Float32Array, b: Float32Array): number {
   let sum = 0
-  for (let at = 0; at < one.length; at += 1) sum += (one[at] ?? 0) * (other[at] ?? 0)
+  for (let at = 0; at < a.length; at += 1) sum += (a[at] ?? 0) * (b[at] ?? 0)
   return sum
 }
