@@ -1,8 +1,8 @@
 import type { Store } from '../../src/core/store.ts'
 
-/** What a process sees of a store until it dies: afterwards nothing that it does reaches the store. */
+/** The store of a process that dies: later calls do not reach the store. */
 export interface MortalStore extends Store {
-  /** Lets so many further calls through; the one after them is the first that does not happen. */
+  /** Number of further calls that reach the store. */
   dieAfter(calls: number): void
   readonly isDead: boolean
 }

@@ -6,7 +6,7 @@ import { call, ITEM_USD, items, linesOf, openRoom, requestOf, said, workToTheEnd
 const IDLE = { batches: { concurrency: 0 } }
 const FULL = { error: { type: 'invalid_request_error', message: expect.stringContaining('storage quota') } }
 
-/** A room whose store holds so many bytes of batches. */
+/** A room whose store has this capacity for batches, in bytes. */
 function smallRoom(bytes: number): Room {
   const room = openRoom()
   return Object.assign(room, { store: memoryStore({ now: () => room.now, owned: { entries: 100_000, bytes } }) })
@@ -100,7 +100,7 @@ describe('a batch that is older than a thousand open ones', () => {
 })
 
 describe('the event loop', () => {
-  /** How often the event loop turns while some work is done. */
+  /** Returns the number of turns of the event loop during some work. */
   async function turnsOf(work: () => Promise<unknown>): Promise<number> {
     let turns = 0
     let isDone = false

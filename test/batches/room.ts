@@ -2,18 +2,18 @@ import type Anthropic from '@anthropic-ai/sdk'
 import type { Store } from '../../src/core/store.ts'
 import { createGateway, memoryStore, openaiCompatible, type Gateway, type GatewayOptions } from '../../src/index.ts'
 
-/** What one item of these tests is billed: 100 and 50 tokens at 1 $ and 2 $ per million, at a margin of 1. */
+/** The billed amount of one item: 100 and 50 tokens at $1 and $2 per million, with a margin of 1. */
 export const ITEM_USD = 0.0002
 
-/** A store and a clock that outlive the gateways that work with them. */
+/** A store and a clock that outlive their gateways. */
 export interface Room {
   readonly store: Store
   now: number
-  /** How often the upstream was asked. */
+  /** Number of upstream calls. */
   calls: number
-  /** What the upstream answers; a text by default. */
+  /** The answer of the upstream. @default a text */
   answer: (body: string) => Response | Promise<Response>
-  /** A process that works with the room's store, or with one that stands before it. */
+  /** Starts a process with the store of the room, or with a wrapper of it. */
   process(store?: Store, options?: Partial<GatewayOptions>): Gateway
 }
 
@@ -51,7 +51,7 @@ export function openRoom(): Room {
   return room
 }
 
-/** A whole answer of the chat format. */
+/** A complete answer in the chat format. */
 export function said(text: string, format: (value: unknown) => string = JSON.stringify): Response {
   const body = {
     id: 'chatcmpl-1',
@@ -71,7 +71,7 @@ export interface Answered {
   }
 }
 
-/** One call of the batches' interface. */
+/** Sends one request to the batch endpoints. */
 export async function call(
   gateway: Gateway,
   secret: string,
@@ -120,7 +120,7 @@ export function items(count: number): {
   }
 }
 
-/** Works until the batch has ended; where nothing can be done, time passes. */
+/** Works until the batch has ended. Advances the clock while no item is available. */
 export async function workToTheEnd(
   room: Room,
   secret: string,

@@ -20,7 +20,7 @@ function scanned(text: string): {
   }
 }
 
-/** Names that look like the one that is searched, and texts with structural signs. */
+/** Names similar to `requests`, and texts with structural characters. */
 const word = fc.oneof(
   fc.constantFrom('requests', 'request', '"requests":[', '\\', '\\"', ']', '[,]', '漢😀'),
   fc.string(),

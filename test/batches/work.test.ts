@@ -5,7 +5,7 @@ import { call, ITEM_USD, items, linesOf, openRoom, requestOf, said, workToTheEnd
 
 const DAY = 86_400_000
 
-/** Lets everything go on that can. */
+/** Resolves after all work that needs no timer. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
@@ -16,7 +16,7 @@ interface Made {
   readonly id: string
 }
 
-/** A batch of a fresh key that nobody works on yet. */
+/** Creates a batch of a new key, on which no process works yet. */
 async function made(room: Room, count: number, key: object = {}, headers: Record<string, string> = {}): Promise<Made> {
   const gateway = room.process(room.store, { batches: { concurrency: 0 } })
   const { value: secret, id: keyId } = await gateway.keys.create({ name: 'k', ...key })
@@ -37,7 +37,7 @@ describe('items that cannot be answered now', () => {
     const refusedInTheFirstMinute = (await gateway.audit.read({ keyId })).records.filter((one) => one.status === 429)
     await workToTheEnd(room, secret, id, gateway)
 
-    // One of the four requests of the first minute created the batch.
+    // The creation of the batch is one of the four requests of the first minute.
     expect(answeredInTheFirstMinute).toBe(3)
     expect(refusedInTheFirstMinute.length).toBeLessThanOrEqual(4)
     expect(room.calls).toBe(7)
@@ -136,7 +136,7 @@ describe('the data of a batch', () => {
     const createdAt = room.now
     const later = async (days: number) => {
       room.now = createdAt + days * DAY
-      // The first looks after an hour and plans the next.
+      // The first cleanup runs after an hour and schedules the next.
       for (let looks = 0; looks < 3; looks += 1) await room.process().batches.work()
       return call(room.process(room.store, { batches: { concurrency: 0 } }), secret, 'GET', `/${id}`)
     }

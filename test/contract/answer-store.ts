@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { AnswerStore } from '../../src/core/cache-ports.ts'
 import { testAnswerStore as declareTests } from '../../src/testing/answer-store-contract.ts'
 
-/** The published suite, run by vitest. */
+/** Declares the published tests with vitest. */
 export function testAnswerStore(name: string, make: () => Promise<AnswerStore>): void {
   declareTests(name, make, { afterEach, beforeEach, describe, expect, it })
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/cache-ports.ts'
 import { testEmbedder as declareTests } from '../../src/testing/vector-contracts.ts'
 
-/** The published suite, run by vitest. */
+/** Declares the published tests with vitest. */
 export function testEmbedder(name: string, make: () => Embedder): void {
   declareTests(name, make, { describe, expect, it })
 }

@@ -4,7 +4,7 @@ import type { MakeStore } from '../../src/testing/test-api.ts'
 
 export type { TestClock } from '../../src/testing/test-api.ts'
 
-/** The published suite, run by vitest. */
+/** Declares the published tests with vitest. */
 export function testStore(name: string, make: MakeStore): void {
   declareTests(name, make, { afterEach, beforeEach, describe, expect, it })
 }

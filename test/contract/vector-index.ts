@@ -3,7 +3,7 @@ import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import type { TestClock } from '../../src/testing/test-api.ts'
 import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/vector-contracts.ts'
 
-/** The published suite, run by vitest. */
+/** Declares the published tests with vitest. */
 export function testVectorIndex(
   name: string,
   make: (clock: TestClock) => Promise<VectorIndex>,

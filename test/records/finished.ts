@@ -31,7 +31,7 @@ export function finished(change: Partial<Finished> = {}): Finished {
   }
 }
 
-/** A request that ended before there was an answer. */
+/** A request that ended without an answer. */
 export function unanswered(change: Partial<Finished>): Finished {
   const { bill: _bill, ...rest } = finished(change)
   return rest

@@ -12,7 +12,7 @@ const decoder = new TextDecoder()
 
 const textOf = (chunk: EventChunk): string => (typeof chunk === 'string' ? chunk : decoder.decode(chunk))
 
-/** A reader that takes `takes` writes and is then slow until it drains. */
+/** A reader that accepts `takes` writes and is then blocked until it drains. */
 class Reader implements EventSink {
   text = ''
   writes = 0
@@ -35,7 +35,7 @@ class Reader implements EventSink {
     return this.#takes > 0
   }
 
-  /** The reader has caught up, and takes so many writes more. */
+  /** Drains the reader, which then accepts this number of writes. */
   drain(takes = Infinity): void {
     this.#takes = takes
     this.#drained()
@@ -64,7 +64,7 @@ class Reader implements EventSink {
   }
 }
 
-/** A buffer, and what its producer was asked: true for more, false for a pause. */
+/** A buffer and the demand that it reported: true for more events, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
   const buffer = new EventBuffer(createRecordingCapacity(bounds).reserve('key'))
   const demands: boolean[] = []
@@ -132,7 +132,7 @@ describe('an event buffer', () => {
     buffer.attachOriginal({
       write: (chunk) => {
         reader.write(chunk)
-        // Full after the first piece; from then on it drains at once.
+        // Blocks after the first chunk, and later drains immediately.
         if (reader.writes > 1) drained()
         return reader.writes > 1
       },

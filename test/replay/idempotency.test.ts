@@ -22,7 +22,7 @@ const HOUR = 3_600_000
 interface World {
   readonly runtime: ManualRuntime
   readonly store: Store
-  /** One more process on the same store. */
+  /** A further process on the same store. */
   readonly process: () => Idempotency
 }
 
@@ -69,10 +69,10 @@ async function answerOf(asking: Asking): Promise<unknown> {
   return claim.role === 'repetition' && claim.repeated.kind === 'complete' ? claim.repeated.answer : claim.role
 }
 
-/** Whatever can happen without time passing has happened. */
+/** Resolves after all work that needs no timer. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** Lets a process that polls find what there is. */
+/** Advances the clock by one poll. */
 async function poll({ runtime }: World): Promise<void> {
   await settled()
   runtime.advance(250)
@@ -204,7 +204,7 @@ describe('a store whose reads lag behind its writes', () => {
     readonly catchUp: () => void
   }
 
-  /** Another process has answered, and the reads of this one do not show it yet. */
+  /** A store on which another process has answered, and whose reads do not show the answer yet. */
   async function lagging(): Promise<Lagging> {
     const here = world()
     await (await firstOf(ask(here.process()))).remember(ANSWER)

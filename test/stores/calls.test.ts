@@ -17,7 +17,7 @@ afterAll(async () => {
   await postgres?.stop()
 })
 
-/** A store whose client notes each call to its server. */
+/** A store whose client records each call to its server. */
 interface CountedStore {
   readonly store: Store
   readonly calls: string[]
@@ -70,16 +70,16 @@ describe.each(engines)('a gateway on $engine', ({ isSkipped, open }) => {
     'makes 2 calls for each answered or refused request of a cached key, and audits both',
     async () => {
       const { store, calls, close } = await open()
-      // A clock that is still: what is remembered of keys does not end during a slow test.
+      // A fixed clock, so that cached keys do not expire during a slow test.
       const startedAt = Date.now()
       const gateway = createGateway({
         ...gatewayOptions(store),
-        // The look for open batches in the background is no call of a request.
+        // Ignores the background search for open batches.
         batches: { concurrency: 0 },
         runtime: { now: () => startedAt },
       })
       try {
-        // Redis gets the text of each script once.
+        // The first call of each script sends its text.
         await store.append('other', { at: startedAt, value: 'x' })
         const shared = await gateway.budgets.create({ name: 'team', max_limit: 10, reset_duration: '1M' })
         const { id, value } = await gateway.keys.create({

@@ -7,7 +7,7 @@ import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
 type Mode = 'pass' | 'fail' | 'hang' | 'slow'
 type Method = 'get' | 'reserve' | 'settle' | 'levels' | 'append' | 'ping'
 
-/** A network store in memory whose calls fail, hang or take 1.9 seconds while a test says so. */
+/** A store in memory whose calls fail, hang or take 1.9 seconds on request. */
 function failingStore() {
   const inner = memoryStore()
   const state: {
@@ -32,7 +32,7 @@ function failingStore() {
     levels: (counters) => answer('levels', () => inner.levels(counters)),
     append: (log, entry) => answer('append', () => inner.append(log, entry)),
     ping: () => answer('ping', () => inner.ping()),
-    // What is stored outlives the gateway.
+    // The data outlives the gateway.
     close: async () => {},
   }
   return { store, state, inner }
@@ -65,7 +65,7 @@ async function ask(gateway: Gateway, secret: string) {
   return { status: response.status, retryAfter: response.headers.get('retry-after') }
 }
 
-/** The platform's own, while a test fakes the timers. */
+/** The timer of the platform, while a test fakes the timers. */
 const nextTurn = setImmediate
 
 /**

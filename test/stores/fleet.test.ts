@@ -7,7 +7,7 @@ import { temporaryDirectory } from '../support/sqlite.ts'
 /** The bench (npm run bench:kills) kills 100 processes per engine. */
 const KILLS = 6
 const PROCESSES = 4
-/** Settlements that one process makes at once. */
+/** Number of concurrent settlements per process. */
 const AT_ONCE = 8
 
 const directory = temporaryDirectory()
@@ -65,7 +65,7 @@ describe.each(engines)('4 processes on one $engine', ({ engine, server }) => {
       expect(new Set(logged).size).toBe(logged.length)
       expect(reported.filter((reservationId) => !logged.includes(reservationId))).toEqual([])
       if (engine === 'sharded cluster') {
-        // A process that dies between the slots of one settlement loses the parts that it did not send.
+        // A process that dies between the slots of a settlement loses the parts that it did not send.
         const cut = (KILLS + PROCESSES) * AT_ONCE
         expect(tallied - logged.length).toBeLessThanOrEqual(cut)
         expect(levels.map(({ held }) => held)).toEqual([0, 0])

@@ -26,7 +26,7 @@ const calls: readonly (readonly [string, (store: Store) => unknown])[] = [
   ['ping', (store) => store.ping()],
 ]
 
-/** A store each of whose methods does the same. */
+/** A store whose methods all do the same. */
 const every = (method: () => Promise<never>): Store =>
   Object.fromEntries(calls.map(([name]) => [name, method])) as Record<Exclude<keyof Store, 'local'>, typeof method>
 

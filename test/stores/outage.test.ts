@@ -56,11 +56,11 @@ afterAll(async () => {
  * process come late.
  */
 const DEADLINE_MS = 7_500
-/** For what must happen at some time. The time of the whole test bounds it. */
+/** Waits for a condition. The timeout of the test limits the wait. */
 const PATIENCE = { timeout: 280_000 }
 const TEST_MS = 300_000
 
-/** A clock that stands still while this process gets no time to run: a busy machine must not fail the test. */
+/** A clock that stops while this process does not run, so that a busy machine does not fail the test. */
 function ownClock(): { readonly now: () => number; readonly stop: () => void } {
   let time = 0
   const timer = setInterval(() => void (time += 10), 10)
@@ -73,10 +73,10 @@ interface Answer {
   readonly retryAfter: string | null
 }
 
-/** A gateway with one key on a store that is about to fail. */
+/** A gateway with one key on a store that will fail. */
 interface Scene {
   readonly ask: () => Promise<Answer>
-  /** Calls of the upstream so far. */
+  /** Number of upstream calls so far. */
   readonly calls: () => number
   readonly billedUsd: () => Promise<number>
   readonly close: () => Promise<void>
@@ -120,7 +120,7 @@ async function sceneOn({ store, close }: Opened): Promise<Scene> {
   }
 }
 
-/** Sends requests, lets the store fail while they run, brings it back, and compares the bill with the upstream calls. */
+/** Sends requests, fails and restores the store while they run, and compares the bill with the upstream calls. */
 async function failUnderLoad(
   { ask, calls, billedUsd }: Scene,
   { fail, recover, isAway }: { fail: () => unknown; recover: () => unknown; isAway: boolean },

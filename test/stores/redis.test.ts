@@ -113,7 +113,7 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
     const keys = await client.keys(`{${prefix}}:*`)
     const lasting: string[] = []
     for (const key of keys) if ((await client.pttl(key)) < 0) lasting.push(key.slice(prefix.length + 3))
-    // Lists of what exists, swept by every write.
+    // Indexes, from which each write removes expired items.
     expect(lasting.toSorted()).toEqual([
       'bytes:logs',
       'ends',

@@ -9,7 +9,7 @@ const [driver] = sqliteDrivers()
 
 afterAll(() => directory.remove())
 
-/** One start of a process over the file. */
+/** Runs one process on the file. */
 async function run<result>(work: (gateway: Gateway) => Promise<result>): Promise<result> {
   const database = driver!.open(join(directory.path, 'restart.db'))
   const gateway = createGateway({ providers: [extractive()], store: sqliteStore({ database }) })

@@ -44,7 +44,7 @@ async function open(place: StorePlace): Promise<OpenedCache> {
   return opened
 }
 
-/** Gateways that share keys and the cache, each with connections of its own, as processes have. */
+/** Gateways that share keys and the cache. Each has separate connections, like a process. */
 async function startGateways(
   place: StorePlace,
   upstream: Upstream,
@@ -87,7 +87,7 @@ async function startProcesses(
   }
 }
 
-/** A stream that waits in the midst of its text. */
+/** A stream that pauses in the middle of its text. */
 function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<Frame | Promise<unknown>> {
   for (const frame of framesOf(request, { text: ['Par', 'is.'] })) {
     if (frame.data.includes('is.')) yield opened
@@ -95,7 +95,7 @@ function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<
   }
 }
 
-/** The same answers; `onWait` is called when a request finds the claim of another process. */
+/** The same answer store. `onWait` is called when a request finds the claim of another process. */
 function watchClaims(onWait: () => void): (answers: AnswerStore) => AnswerStore {
   return (answers) => {
     const { claims } = answers
@@ -176,7 +176,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       const runs = [0, 1].map(() =>
         startProcess(secret, (report) => {
           if (report.type !== 'began') reports.push(report)
-          // The upstream goes on only when both have read its first half.
+          // The upstream continues after both have read the first half.
           else if (began.push(report.body) === 2) go()
         }),
       )
@@ -246,7 +246,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       const response = await two?.fetch(questionOf(secret, QUESTION))
       expect([response?.status, response?.headers.get('x-svc-cache')]).toEqual([200, 'MISS'])
       expect(await response?.text()).toContain('Paris.')
-      // An answer is stored after it was sent, and its claim ends last.
+      // An answer is stored after it was sent, and its claim is released last.
       await vi.waitUntil(async () => (await store.get(key)) !== damaged, 10_000)
       await vi.waitUntil(async () => (await store.list('answer-claim:', { limit: 1 })).length === 0, 10_000)
     }

@@ -29,7 +29,7 @@ const LIMITS = { dimensions: 8, entries: 250 }
 const HOUR_MS = 3_600_000
 const IN_AN_HOUR = Date.now() + HOUR_MS
 
-/** A direction in the plane of the first two axes. */
+/** A unit vector in the plane of the first two axes. */
 function at(degrees: number): Float32Array {
   const vector = new Float32Array(8)
   vector[0] = Math.cos((degrees / 180) * Math.PI)
@@ -48,7 +48,7 @@ async function idsIn(index: VectorIndex, scope = 's'): Promise<readonly string[]
   return found.map(({ id }) => id).toSorted()
 }
 
-/** What an index in a database does besides the contract. `open` opens it as another process does. */
+/** Declares tests beyond the contract. `open` opens the index like another process. */
 function testShared(open: (limits?: { maxPerScope?: number; maxPerKey?: number }) => Promise<VectorIndex>): void {
   it('drops the vector of a full scope that expires first', async () => {
     const index = await open({ maxPerScope: 2 })
@@ -186,7 +186,7 @@ describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isS
             ('[' || cosd(n * 0.3) || ',' || sind(n * 0.3) || ',0,0,0,0,0,0]')::vector
           FROM generate_series(0, 1099) n, unnest(ARRAY['s', 't', 'u', 'v']) scope`,
         )
-        // So few rows are sorted faster than searched. PGlite has one session, whose settings can forbid that.
+        // PostgreSQL would sort so few rows. The settings of the one session of PGlite prevent that.
         const isSearched = name === 'PGlite'
         for (const way of ['seqscan', 'bitmapscan', 'sort']) {
           if (isSearched) await run(opened, `SET enable_${way} TO off`)

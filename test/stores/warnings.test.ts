@@ -35,7 +35,7 @@ function watch(store: Store, cache: false | CacheOptions = false): Watched {
   }
 }
 
-/** A client whose server reports these settings. */
+/** A client of a server that reports these settings. */
 function clientOf(settings: object) {
   const reply = async (): Promise<string> => JSON.stringify(settings)
   return { evalsha: reply, eval: reply, call: async () => undefined }

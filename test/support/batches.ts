@@ -1,6 +1,6 @@
 import type Anthropic from '@anthropic-ai/sdk'
 
-/** The batch as soon as it has ended. */
+/** Resolves with the batch after its end. */
 export async function ended(client: Anthropic, id: string): Promise<Anthropic.Messages.MessageBatch> {
   for (;;) {
     const batch = await client.messages.batches.retrieve(id)
@@ -8,7 +8,7 @@ export async function ended(client: Anthropic, id: string): Promise<Anthropic.Me
   }
 }
 
-/** All lines of the results. */
+/** Returns all lines of the results. */
 export async function resultsOf(
   client: Anthropic,
   id: string,

@@ -10,7 +10,7 @@ export interface OpenClient {
   readonly close: () => Promise<void>
 }
 
-/** Opens a client of one library for the server at a URL. */
+/** Opens a client for the server at a URL. */
 export type OpenRedis = (url: string) => Promise<OpenClient>
 
 export const openIoredis: OpenRedis = async (url) => {

@@ -5,16 +5,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** A server that tests may use: one that the environment names, or one that they start. */
+/** A server for tests: that of an environment variable, or a new one. */
 export interface TestServer {
-  /** Resolves to the address once the server answers. */
+  /** Resolves with the address when the server answers. */
   readonly start: () => Promise<string>
   readonly stop: () => Promise<void>
 }
 
 const START_MS = 60_000
 
-/** The Redis of REDIS_URL, or one started from the binary on the PATH. Prints a notice when there is neither. */
+/** Returns the Redis of REDIS_URL, or starts the binary on the PATH. Prints a notice if neither exists. */
 export function redisServer(variable: 'REDIS_URL' | 'REDIS8_URL' | 'VALKEY_URL' = 'REDIS_URL'): TestServer | undefined {
   const url = process.env[variable]
   if (url !== undefined && url !== '') return external(url)
@@ -28,7 +28,7 @@ export function redisCluster(): TestServer | undefined {
   return url === undefined || url === '' ? skipped('REDIS_CLUSTER_URL') : external(url)
 }
 
-/** The PostgreSQL of DATABASE_URL, or one started from the binaries on the PATH, which needs an account other than root. */
+/** Returns the PostgreSQL of DATABASE_URL, or starts the binaries on the PATH, which do not run as root. */
 export function postgresServer(): TestServer | undefined {
   const url = process.env['DATABASE_URL']
   if (url !== undefined && url !== '') return external(url)
@@ -60,7 +60,7 @@ function ownRedis(): TestServer {
   })
 }
 
-/** A Redis that keeps what it has confirmed, for tests that end it with SIGKILL and start it again on the same port. */
+/** Starts a Redis that loses no confirmed write. Tests end it with SIGKILL and restart it on the same port. */
 export function restartableRedis(): {
   readonly start: () => Promise<number>
   readonly kill: () => Promise<void>
