@@ -103,7 +103,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     totalMs: timeouts.total,
     keyCacheMs: options.keyCacheMs,
     allowsUnreserved: servesWithoutStore,
-    onFailure: (cause) => observers.log.failure('configuration not in place', asFailure(cause), runtime.now()),
+    onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ reservationId }) => {
       const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')
       observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
@@ -199,7 +199,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 }
 
-/** The share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
+/** Maximum share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
 const CALL_SHARE = 0.4
 
 /** Runs every step, even after a failure, and rejects with the first failure. */
@@ -224,7 +224,7 @@ function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
 }
 
-/** Reads audit records with the field names in process. */
+/** Returns a function that reads audit records with camel-case field names. */
 function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
   return async (query) => {
     const { fromWire } = await import('./core/field-names.ts')

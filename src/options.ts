@@ -84,7 +84,7 @@ export interface GatewayOptions {
   readonly margin?: number | ((call: MarginCall) => number)
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
-  /** Tiers 2 to 5. @default on, where they save money */
+  /** Tiers 2 to 5. @default on, if they save money */
   readonly savings?: SavingsOptions
   /** Tier 1. `false` disables it. @default on, in memory, separate for each key, from similarity 0.95 */
   readonly cache?: false | CacheOptions
@@ -118,7 +118,7 @@ export interface GatewayOptions {
 /** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** At most a day: reservations are held for `timeouts.total` and a minute, and timers overflow after 24 days. */
+/** The maximum is a day, because timers overflow after 24 days, and amounts are reserved for the longest request. */
 const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
 
 const whole = wholeFrom(1)

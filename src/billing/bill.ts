@@ -80,7 +80,7 @@ export function makeBill(item: Billable): Bill {
   }
 }
 
-/** Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent prompt. */
+/** Scales the local count of the original prompt by the upstream's count of the sent prompt ÷ its local count. */
 function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
   if (counted === undefined || counted.sent === 0) return sentByUpstream
   return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
@@ -128,7 +128,7 @@ export function reductionPercent(bill: Bill): number {
 /** Parts of the prompt in the order in which they are reduced: the most expensive part first. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Limits the usage to the ceiling, so that a wrong report of an upstream cannot exhaust a budget. */
+/** Limits the usage to the ceiling, so that an incorrect report of an upstream cannot exhaust a budget. */
 export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: CutOff } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
@@ -169,7 +169,7 @@ export function billHeaders(bill: Bill): Record<string, string> {
   }
 }
 
-/** Replaces characters that are not printable ASCII by `?`. */
+/** Replaces characters that are not printable ASCII with `?`. */
 export function headerSafe(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }

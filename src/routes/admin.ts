@@ -20,7 +20,6 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import { adminHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
-/** Parts of the admin API. */
 export interface AdminParts {
   readonly authorize: Authorize
   /** Resolves when the configured keys, budgets and rate limits are stored. */
@@ -30,7 +29,6 @@ export interface AdminParts {
   readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
-/** The records of one kind. */
 type Kind = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
@@ -58,8 +56,8 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
   ]
 }
 
-/** Refuses requests without admin access. */
 interface Gate {
+  /** Refuses requests without admin access. */
   readonly admits: (handle: Handler) => Handler
   /** Responds with 200 and the returned value. */
   readonly shows: (show: (call: Call) => Promise<object>) => Handler
@@ -74,7 +72,7 @@ function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Ga
   return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }
 }
 
-/** The five operations on records of one kind. */
+/** Returns the endpoints of the records of one kind. */
 function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly Endpoint<Handler>[] {
   const { admits, shows } = gateOf(parts)
   const methods = async (): Promise<WireRecords<object, object>> => kind(await parts.records())
@@ -95,7 +93,7 @@ function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly 
   ]
 }
 
-/** The limits of the calling key. The request needs no admin key. */
+/** GET …/virtual-keys/limits: the limits of the calling key. Requires no admin key. */
 function ownLimits({ records, line }: AdminParts): Handler {
   return async (call) => {
     const key = await findCaller(call.request, line)
@@ -127,8 +125,7 @@ async function readAdminBody(
 }
 
 /**
- * Fields that are ignored instead of refused: `__proto__`, and `value`, so that a client can send back a created key.
- * The secret of a key can be chosen only in process.
+ * Ignored fields. Clients can send a created key with its `value`, but only the methods in process can choose a secret.
  */
 const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
@@ -151,7 +148,7 @@ async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<o
 }
 
 const CURSOR = /^[\x21-\x7e]{1,200}$/
-const MOMENT = 'a moment with a time zone such as 2027-01-31T00:00:00Z'
+const MOMENT = 'a time with a time zone such as 2027-01-31T00:00:00Z'
 
 function auditQuery(query: URLSearchParams): AuditQuery {
   const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
@@ -216,5 +213,6 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
 
 function carries(request: HttpRequest, key: string): boolean {
   const given = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
+  // Compares both secrets, so that the duration does not reveal the matching header.
   return given.filter((secret) => isSameSecret(secret, key)).length > 0
 }

@@ -30,7 +30,6 @@ export interface BatchRouteParts {
 const PATH = '/v1/messages/batches'
 const DEFAULT_PAGE = 20
 
-/** The handlers of the batches' paths. */
 export interface BatchHandlers {
   readonly create: Handler
   readonly list: Handler
@@ -83,7 +82,7 @@ async function store(
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
   const { limits, runtime } = parts.services
-  // Each item is an object of a request and its custom_id, which adds one level.
+  // An item consists of a request and its custom_id, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
@@ -167,22 +166,22 @@ async function sendLines(
   { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>,
 ): Promise<void> {
   let wake: () => void = () => {}
-  let hasLeft = false
+  let isDisconnected = false
   sink.onDrain(() => wake())
-  const leave = (): void => {
-    hasLeft = true
+  const disconnect = (): void => {
+    isDisconnected = true
     wake()
   }
-  request.onDisconnect(leave)
+  request.onDisconnect(disconnect)
   const drained = async (): Promise<void> => {
-    const cancel = runtime.after(timeouts.total, leave)
+    const cancel = runtime.after(timeouts.total, disconnect)
     await new Promise<void>((resolve) => (wake = resolve))
     cancel()
   }
   try {
     for await (const text of lines) {
-      if (!sink.write(text) && !hasLeft) await drained()
-      if (hasLeft) return sink.destroy()
+      if (!sink.write(text) && !isDisconnected) await drained()
+      if (isDisconnected) return sink.destroy()
     }
     sink.end()
   } catch {
@@ -192,8 +191,8 @@ async function sendLines(
 }
 
 /**
- * Writes the URL of the results as a path. The official clients resolve the path against their base URL. The gateway
- * does not know the base URL, because proxies and frameworks may strip a prefix, end TLS or change the host.
+ * Writes the URL of the results as a path, which the official clients resolve against their base URL. The public base
+ * URL is not available, because proxies may strip a prefix, end TLS or change the host.
  */
 function shown(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)

@@ -44,7 +44,7 @@ export class IncomingCall implements Call {
   }
 }
 
-/** Answers a call. `refuse` sends a GatewayError that the handler throws before its answer. */
+/** Responds to a call, or throws a GatewayError before the response. */
 export type Handler = (call: Call) => MaybePromise<void>
 
 /** Handles POST /v1/chat/completions, /v1/messages and /v1/responses. */
@@ -63,13 +63,12 @@ export function completions(format: ClientFormat, services: Services): Handler {
   }
 }
 
-/** Returns a new exchange for the pipeline. */
 export function exchangeOf({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/** Counts a call as traffic until its answer begins. Batches yield to traffic. */
+/** Counts a call as traffic until it is answered. Batches are paused while traffic is high. */
 export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
     traffic.enter(call.id)
@@ -101,7 +100,7 @@ export async function sendToKey(
   sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
 }
 
-/** Returns the headers of responses other than those of model requests. They forbid caching. */
+/** Returns the headers of responses of other endpoints than model calls. They forbid caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

@@ -20,8 +20,8 @@ import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event. A message that is still
- * being generated is followed. The call is free and does not count against limits.
+ * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event, and continues with the new
+ * events of a message that is still being generated. The call is free and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -40,56 +40,55 @@ interface ReplayRequest {
   readonly services: Services
 }
 
-/** Sends a recording to a reader. */
 type Send = (sink: EventSink) => void
 
 async function find({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
   const { after, services } = replay
   const id = variables['id'] ?? ''
-  const look = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
-  const found = await look()
+  const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
+  const found = await findRecording()
   if (found === undefined) throw unknownMessage()
   if (found === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
-    return (sink) => void followOther(look, { findStream, request, sink }, replay)
+    return (sink) => void followOther(findRecording, { findStream, request, sink }, replay)
   }
   if ('answer' in found) {
     const text = textAfter(found.answer, replay)
     return (sink) => sendText(text, sink)
   }
   checkPosition(after, found.live.count())
-  const leave = found.subscribers?.join() ?? (() => {})
+  const unsubscribe = found.subscribers?.join() ?? (() => {})
   return (sink) => {
     const stopReading = found.live.follow(after, sink)
     request.onDisconnect(() => {
       stopReading()
-      leave()
+      unsubscribe()
     })
   }
 }
 
 /** Follows a stream that another process generates, or sends its text if it has ended. */
 async function followOther(
-  look: () => Promise<FoundRecording | undefined>,
-  { findStream, request, sink }: Other,
+  findRecording: () => Promise<FoundRecording | undefined>,
+  { findStream, request, sink }: OtherStream,
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
   const until = runtime.now() + timeouts.total
-  let hasLeft = false
+  let isDisconnected = false
   let wake: () => void = () => {}
   let stopReading: () => void = () => sink.leave()
   request.onDisconnect(() => {
-    hasLeft = true
+    isDisconnected = true
     stopReading()
     wake()
   })
   try {
-    while (!hasLeft) {
-      const found = await look()
+    while (!isDisconnected) {
+      const found = await findRecording()
       if (found !== 'elsewhere') return sendText(storedText(found, replay), sink)
       const live = await findStream()
-      if (live !== undefined && !hasLeft) {
+      if (live !== undefined && !isDisconnected) {
         stopReading = live.follow(afterEvents(replay.after, sink))
         return
       }
@@ -104,7 +103,7 @@ async function followOther(
   }
 }
 
-interface Other {
+interface OtherStream {
   readonly findStream: () => Promise<LiveStream | undefined>
   readonly request: HttpRequest
   readonly sink: EventSink

@@ -9,7 +9,6 @@ import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 
-/** The handlers of the paths of one response. */
 export interface ResponseHandlers {
   readonly read: Handler
   readonly remove: Handler
@@ -18,8 +17,8 @@ export interface ResponseHandlers {
 }
 
 /**
- * Returns the handlers of one response. A response that a provider stores is requested from the provider; others are
- * read from the stored turns. Only the key that created a response can read it.
+ * Returns the handlers of one response. If a provider stores the response, the request is sent to the provider. Other
+ * responses are read from the stored turns. Only the key that created a response can read it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -63,7 +62,7 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
       return sendToKey(call, key, services, await fromTurns(key, call))
     }
     const rate = await takeRequest(services.ledger, key)
-    const text = await askProvider(services, provider, call, action)
+    const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))
     sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
   }
@@ -72,7 +71,7 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
 /** Query parameters that are forwarded to the vendor. */
 const FORWARDED = ['include', 'include[]', 'limit', 'after', 'before', 'order']
 
-async function askProvider(
+async function callProvider(
   services: Services,
   providerName: string,
   call: Call,

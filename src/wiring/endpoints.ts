@@ -80,7 +80,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
   return createRouter(endpoints, others)
 }
 
-/** Throws for an endpoint without a provider. */
+/** Throws if the provider of an endpoint is not configured. */
 function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
@@ -98,13 +98,13 @@ function lazily(load: () => Promise<Handler>): Handler {
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** The first request of the admin API loads its code. */
+/** Returns an authorization whose code is loaded with the first request of the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** The first web-standard request loads its code. A Node server does not need it. */
+/** Returns a web-standard handler. Its first call loads the code, which Node servers do not need. */
 export function lazyFetch(handling: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))

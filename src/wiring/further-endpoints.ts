@@ -19,7 +19,7 @@ import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
-// Loaded on demand by other modules, too. Each separate dynamic import would split the shared code into further chunks.
+// Other modules load these functions from here, because each additional dynamic import splits shared code into chunks.
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 

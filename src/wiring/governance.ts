@@ -19,7 +19,7 @@ export interface Governance {
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /** Returns the key with an id, for work without its secret, or undefined for a deleted key. */
+  /** Returns the key with an id, or undefined for a deleted key. Used for work without the secret. */
   readonly keyById: KeyById
 }
 
@@ -65,11 +65,11 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const start = async (): Promise<void> => {
     if (!isEmpty) await (await load()).apply()
   }
-  const inPlace = startOnce(start, parts.onFailure, runtime.after)
-  const starting = inPlace()
+  const whenConfigured = startOnce(start, parts.onFailure, runtime.after)
+  const starting = whenConfigured()
   if (isPromise(starting)) starting.catch(() => {})
   const adminRecords = async (): Promise<AdminRecords> => {
-    await inPlace()
+    await whenConfigured()
     return (await load()).records
   }
   return {
@@ -89,15 +89,15 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
         ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),
       },
     }),
-    findKey: (secret) => chain(inPlace(), () => lookup.find(secret)),
+    findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),
     keyById: async (id) => {
-      await inPlace()
-      return orNothing(lookup.keys.read(id))
+      await whenConfigured()
+      return undefinedIfNotFound(lookup.keys.read(id))
     },
   }
 }
 
-async function orNothing<value>(reading: Promise<value>): Promise<value | undefined> {
+async function undefinedIfNotFound<value>(reading: Promise<value>): Promise<value | undefined> {
   try {
     return await reading
   } catch (error) {
@@ -106,7 +106,7 @@ async function orNothing<value>(reading: Promise<value>): Promise<value | undefi
   }
 }
 
-const REST_MS = 1000
+const RETRY_MS = 1000
 
 /** Runs `work` until it succeeds once. After a failure, a call at least a second later tries again. */
 function startOnce(
@@ -124,7 +124,7 @@ function startOnce(
       const forget = (): void => {
         running = undefined
       }
-      after(REST_MS, forget, { isBackground: true })
+      after(RETRY_MS, forget, { isBackground: true })
       onFailure(cause)
       throw new GatewayError(
         'overloaded',
@@ -141,7 +141,7 @@ type Methods<api> = { readonly [name in keyof api]: (...given: never[]) => Promi
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Returns methods with the field names in process. The first call loads their code. */
+/** Returns methods with camel-case field names. The first call loads their code. */
 function inProcess<api extends Methods<api>>(load: () => Promise<Methods<api>>, names: Record<keyof api, true>): api {
   const method =
     (name: keyof api) =>

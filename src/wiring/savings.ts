@@ -31,7 +31,7 @@ export interface SavingsOptions {
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content that it keeps. @default 'auto' */
   readonly slider?: SliderMode
-  /** The source of the summaries of tiers 3 and 4: the small model of the family, or sentences of the text (`extractive`), without cost. @default 'model' */
+  /** Source of the summaries of tiers 3 and 4: the small model of the family, or free extracts of the text (`extractive`). @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
   /**
    * Size of the prompt of tier 2: a share of the context, and a minimum in tokens, for any context or by its size.
@@ -48,14 +48,14 @@ export interface SavingsOptions {
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
-   * The share of requests, from 0 to 1, on which automatic tiers are only tried. Every request is sent as received,
-   * and the result of the trial is logged. Tiers that a header orders still run.
+   * Share of requests, from 0 to 1, on which automatic tiers are tried without effect: all requests are sent as received,
+   * and the results of the trials are logged. Tiers that a header requests still run.
    * @default undefined: tiers run
    */
   readonly shadow?: number
   /**
-   * Places markers for the prompt cache of vendors that bill cached prefixes by markers (the messages format), when
-   * they pay and the caller has set none. @default 'auto'
+   * Sets markers for the prompt cache of vendors that cache marked prefixes (the messages format), if that saves money
+   * and the caller has set none. @default 'auto'
    */
   readonly promptCache?: 'auto' | 'off'
 }
@@ -110,7 +110,7 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** Returns the waterfall. Its code is loaded with the first request that is large enough or orders a tier. */
+/** Returns the waterfall. Its code is loaded with the first request that is large enough or requests a tier. */
 export function createSavings(given: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = given ?? {}
   const waterfall = lazily(options, parts)
@@ -122,7 +122,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
-    // A trial never affects its request. Requests without a trial are recorded, so that the next trial knows the upstream's cache.
+    // Requests without a trial are recorded, too, because later trials need the state of the upstream's cache.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
     )
@@ -141,7 +141,7 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
     return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
-    if (!custom && !concerns(job, own)) return untouched(job)
+    if (!custom && !mayApply(job, own)) return untouched(job)
     const waterfall = await load()
     return waterfall(job)
   }
@@ -154,11 +154,11 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
   return Object.assign(optimize, { isBelow })
 }
 
-function concerns(job: TierJob, thresholds: Thresholds): boolean {
+function mayApply(job: TierJob, thresholds: Thresholds): boolean {
   return isSteered(job) || job.tokens > followedFrom(job.model, thresholds)
 }
 
-/** Half of the smallest threshold. Below it, no tier runs and no state of the conversation is kept. */
+/** Returns half of the smallest threshold. Below it, no tier runs and no state of the conversation is stored. */
 function followedFrom(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }

@@ -28,7 +28,6 @@ import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { createRecordings, type Recordings } from '../replay/recordings.ts'
 
-/** The parts from which the services of the pipeline are created. */
 export interface ServiceSources {
   readonly runtime: Runtime
   readonly store: Store
@@ -87,7 +86,7 @@ export function createServices(sources: ServiceSources): Services {
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
       const parts = { store: unwritten(store), meter, runtime, ...UNSEEN }
-      // Calls of the embedder may cost money.
+      // The embedder is omitted, because its calls may cost money.
       const { embedder: _, ...free } = savings ?? {}
       return { waterfall: createSavings(free, parts), promptCache: createPromptCache(savings, parts) }
     },
@@ -128,30 +127,29 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
   }
 }
 
-/** A part that reports the guarantees that its storage cannot give. */
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs each warning of the parts once. The gateway calls it on every request, because it does
- * no work before the first one. If a storage is down, the next request reads its warnings again.
+ * Returns a function that logs the warnings of the storages once. It is called with every request, because the gateway
+ * does no work before its first request. If a storage fails, the next request reads the warnings again.
  */
 export function createStoreWarnings(
   parts: readonly (Warning | undefined)[],
   report: (warning: string) => void,
 ): () => void {
-  let isAsked = !parts.some((part) => part?.warnings !== undefined)
-  const ask = async (): Promise<void> => {
+  let isLogged = !parts.some((part) => part?.warnings !== undefined)
+  const logWarnings = async (): Promise<void> => {
     try {
       const found = await Promise.all(parts.map((part) => part?.warnings?.() ?? []))
       for (const warning of new Set(found.flat())) report(warning)
     } catch {
-      isAsked = false
+      isLogged = false
     }
   }
   return () => {
-    if (isAsked) return
-    isAsked = true
-    void ask()
+    if (isLogged) return
+    isLogged = true
+    void logWarnings()
   }
 }
 
@@ -201,7 +199,7 @@ export const checkStreams: OptionCheck = offOr(
   ),
 )
 
-/** State that outlives a response: recordings, stored answers, and work without a caller. */
+/** State that outlives a response: recordings, stored answers, and detached work. */
 export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
