@@ -51,8 +51,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-describe('one small governed JSON request', () => {
-  it(`enters at most ${MAX_FILES} files and ${MAX_FUNCTIONS} functions`, async () => {
+describe('a small JSON request', () => {
+  it(`runs code of at most ${MAX_FILES} files and ${MAX_FUNCTIONS} functions`, async () => {
     const { files, functions } = await count<Entered>('entered', 1)
 
     expect(files).toContain('src/gateway.ts')

@@ -58,7 +58,7 @@ afterAll(async () => {
 })
 
 describe('the packed package', () => {
-  it('has every file that its exports and imports name', () => {
+  it('contains every file of its exports and imports', () => {
     const named = pathsIn([manifest.exports, manifest.imports])
 
     expect(named.filter((path) => !existsSync(join(installed, path)))).toEqual([])
@@ -68,7 +68,7 @@ describe('the packed package', () => {
     expect(Object.keys(manifest.dependencies).length).toBeLessThanOrEqual(5)
   })
 
-  it('runs nothing when it is installed, nor does anything that comes with it', async () => {
+  it('runs no install scripts, including those of dependencies', async () => {
     const lock = JSON.parse(await readFile(join(consumer, 'node_modules/.package-lock.json'), 'utf8')) as {
       readonly packages: Readonly<Record<string, { readonly hasInstallScript?: boolean }>>
     }
@@ -119,7 +119,7 @@ describe('the entries', () => {
     },
   )
 
-  it('the types hold for an ESM and for a CommonJS program', async () => {
+  it('the types compile in an ESM and in a CommonJS program', async () => {
     await writeFile(join(consumer, 'program.mts'), program)
     await writeFile(join(consumer, 'program.cts'), program)
     const options = { module: 'nodenext', target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable'], strict: true }
@@ -142,23 +142,23 @@ describe('the entries', () => {
   }, 60_000)
 })
 
-describe('the weight', () => {
+describe('the size', () => {
   // The goal is 45 KB; docs/decisions/004-weight.md says what stands in the way.
-  it('what importing the main entry loads is at most 78 KB, minified and gzipped, without its dependencies', async () => {
+  it('the main entry loads at most 78 KB, minified and gzipped, without dependencies', async () => {
     const external = Object.keys(manifest.dependencies).flatMap((name) => [name, `${name}/*`])
     const files = await bundle({ platform: 'neutral', external })
 
     expect(gzipSync(files.eager).byteLength).toBeLessThanOrEqual(78 * 1024)
   })
 
-  it('bundled for a platform without Node it needs nothing of Node', async () => {
+  it('the bundle for a platform without Node imports no Node module', async () => {
     const { eager, lazy } = await bundle({ platform: 'browser', conditions: ['worker'], external: ['js-tiktoken/*'] })
 
     expect(eager + lazy).not.toMatch(/['"]node:/)
     expect(eager + lazy).not.toMatch(/from ?['"]undici|import\(['"]undici/)
   })
 
-  it.each(entries)('importing %s loads no ranks and no transport, and leaves nothing running', async (entry) => {
+  it.each(entries)('importing %s loads no ranks and no transport, and starts nothing', async (entry) => {
     const [loaded, running] = (await commonJs(`
       require('${entry}')
       const loaded = Object.keys(require.cache).filter((path) => /node_modules.(js-tiktoken|undici)\\b/.test(path))
@@ -168,7 +168,7 @@ describe('the weight', () => {
     expect([loaded, running]).toEqual([[], []])
   })
 
-  it('importing the main entry loads at most 55 files of its own, and of three dependencies', async () => {
+  it('the main entry loads at most 55 files, and three dependencies', async () => {
     const [own, dependencies] = (await commonJs(`
       require('sluice')
       const paths = Object.keys(require.cache).map((path) => path.split(/node_modules./).at(-1).replaceAll('\\\\', '/'))

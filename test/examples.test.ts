@@ -109,7 +109,7 @@ describe('the CORS recipes', () => {
 
 describe('the examples', () => {
   it.each(['node', 'express', 'fastify'])(
-    '%s listens, answers with a bill, and ends when it is asked to',
+    '%s listens, answers with a bill, and ends on a signal',
     async (name) => {
       const { url, key, stop } = await start(name)
       const response = await fetch(ask(url, key))
@@ -138,7 +138,7 @@ describe('the examples', () => {
     60_000,
   )
 
-  it('the batch is worked off to its results', async () => {
+  it('the batch is processed to its results', async () => {
     const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
     const env = { ...process.env, PORT: '0' }
 
@@ -149,7 +149,7 @@ describe('the examples', () => {
     }
   }, 60_000)
 
-  it('the demo tells its story in at most 60 lines of 100 columns', async () => {
+  it('the demo prints at most 60 lines of 100 columns', async () => {
     const tsx = fileURLToPath(new URL('../node_modules/tsx/dist/cli.mjs', import.meta.url))
 
     const { stdout } = await promisify(execFile)(process.execPath, [tsx, 'examples/demo.ts'], { cwd: root })
@@ -171,7 +171,7 @@ describe('the examples', () => {
     expect(stdout).toBe('before: 200 200\nafter the restart: 200 429\nusage: 3 requests, 4 audit records\n')
   }, 60_000)
 
-  it('the route of next answers the requests that Next hands it', async () => {
+  it('the route of next answers the requests of Next', async () => {
     const key = 'a-secret-of-48-letters-made-for-this-test-alone-'
     process.env['GATEWAY_KEY'] = key
     const { POST, GET } = await import('../examples/next.ts')

@@ -47,14 +47,14 @@ const impureWords = ['Date.now', 'fetch(', 'process.', 'Math.random', 'setTimeou
 /** The two files at the top of src that wire the parts together; the others are public entries. */
 const wiring = ['gateway.ts', 'options.ts']
 
-describe('the floors', () => {
-  it('every folder has a floor', () => {
+describe('the layers', () => {
+  it('every folder has a layer', () => {
     const folders = new Set(files(source).map(folderOf))
 
     expect([...folders].filter((folder) => folder !== '' && floors[folder] === undefined)).toEqual([])
   })
 
-  it('a module imports only from lower floors, types included', () => {
+  it('a module imports only from lower layers, including types', () => {
     const wrong = files(source).flatMap((file) => {
       const folder = folderOf(file)
       const allowed = new Set([folder, ...(floors[folder] ?? [])])
@@ -68,7 +68,7 @@ describe('the floors', () => {
     expect(wrong).toEqual([])
   })
 
-  it('no modules import each other in a circle, types included', () => {
+  it('no modules import each other in a circle, including types', () => {
     expect(circles(new Map(files(source).map((file) => [file, ownImports(file)])))).toEqual([])
   })
 
@@ -83,7 +83,7 @@ describe('the floors', () => {
     expect(circles(graph)).toEqual([['/a', '/b', '/c', '/a']])
   })
 
-  it.each(pureFolders)('%s knows no clock, no chance, no network and no process', (folder) => {
+  it.each(pureFolders)('%s uses no clock, randomness, network or process', (folder) => {
     const found = files(join(source, folder)).flatMap((file) => {
       const code = withoutComments(file)
       return impureWords.filter((word) => code.includes(word)).map((word) => `${relative(root, file)}: ${word}`)
@@ -102,7 +102,7 @@ describe('the floors', () => {
     expect(found).toEqual([])
   })
 
-  it('only the transports, the hash and the node bridge know Node', () => {
+  it('only the transports, the hash and the Node adapters import Node modules', () => {
     const found = files(source).filter((file) => imports(file).some((name) => /^node:|^undici$/.test(name)))
     const allowed = /^src\/(http\/(node-|transport-undici)|platform\/hash-node|(node|express|fastify)\.ts$)/
 
@@ -113,11 +113,11 @@ describe('the floors', () => {
 describe('the public entries', () => {
   const entries = files(source).filter((file) => folderOf(file) === '' && !wiring.includes(relative(source, file)))
 
-  it.each(entries.map((file) => relative(root, file)))('%s holds no logic', (name) => {
+  it.each(entries.map((file) => relative(root, file)))('%s contains no logic', (name) => {
     expect(branchesOf(parse(join(root, name)))).toEqual([])
   })
 
-  it.each(entries.map((file) => relative(root, file)))('%s names what it exports, one by one', (name) => {
+  it.each(entries.map((file) => relative(root, file)))('%s lists its exports by name', (name) => {
     const stars = parse(join(root, name)).statements.filter(
       (statement) => ts.isExportDeclaration(statement) && statement.exportClause === undefined,
     )

@@ -78,7 +78,7 @@ describe('the structure', () => {
     expect(Object.keys(SMALL).filter((path) => !source.includes(path))).toEqual([])
   })
 
-  it('gives each exported type a name of its own', () => {
+  it('gives each exported type a unique name', () => {
     const files = new Map<string, string[]>()
     for (const path of source) {
       for (const name of exportedTypes(path)) files.set(name, [...(files.get(name) ?? []), path])

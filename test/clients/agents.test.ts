@@ -26,7 +26,7 @@ async function start(reply: Upstream['reply']): Promise<AgentPlace> {
 const run = (name: string, args: readonly string[], place: AgentPlace, env: Record<string, string>): Promise<string> =>
   runProgram(programOf(name), args, place, env)
 
-describe('Codex with its default model, of which only base URL and key are changed', () => {
+describe('Codex with its default model, with only the base URL and the key changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(
     'runs two tools and finishes',
     async () => {
@@ -64,7 +64,7 @@ describe('Codex with its default model, of which only base URL and key are chang
   )
 })
 
-describe('Claude Code with its default model, of which only base URL and key are changed', () => {
+describe('Claude Code with its default model, with only the base URL and the key changed', () => {
   it.skipIf(!existsSync(programOf('claude')))(
     'runs two tools and finishes',
     async () => {

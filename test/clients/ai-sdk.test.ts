@@ -56,7 +56,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
       expect(result.usage.outputTokens).toBeGreaterThan(0)
     })
 
-    it('streams a text without a part it does not know', async () => {
+    it('streams a text without unknown parts', async () => {
       const started = await stage({ reply: () => ({ text: ['Bon', 'jour', '.'] }) })
 
       const result = streamText({ model: front(started, model), prompt: 'Hello?', maxOutputTokens: 60, maxRetries: 0 })

@@ -53,7 +53,7 @@ describe.each([
       expect(upstream.requests).toHaveLength(1)
     })
 
-    it('gets a stream in the format’s own order, with the bill in message_delta', async () => {
+    it('receives a stream in the order of the format, with the bill in message_delta', async () => {
       const { anthropic } = await stage({
         inProcess,
         reply: () => ({ text: ['Bon', 'jour', '.'], usage: usageFor(model, 100, 50) }),
@@ -84,7 +84,7 @@ describe.each([
       })
     })
 
-    it('joins a stream by its own helper, with thinking and tools', async () => {
+    it('joins a stream with its helper, including thinking and tools', async () => {
       const toolCalls = [
         { id: 'toolu_1', name: 'weather', input: '{"city":"Paris"}' },
         { id: 'toolu_2', name: 'weather', input: '{"city":"Rome"}' },
@@ -103,7 +103,7 @@ describe.each([
       ])
     })
 
-    it('sends tool results and images in the upstream’s own form', async () => {
+    it('sends tool results and images in the format of the upstream', async () => {
       const { anthropic, upstream } = await stage({ inProcess })
 
       await anthropic.messages.create({
@@ -152,7 +152,7 @@ describe.each([
       expect(upstream.last.left).toBe(true)
     })
 
-    it('is told of an upstream that breaks off by an error, never by a clean end', async () => {
+    it('receives an error when the upstream breaks off', async () => {
       const { anthropic } = await stage({
         inProcess,
         reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
@@ -186,7 +186,7 @@ describe.each([
     [429, Anthropic.RateLimitError, 429],
     [500, Anthropic.InternalServerError, 502],
     [529, Anthropic.InternalServerError, 503],
-  ])('sees an upstream’s %i as its own error class', async (status, kind, expected) => {
+  ])('receives an upstream’s %i as the matching error class', async (status, kind, expected) => {
     const { anthropic } = await stage({ inProcess, reply: () => ({ kind: 'failure', status }) })
 
     const error = await anthropic.messages
@@ -198,7 +198,7 @@ describe.each([
     expect((error as InstanceType<typeof Anthropic.APIError>).requestID).toMatch(/^req_/)
   })
 
-  it('lists the models by pages and reads one by its id', async () => {
+  it('lists the models in pages and reads one by its id', async () => {
     const { anthropic } = await stage({ inProcess })
 
     const ids = []

@@ -77,7 +77,7 @@ describe('message batches through the official client', () => {
     expect(upstream.requests).toHaveLength(7)
   })
 
-  it('an item that is wrong is an errored result and the others are answered', async () => {
+  it('an invalid item has an errored result, and the others are answered', async () => {
     const { anthropic } = await stage({ key: { name: 'k', allowed_models: ['anthropic/*'] } })
 
     const { id } = await anthropic.messages.batches.create({
@@ -105,7 +105,7 @@ describe('message batches through the official client', () => {
     )
   })
 
-  it('each item is billed, limited and written down like a request of its own', async () => {
+  it('each item is billed, limited and recorded like a request', async () => {
     const store = watchedStore()
     const { anthropic, gateway, keyId } = await stage({
       store,
@@ -123,7 +123,7 @@ describe('message batches through the official client', () => {
     expect(await store.held()).toBe(0)
   })
 
-  it('creating one takes a request of the request limit, and each item takes another', async () => {
+  it('creating one counts as one request against the request limit, and each item as another', async () => {
     const { anthropic, gateway, keyId, upstream } = await stage({
       key: { name: 'k', rate_limit_requests: 3, rate_limit_reset_duration: '1M' },
     })
@@ -141,7 +141,7 @@ describe('message batches through the official client', () => {
     expect((await anthropic.messages.batches.list()).data).toHaveLength(2)
   })
 
-  it('one whose body is refused takes no request of the limit', async () => {
+  it('one whose body is refused does not count against the limit', async () => {
     const { anthropic, gateway, keyId } = await stage({ key: { name: 'k', rate_limit_requests: 1 } })
     await expect(anthropic.messages.batches.create({ requests: [] })).rejects.toMatchObject({ status: 400 })
     expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ requestRemaining: 1 })
@@ -160,7 +160,7 @@ describe('message batches through the official client', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  it('what the budget does not pay for is errored', async () => {
+  it('items that the budget does not cover are errored', async () => {
     const { anthropic } = await stage({
       key: { name: 'poor', budget_limit_cents: 0, budget_reset_duration: '1M' },
     })
@@ -174,7 +174,7 @@ describe('message batches through the official client', () => {
     })
   })
 
-  it('cancelling ends the items that have not begun, and lets those under way finish', async () => {
+  it('cancelling ends the items that have not begun, and running items complete', async () => {
     const hold = gate()
     const { anthropic, upstream } = await stage({
       batches: { concurrency: 1 },
@@ -201,7 +201,7 @@ describe('message batches through the official client', () => {
     ])
   })
 
-  it('another key’s batch does not exist', async () => {
+  it('the batch of another key does not exist', async () => {
     const { anthropic, gateway, url } = await stage()
     const { id } = await anthropic.messages.batches.create({ requests: [item('a')] })
     await ended(anthropic, id)
@@ -219,7 +219,7 @@ describe('message batches through the official client', () => {
     expect(await resultsOf(anthropic, id)).toHaveLength(1)
   })
 
-  it('are listed newest first, by pages in both directions', async () => {
+  it('are listed newest first, in pages in both directions', async () => {
     let now = Date.now()
     const { anthropic } = await stage({ runtime: { random: () => 0, now: () => (now += 1) } })
     const made: string[] = []
@@ -236,7 +236,7 @@ describe('message batches through the official client', () => {
     expect(back).toMatchObject({ has_more: true, first_id: made[2], last_id: made[3] })
   })
 
-  it('of a key that is deleted meanwhile end with authentication errors', async () => {
+  it('of a deleted key end with authentication errors', async () => {
     const hold = gate()
     const { anthropic, gateway, upstream, keyId } = await stage({
       batches: { concurrency: 1 },
@@ -261,7 +261,7 @@ describe('message batches through the official client', () => {
   })
 })
 
-describe('a batch that is no batch', () => {
+describe('an invalid batch', () => {
   const right = item('a')
 
   it.each([
@@ -274,7 +274,7 @@ describe('a batch that is no batch', () => {
     ['a custom_id of 65 characters', { requests: [{ ...right, custom_id: 'a'.repeat(65) }] }, 'requests.0.custom_id'],
     ['the same custom_id twice', { requests: [right, right] }, 'requests.1.custom_id'],
     ['no params', { requests: [{ custom_id: 'a' }] }, 'requests.0.params'],
-  ])('is refused with the path of what is wrong: %s', async (_, body, param) => {
+  ])('is refused with the path of the invalid field: %s', async (_, body, param) => {
     const { url, secret } = await stage()
 
     const reply = await ask({ url, secret }, JSON.stringify(body), { path: '/v1/messages/batches' })

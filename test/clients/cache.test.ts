@@ -58,7 +58,7 @@ describe('tier 1 over a real port', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  it('lets one of many equal requests ask for all', async () => {
+  it('calls the upstream once for concurrent identical requests', async () => {
     const opened = gate()
     const { openai, upstream } = await stage({ reply: async () => (await opened.opened, 'Once.') })
 
@@ -78,7 +78,7 @@ describe('tier 1 over a real port', () => {
     ])
   })
 
-  it('lets the next one ask when the first has left', async () => {
+  it('calls the upstream again when the first caller disconnects', async () => {
     const opened = gate()
     const { openai, upstream } = await stage({ reply: async () => (await opened.opened, 'Twice.') })
     const leaver = new AbortController()
@@ -94,7 +94,7 @@ describe('tier 1 over a real port', () => {
     expect((await second).choices[0]?.message.content).toBe('Twice.')
   })
 
-  it('keeps the answers of one key from every other', async () => {
+  it('separates the answers of different keys', async () => {
     const { openai, gateway, upstream, url } = await stage()
     await openai.chat.completions.create(ask('What is a sluice?'))
     const other = await gateway.keys.create({ name: 'other' })
@@ -109,7 +109,7 @@ describe('tier 1 over a real port', () => {
   it.each([
     ['no-store', 2],
     ['no-cache', 2],
-  ])('asks anew under Cache-Control: %s', async (directive, calls) => {
+  ])('calls the upstream with Cache-Control: %s', async (directive, calls) => {
     const { openai, upstream } = await stage()
     await openai.chat.completions.create(ask('What is a sluice?'))
 
@@ -118,7 +118,7 @@ describe('tier 1 over a real port', () => {
     expect(upstream.requests).toHaveLength(calls)
   })
 
-  it('forgets what it is told to forget', async () => {
+  it('deletes cleared answers', async () => {
     const { openai, gateway, upstream, keyId } = await stage()
     await openai.chat.completions.create(ask('What is a sluice?'))
 
@@ -139,7 +139,7 @@ describe('a small model as the verifier of the cache', () => {
     reply: () => 'YES',
   }
 
-  it('lets a paraphrase hit; its call counts in the actual cost and is not billed', async () => {
+  it('accepts a paraphrase as a hit, and adds its call to the actual cost without billing it', async () => {
     const { gateway, openai, upstream } = await stage(options)
     await openai.chat.completions.create(ask('What is the capital of France?'))
     const paraphrase = ask('Which city is the seat of government in France?')
@@ -175,7 +175,7 @@ describe('a small model as the verifier of the cache', () => {
     expect(costs[1]?.[1]).toBe(costs[0]?.[1])
   })
 
-  it('asks the upstream when the small model fails, or does not answer before the deadline of the cache', async () => {
+  it('calls the upstream when the small model fails or does not answer in time', async () => {
     const never = gate()
     for (const small of [() => ({ kind: 'failure', status: 500 }) as const, async () => (await never.opened, 'YES')]) {
       const { openai } = await stage({

@@ -18,7 +18,7 @@ const messages = [{ role: 'user' as const, content: 'How many tokens are these?'
 const counted = (tokens: number) => () => ({ kind: 'json', value: { input_tokens: tokens } }) as const
 
 describe('counting tokens through the official client', () => {
-  it('asks the upstream that counts, and tells it of the prompt only', async () => {
+  it('sends only the prompt to an upstream that can count', async () => {
     const { anthropic, upstream } = await stage({ reply: counted(1234) })
 
     const { data, response } = await anthropic.messages
@@ -31,7 +31,7 @@ describe('counting tokens through the official client', () => {
     expect(upstream.last.body).toEqual({ model: 'large', messages, system: 'Be brief.' })
   })
 
-  it('counts here where the upstream does not count', async () => {
+  it('counts in the gateway if the upstream cannot count', async () => {
     const { anthropic, upstream } = await stage()
 
     const { data, response } = await anthropic.messages.countTokens({ model: CHAT_MODEL, messages }).withResponse()
@@ -47,7 +47,7 @@ describe('counting tokens through the official client', () => {
     ['does not know the path', { kind: 'failure', status: 404 } as const],
     ['breaks off', { kind: 'cut' } as const],
     ['counts no number', { kind: 'json', value: { input_tokens: 'many' } } as const],
-  ])('counts here where the upstream %s', async (_, reply) => {
+  ])('counts in the gateway if the upstream %s', async (_, reply) => {
     const { anthropic } = await stage({ reply: () => reply })
 
     const { data, response } = await anthropic.messages.countTokens({ model: MESSAGE_MODEL, messages }).withResponse()
@@ -56,7 +56,7 @@ describe('counting tokens through the official client', () => {
     expect(response.headers.get('x-svc-estimated')).toBe('true')
   })
 
-  it('costs nothing, and takes one request of the request limit and nothing of the other limits', async () => {
+  it('is free, and counts only against the request limit', async () => {
     const store = watchedStore()
     const { anthropic, gateway, keyId } = await stage({
       store,

@@ -57,7 +57,7 @@ function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1
 }
 
 describe('embeddings of the official client', () => {
-  it('are decoded from base64, which the client asks for by itself', async () => {
+  it('are decoded from base64, the default of the client', async () => {
     const { openai, upstream } = await stage()
 
     const { data, response } = await openai.embeddings
@@ -91,7 +91,7 @@ describe('embeddings of the official client', () => {
     })
   })
 
-  it('are numbers where it asks for numbers', async () => {
+  it('are numbers if requested', async () => {
     const { openai } = await stage()
 
     const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: 'float' })
@@ -102,7 +102,7 @@ describe('embeddings of the official client', () => {
   it.each([
     ['float', 'base64'],
     ['base64', 'float'],
-  ] as const)('come as %s also from an upstream that only knows %s', async (asked, known) => {
+  ] as const)('are returned as %s also by an upstream that only supports %s', async (asked, known) => {
     const { openai } = await stage(embeds(known))
 
     const { data } = await openai.embeddings.create({ model: MODEL, input: 'one', encoding_format: asked })
@@ -113,7 +113,7 @@ describe('embeddings of the official client', () => {
     expect(numbers).toEqual(VECTORS[0])
   })
 
-  it('take the tokens of one text, and of several', async () => {
+  it('accept the tokens of one text, and of several', async () => {
     const { openai, upstream } = await stage()
 
     await openai.embeddings.create({ model: MODEL, input: [1, 2, 3] })
@@ -122,7 +122,7 @@ describe('embeddings of the official client', () => {
     expect(data).toHaveLength(2)
   })
 
-  it('are billed by our own count where the upstream reports none', async () => {
+  it('are billed by the count of the gateway if the upstream reports none', async () => {
     const { openai } = await stage(embeds(undefined, null))
 
     const { data, response } = await openai.embeddings.create({ model: MODEL, input: [[1, 2, 3, 4, 5]] }).withResponse()
@@ -157,7 +157,7 @@ describe('embeddings of the official client', () => {
     ['a model that answers', 'chat/large', 400],
     ['a provider that does not embed', 'anthropic/large', 400],
     ['an unknown model', 'chat/none', 404],
-  ])('refuse %s with a word on what to do', async (_what, model, status) => {
+  ])('refuse %s with a hint', async (_what, model, status) => {
     const { openai, upstream } = await stage()
 
     const error = await openai.embeddings.create({ model, input: 'one' }).catch((reason: unknown) => reason)
@@ -166,13 +166,13 @@ describe('embeddings of the official client', () => {
     expect(upstream.requests).toHaveLength(0)
   })
 
-  it('come from a model of unknown kind, whose upstream decides', async () => {
+  it('are requested from a model of unknown kind', async () => {
     const { openai } = await stage()
 
     expect((await openai.embeddings.create({ model: 'chat/unknown', input: 'one' })).data).toHaveLength(1)
   })
 
-  it('are not answers: a prompt for an embedding model is refused', async () => {
+  it('are refused as answers: a prompt for an embedding model is refused', async () => {
     const { openai } = await stage()
 
     await expect(
@@ -199,7 +199,7 @@ describe('embeddings of the official client', () => {
 })
 
 describe('the body of an embeddings request', () => {
-  it('reaches the vendor byte for byte as it came, but for the model', async () => {
+  it('is forwarded byte for byte except for the model', async () => {
     const { url, secret, upstream } = await stage()
     const sent = '{ "input":"\\u00e9",\t"model":"chat\\/vectors", "x":1.0e3 }'
     const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }
@@ -212,7 +212,7 @@ describe('the body of an embeddings request', () => {
 })
 
 describe('embeddings are governed', () => {
-  it('by the key, its models and its limits, and written down like every request', async () => {
+  it('by the key, its models and its limits, and are recorded like every request', async () => {
     const { openai, gateway, keyId, url } = await stage(undefined, {
       key: {
         name: 'one',
@@ -243,7 +243,7 @@ describe('embeddings are governed', () => {
     expect(records.every((record) => record.keyId === keyId)).toBe(true)
   })
 
-  it('by a budget that pays in advance', async () => {
+  it('by a budget that is reserved in advance', async () => {
     const { openai, upstream } = await stage(undefined, {
       key: { name: 'one', budget_limit_cents: 0, budget_reset_duration: '1d' },
     })
@@ -268,7 +268,7 @@ describe('embeddings are governed', () => {
 })
 
 describe('embeddings offline', () => {
-  it('are the same for the same text, near for near texts, and as long as asked for', async () => {
+  it('are the same for the same text, similar for similar texts, and of the requested length', async () => {
     const { openai } = await stage()
     const model = 'extractive/extractive-embedding'
 
@@ -326,7 +326,7 @@ describe('large embeddings requests', () => {
       }),
     )
 
-  it('let the event loop turn while 2,048 texts are estimated', async () => {
+  it('yield to the event loop while 2,048 texts are estimated', async () => {
     let turnsBeforeUpstream = 0
     let turns = 0
     let isDone = false
@@ -354,7 +354,7 @@ describe('large embeddings requests', () => {
     expect(turnsBeforeUpstream).toBeGreaterThan(60)
   })
 
-  it('are refused where one text is longer than any embedding model reads', async () => {
+  it('are refused if one text is longer than any embedding model accepts', async () => {
     const started = await stage()
 
     const response = await post(started, ['short', 'x'.repeat(1_048_577)])

@@ -32,8 +32,8 @@ function long(turns: number): JsonObject {
   }
 }
 
-describe('a request that asks to be explained', () => {
-  it.each(FRONTS)('is told what would happen, on the $name front, and nothing happens', async ({ path, body }) => {
+describe('a request with X-Svc-Explain', () => {
+  it.each(FRONTS)('returns the expected result on the $name front without side effects', async ({ path, body }) => {
     const store = watchedStore()
     const started = await stage({ store, key: { name: 'k', budget_limit_cents: 10, rate_limit_requests: 5 } })
 
@@ -75,7 +75,7 @@ describe('a request that asks to be explained', () => {
     expect(cost['billed_usd']).toBeCloseTo(1.5 * (cost['theoretical_usd'] ?? 0), 6)
   })
 
-  it('is told whether the cache would answer, which is no hit and no miss', async () => {
+  it('returns whether the cache would answer, without counting a hit or a miss', async () => {
     const started = await stage({ cache: {} })
     const before = await explain(started, CHAT.body)
     await ask(started, CHAT.body)
@@ -96,7 +96,7 @@ describe('a request that asks to be explained', () => {
     expect(JSON.stringify(await metrics.cache())).toBe(hits)
   })
 
-  it('is told which tier would run and why each other would not', async () => {
+  it('returns which tier would run and why each other tier would not', async () => {
     const started = await stage()
 
     const ordered = await explain(started, long(120), { 'x-savings-level': 'extreme' })
@@ -116,7 +116,7 @@ describe('a request that asks to be explained', () => {
   it.each([
     ['x-vanishing-context', 2],
     ['x-svc-rlm', 3],
-  ])('with %s asks no small model, leaves nothing in the store, and says what it would cost', async (header, tier) => {
+  ])('with %s calls no small model, writes nothing to the store, and returns the cost', async (header, tier) => {
     const store = watchedStore()
     const written: string[] = []
     const started = await stage({
@@ -140,7 +140,7 @@ describe('a request that asks to be explained', () => {
     expect(written).toEqual([])
   })
 
-  it('is told how it would be refused', async () => {
+  it('returns how it would be refused', async () => {
     const poor = await stage({ key: { name: 'k', budget_limit_cents: 0 } })
     const spent = await stage({ key: { name: 'k', rate_limit_requests: 1, rate_limit_reset_duration: '1h' } })
     await ask(spent, CHAT.body)
@@ -159,7 +159,7 @@ describe('a request that asks to be explained', () => {
     })
   })
 
-  it('names the fallbacks of a weighed route in their order', async () => {
+  it('lists the fallbacks of a weighted route in their order', async () => {
     const started = await stage({
       key: {
         name: 'k',
@@ -184,7 +184,7 @@ describe('a request that asks to be explained', () => {
     [{ secret: null }, {}, 401],
     [{}, { model: 'chat/none' }, 404],
     [{}, { messages: 'none' }, 400],
-  ])('is refused like any other where it is wrong: %j %j', async (options, change, status) => {
+  ])('is refused if it is invalid: %j %j', async (options, change, status) => {
     const started = await stage()
 
     const reply = await ask(started, { ...CHAT.body, ...change }, { ...options, headers: { 'x-svc-explain': 'true' } })

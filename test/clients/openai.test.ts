@@ -102,7 +102,7 @@ describe.each([
       expect(response.headers.get('content-type')).toContain('text/event-stream')
     })
 
-    it('gets one last chunk with the usage when it asked for it', async () => {
+    it('receives a last chunk with the usage on request', async () => {
       const { openai } = await stage({ inProcess, reply: () => ({ text: 'Hi', usage: usageFor(model, 10, 5) }) })
 
       const stream = await openai.chat.completions.create({
@@ -120,7 +120,7 @@ describe.each([
       expect(chunks.slice(0, -1).every((chunk) => chunk.choices.length === 1)).toBe(true)
     })
 
-    it('gets parallel tool calls, whole and streamed, and may answer them', async () => {
+    it('receives parallel tool calls, whole and streamed, and sends their results', async () => {
       const toolCalls = [
         { id: 'call_1', name: 'weather', input: '{"city":"Paris"}' },
         { id: 'call_2', name: 'weather', input: '{"city":"Rome"}' },
@@ -152,7 +152,7 @@ describe.each([
       expect(upstream.last.text).toContain('sunny too')
     })
 
-    it('sends images to the upstream in the upstream’s own form', async () => {
+    it('sends images in the format of the upstream', async () => {
       const { openai, upstream } = await stage({ inProcess })
 
       await openai.chat.completions.create({
@@ -202,7 +202,7 @@ describe.each([
     [429, OpenAI.RateLimitError, 429],
     [500, OpenAI.InternalServerError, 502],
     [503, OpenAI.InternalServerError, 503],
-  ])('sees an upstream’s %i as its own error class', async (status, kind, expected) => {
+  ])('receives an upstream’s %i as the matching error class', async (status, kind, expected) => {
     const { openai } = await stage({ inProcess, reply: () => ({ kind: 'failure', status }) })
 
     const error = await openai.chat.completions
@@ -215,7 +215,7 @@ describe.each([
     expect(String((error as Error).message)).not.toContain('sk-upstream')
   })
 
-  it('sees a wrong key, an unknown model and a bad parameter as its own error classes', async () => {
+  it('receives a wrong key, an unknown model and an invalid parameter as the matching error classes', async () => {
     const { openai, url } = await stage({ inProcess })
     const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'sk-bf-wrong', maxRetries: 0 })
 

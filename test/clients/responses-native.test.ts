@@ -116,7 +116,7 @@ const FULL_BODY: JsonObject = {
 }
 
 describe('a request to a vendor of the responses format', () => {
-  it('leaves byte for byte the same but for the model, and the answer keeps every field', async () => {
+  it('is forwarded byte for byte except for the model, and the answer keeps every field', async () => {
     const { url, secret, requests } = await stage(() => whole())
     const text = JSON.stringify(FULL_BODY, null, 1)
 
@@ -154,7 +154,7 @@ describe('a request to a vendor of the responses format', () => {
     })
   })
 
-  it('that is streamed and breaks is ended by an error event that continues the numbers', async () => {
+  it('that is streamed and breaks off ends with an error event with the next sequence number', async () => {
     const events = streamOf('The Rhine.', 40).slice(0, -3)
     const { url, secret } = await stage(() => ({ kind: 'events', items: events }))
 
@@ -169,7 +169,7 @@ describe('a request to a vendor of the responses format', () => {
     expect(JSON.parse(last.slice(last.indexOf('data: ') + 6))).toMatchObject({ sequence_number: events.length })
   })
 
-  it('reserves the context window for tools that the vendor runs, and is refused where that does not fit', async () => {
+  it('reserves the context window for tools that the vendor runs, and is refused if that does not fit', async () => {
     // A window of 100,000 tokens at $1 and 1,000 tokens of answer at $2, times 1.5.
     const { openai, requests } = await stage(() => whole(), {
       key: { name: 'poor', budget_limit_cents: 15, budget_reset_duration: '1d' },
@@ -185,7 +185,7 @@ describe('a request to a vendor of the responses format', () => {
     expect(requests).toHaveLength(1)
   })
 
-  it('is answered from the cache under an id of its own', async () => {
+  it('is answered from the cache under a new id', async () => {
     const output = [
       { type: 'message', id: 'msg_v', role: 'assistant', content: [{ type: 'output_text', text: 'The Rhine.' }] },
     ]
@@ -201,7 +201,7 @@ describe('a request to a vendor of the responses format', () => {
     expect(second).toMatchObject({ svc_metrics: { cache: 'HIT', billed_amount: 0 } })
   })
 
-  it('is refused with the words of the vendor', async () => {
+  it('is refused with the message of the vendor', async () => {
     const { openai } = await stage(() => ({
       kind: 'failure',
       status: 400,
@@ -214,8 +214,8 @@ describe('a request to a vendor of the responses format', () => {
   })
 })
 
-describe('a response that the vendor holds', () => {
-  it('is continued, read, listed, cancelled and deleted by the key that asked for it', async () => {
+describe('a response that the vendor stores', () => {
+  it('is continued, read, listed, cancelled and deleted by the key that created it', async () => {
     const { openai, requests } = await stage((request) => {
       if (request.path.includes('/input_items'))
         return { kind: 'json', value: { object: 'list', data: [{ id: 'msg_u' }], has_more: false } }
@@ -271,7 +271,7 @@ describe('a response that the vendor holds', () => {
     expect(requests).toHaveLength(1)
   })
 
-  it('lends its items to later requests of the same key', async () => {
+  it('has items that later requests of the same key can refer to', async () => {
     const { openai, requests } = await stage(() => whole())
     await openai.responses.create({ model: MODEL, input: 'Name a river.' })
     const input = [
@@ -295,7 +295,7 @@ describe('a response that the vendor holds', () => {
     expect(failure).toMatchObject({ status: 400, code: 'previous_response_not_found' })
   })
 
-  it('is not remembered with store: false', async () => {
+  it('is not stored with store: false', async () => {
     const { openai } = await stage(() => whole())
     const first = await openai.responses.create({ model: MODEL, input: 'Name a river.', store: false })
 
@@ -304,7 +304,7 @@ describe('a response that the vendor holds', () => {
     expect(failure).toMatchObject({ status: 404 })
   })
 
-  it('takes a place of the request limit for every look at it', async () => {
+  it('counts against the request limit each time it is read', async () => {
     const { openai } = await stage(() => whole(), {
       key: { name: 'few', rate_limit_requests: 2, rate_limit_reset_duration: '1h' },
     })
@@ -345,8 +345,8 @@ describe('a response that the vendor holds', () => {
   })
 })
 
-describe('a response in the background', () => {
-  it('is answered at once and settled when the vendor has finished it', async () => {
+describe('a background response', () => {
+  it('is answered immediately and settled when the vendor has finished it', async () => {
     let looks = 0
     const { openai, gateway, keyId, requests } = await stage((request) => {
       if (request.method === 'POST') return whole({ status: 'queued', output: [], usage: null })

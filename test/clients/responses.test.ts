@@ -115,7 +115,7 @@ describe.each([
     })
   })
 
-  it('are told in part when the limit ended them', async () => {
+  it('are incomplete when the limit ended them', async () => {
     const finish = model === CHAT_MODEL ? 'length' : 'max_tokens'
     const { openai } = await stage({ reply: () => ({ text: 'Bon', finish }) })
 
@@ -158,7 +158,7 @@ describe.each([
     expect(upstream.last.text).toContain('sunny too')
   })
 
-  it('continue an earlier response by its id, several times over, whole and streamed', async () => {
+  it('continue an earlier response by its id, repeatedly, whole and streamed', async () => {
     const { openai, upstream } = await stage({ reply: () => ({ text: 'Let me look.', toolCalls: [toolCalls[0]!] }) })
     const common = { model, max_output_tokens: 60, tools: [weather] }
 
@@ -188,7 +188,7 @@ describe.each([
     expect(sent).not.toContain('resp_')
   })
 
-  it('send images and files in the upstream’s own form', async () => {
+  it('send images and files in the format of the upstream', async () => {
     const { openai, upstream } = await stage()
 
     await openai.responses.create({
@@ -213,7 +213,7 @@ describe.each([
     expect(upstream.last.text).toContain('iVBORw0KGgo')
   })
 
-  it('have the shape that was asked for', async () => {
+  it('have the requested JSON schema', async () => {
     const { openai, upstream } = await stage({ reply: () => '{"city":"Paris"}' })
     const format = zodTextFormat(z.object({ city: z.string() }), 'place')
 
@@ -228,7 +228,7 @@ describe.each([
     expect(JSON.stringify(asked)).toContain('"city"')
   })
 
-  it('are optimized by order like every other request, and continue from the whole conversation', async () => {
+  it('are optimized by a header like every other request, and continue the whole conversation', async () => {
     const { openai, upstream } = await stage({ reply: () => 'Forty-two.' })
     const story = Array.from({ length: 60 }, (_item, index) => [
       {
@@ -283,8 +283,8 @@ describe.each([
   })
 })
 
-describe('thoughts of a message upstream', () => {
-  it('are reasoning items with their seal, streamed as summaries, and go back to it with the calls they led to', async () => {
+describe('reasoning of an upstream of the messages format', () => {
+  it('are encrypted reasoning items, streamed as summaries, and are sent back with their calls', async () => {
     const { openai, upstream } = await stage({
       reply: () => ({ thinking: 'Paris, I think.', toolCalls: [toolCalls[0]!] }),
     })
@@ -314,8 +314,8 @@ describe('thoughts of a message upstream', () => {
   })
 })
 
-describe('kept responses', () => {
-  it('are read and deleted by the key that asked, and by no other', async () => {
+describe('stored responses', () => {
+  it('are read and deleted only by the key that created them', async () => {
     const { openai, gateway, url } = await stage({ reply: () => 'Bonjour.' })
     const other = await gateway.keys.create({ name: 'other' })
     const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: other.value, maxRetries: 0 })
@@ -331,7 +331,7 @@ describe('kept responses', () => {
     await expect(openai.responses.retrieve(id)).rejects.toBeInstanceOf(OpenAI.NotFoundError)
   })
 
-  it('are not kept where the caller says store: false', async () => {
+  it('are not stored with store: false', async () => {
     const { openai } = await stage({ reply: () => 'Bonjour.' })
 
     const response = await openai.responses.create({ model: CHAT_MODEL, input: 'Hello?', store: false })
@@ -340,7 +340,7 @@ describe('kept responses', () => {
     await expect(openai.responses.retrieve(response.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError)
   })
 
-  it('end after a day', async () => {
+  it('expire after a day', async () => {
     let now = Date.now()
     const { openai } = await stage({
       reply: () => 'Bonjour.',
@@ -355,7 +355,7 @@ describe('kept responses', () => {
     await expect(openai.responses.retrieve(id)).rejects.toBeInstanceOf(OpenAI.NotFoundError)
   })
 
-  it('have an id of their own also when the answer came from the cache', async () => {
+  it('have a new id also when the answer is from the cache', async () => {
     const { openai, upstream } = await stage({ reply: () => 'Bonjour.', cache: {} })
     const ask = () => openai.responses.create({ model: CHAT_MODEL, input: 'Hello?' }).withResponse()
 
@@ -377,7 +377,7 @@ describe('errors of responses', () => {
     [429, OpenAI.RateLimitError, 429],
     [500, OpenAI.InternalServerError, 502],
     [503, OpenAI.InternalServerError, 503],
-  ])('an upstream’s %i is the client’s own error class', async (status, kind, expected) => {
+  ])('an upstream’s %i is the matching error class of the client', async (status, kind, expected) => {
     const { openai } = await stage({ reply: () => ({ kind: 'failure', status }) })
 
     const error = await openai.responses

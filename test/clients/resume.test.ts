@@ -46,7 +46,7 @@ describe('the official client of the message format, on a real port', () => {
     expect(await streamedAgain(anthropic, id, { starting_after: 5 })).toEqual(events.slice(4))
   })
 
-  it('reads a message that was no stream as the stream it would have been', async () => {
+  it('reads a message that was not streamed as a stream', async () => {
     const { anthropic } = await stage({ reply: () => ({ ...ANSWER, thinking: 'Gates.' }) })
     for (const model of [MESSAGE_MODEL, CHAT_MODEL]) {
       const message = await anthropic.messages.create({ ...question, model })
@@ -64,7 +64,7 @@ describe('the official client of the message format, on a real port', () => {
     }
   })
 
-  it('reads an answer from memory again, with the bill of the hit', async () => {
+  it('reads a cached answer again, with the bill of the hit', async () => {
     const { anthropic, upstream } = await stage({ cache: {}, reply: () => 'A gate.' })
     const first = await anthropic.messages.create(question)
     const hit = await anthropic.messages.create(question)
@@ -80,7 +80,7 @@ describe('the official client of the message format, on a real port', () => {
     expect(JSON.stringify(await streamedAgain(anthropic, hit.id))).toContain('"savings_percent":100')
   })
 
-  it('gets its own NotFoundError for an unknown id, and the same words for one of another key', async () => {
+  it('receives the same NotFoundError for an unknown id and for the id of another key', async () => {
     const { anthropic, gateway } = await stage()
     const { id } = await anthropic.messages.create(question)
     const other = anthropic.withOptions({ apiKey: (await gateway.keys.create({ name: 'other' })).value })
@@ -97,7 +97,7 @@ describe('the official client of the message format, on a real port', () => {
     )
   })
 
-  it('comes back to a detached stream that it lost', async () => {
+  it('resumes a detached stream after a disconnect', async () => {
     const opened = gate()
     const { anthropic, upstream, gateway, keyId } = await stage({
       reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
@@ -157,7 +157,7 @@ describe('the official client of the chat format, on a real port', () => {
     for (const other of streams) expect(other).toEqual(streams[0])
   })
 
-  it('that lost its connection is answered by the first request when it sends it again', async () => {
+  it('receives the answer of the first request when it retries after a disconnect', async () => {
     const opened = gate()
     const started = await stage({ reply: async () => (await opened.opened, 'A gate.') })
     const body = { ...question, model: CHAT_MODEL }
@@ -175,7 +175,7 @@ describe('the official client of the chat format, on a real port', () => {
   })
 })
 
-it('Last-Event-ID and starting_after mean the same over the port; the later one counts', async () => {
+it('Last-Event-ID and starting_after have the same effect; the later one applies', async () => {
   const started = await stage({ reply: () => ANSWER })
   const whole = (await ask(started, { ...question, stream: true }, { path: '/v1/messages' })).text
   const events = eventTexts(whole)

@@ -70,7 +70,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     ['max', 32_768],
     ['med', 65_536],
     ['min', 131_072],
-  ])('at level %s sends at most the cap, and says by how much it is less', async (level, cap) => {
+  ])('at level %s sends at most the cap, and reports the reduction', async (level, cap) => {
     const headers = await ask({ headers: { 'x-savings-level': level }, turns: long() })
 
     const [original, optimized] = ['original', 'optimized'].map((name) => Number(headers.get(`x-svc-${name}-tokens`)))
@@ -82,7 +82,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(sent()).toContain(FACT)
   })
 
-  it('leaves a prompt within the cap as it came', async () => {
+  it('does not change a prompt within the cap', async () => {
     const headers = await ask({ headers: { 'x-savings-level': 'extreme' }, turns: turns(6) })
 
     expect(headers.get('x-svc-strategy')).toBe('Passthrough (no optimization needed)')
@@ -96,7 +96,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(headers.get('x-svc-reduction-pct')).toBe('0%')
   })
 
-  it('refuses a level that there is not, naming the header', async () => {
+  it('refuses an unknown level with the name of the header', async () => {
     await expect(ask({ headers: { 'x-savings-level': 'much' }, turns: turns(2) })).rejects.toMatchObject({
       status: 400,
     })
@@ -105,7 +105,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
   it.each([
     ['x-vanishing-context', /^Vanishing-Context \(\d+ of 20[01] sections\)$/],
     ['x-svc-rlm', /^Recursive-RLM \(controller: (chat|anthropic)\/small\)$/],
-  ])('obeys %s, and keeps the fact that the question needs', async (name, strategy) => {
+  ])('with %s keeps the fact that the question requires', async (name, strategy) => {
     const headers = await ask({ headers: { [name]: 'true' }, turns: long() })
 
     expect(headers.get('x-svc-strategy')).toMatch(strategy)
@@ -113,7 +113,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(Number(headers.get('x-svc-optimized-tokens'))).toBeLessThan(Number(headers.get('x-svc-original-tokens')) / 4)
   })
 
-  it('summarizes a conversation of 30k tokens by itself', async () => {
+  it('summarizes a conversation of 30k tokens without a header', async () => {
     const headers = await ask({ headers: {}, turns: turns(40) })
 
     expect(headers.get('x-svc-strategy')).toMatch(
@@ -122,7 +122,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(sent()).toContain(QUESTION)
   })
 
-  it('answers a short conversation without asking any small model', async () => {
+  it('answers a short conversation without calling a small model', async () => {
     const before = stage.upstream.requests.length
 
     const headers = await ask({ headers: {}, turns: turns(4) })

@@ -51,7 +51,7 @@ describe.each([
 ])('an agent’s responses request to %s', (_, model) => {
   const ask = (input: unknown): Params => ({ model, input, ...AGENT }) as unknown as Params
 
-  it('declares custom and grouped tools as functions, and names the tools that are left out', async () => {
+  it('declares custom and grouped tools as functions, and lists the omitted tools', async () => {
     const { openai, upstream } = await stage()
 
     const { data, response } = await openai.responses
@@ -68,7 +68,7 @@ describe.each([
     expect(data.metadata).toEqual({ session_id: 's-1' })
   })
 
-  it.each([false, true])('gets the calls back as it declared the tools (stream: %s)', async (stream) => {
+  it.each([false, true])('returns the calls in the form of the declared tools (stream: %s)', async (stream) => {
     const toolCalls = [
       { id: 'call_1', name: 'patch', input: '{"input":"line 1\\nline 2"}' },
       { id: 'call_2', name: 'clock__sleep', input: '{"ms":1}' },
@@ -89,7 +89,7 @@ describe.each([
     ])
   })
 
-  it('tells the model of earlier calls and their results', async () => {
+  it('contains earlier calls and their results', async () => {
     const { openai, upstream } = await stage()
 
     await openai.responses.create(
@@ -115,13 +115,13 @@ describe('an answer of any JSON object from a message upstream', () => {
     response_format: { type: 'json_object' as const },
   }
 
-  it('comes without a code fence', async () => {
+  it('has no code fence', async () => {
     const { openai } = await stage({ reply: () => '```json\n{"a": 1}\n```' })
 
     expect((await openai.chat.completions.create(ask)).choices[0]?.message.content).toBe('{"a": 1}')
   })
 
-  it('that is none is a 502, which costs the key nothing', async () => {
+  it('that is not JSON is a 502, which is not billed', async () => {
     const { openai, gateway, keyId } = await stage({ reply: () => 'Sure: {"a": 1}' })
 
     const failure = await openai.chat.completions.create(ask).catch((error: unknown) => error)
@@ -130,7 +130,7 @@ describe('an answer of any JSON object from a message upstream', () => {
     expect((await gateway.keys.usage(keyId)).cost.billedUsd).toBe(0)
   })
 
-  it('that is none ends its stream with an error', async () => {
+  it('that is not JSON ends its stream with an error', async () => {
     const { openai } = await stage({ reply: () => 'Sure' })
     const read = async (): Promise<void> => {
       for await (const _ of await openai.chat.completions.create({ ...ask, stream: true }));
@@ -140,7 +140,7 @@ describe('an answer of any JSON object from a message upstream', () => {
   })
 })
 
-describe('settings that a model of another format does not take', () => {
+describe('settings that a model of another format does not support', () => {
   async function twoVendors(fields: JsonObject, onUntranslatable: 'refuse' | 'drop' = 'refuse') {
     const upstream = await startUpstream()
     closing.push(upstream.close)
@@ -167,7 +167,7 @@ describe('settings that a model of another format does not take', () => {
     return { status: answered.status, ignored: answered.headers.get('x-svc-ignored'), sent, error }
   }
 
-  it('loses samplers that the model refuses, and keeps those of its own format', async () => {
+  it('omit samplers that the model refuses, and keep those of its format', async () => {
     const translated = await twoVendors({ model: 'anthropic/thinker', temperature: 0.5, top_p: 0.9 })
     expect(translated).toMatchObject({ status: 200, ignored: 'temperature, top_p' })
     expect(translated.sent).not.toHaveProperty('temperature')
@@ -182,11 +182,11 @@ describe('settings that a model of another format does not take', () => {
     ['anthropic/plain', { reasoning_effort: 'low' }, {}, 'reasoning_effort'],
     ['chat/thinker', { max_tokens: 9, output_config: { effort: 'max' } }, { reasoning_effort: 'high' }, null],
     ['chat/plain', { max_tokens: 9, output_config: { effort: 'low' } }, {}, 'output_config.effort'],
-  ])('%s gets the effort of %j as %j', async (model, fields, expected, ignored) => {
+  ])('%s receives the effort of %j as %j', async (model, fields, expected, ignored) => {
     expect(await twoVendors({ model, ...fields })).toMatchObject({ status: 200, sent: expected, ignored })
   })
 
-  it('refuses what cannot be said by default, and drops and names it where the operator says so', async () => {
+  it('are refused by default, and are dropped and listed with onUntranslatable: drop', async () => {
     const fields = {
       model: 'anthropic/plain',
       logprobs: true,
@@ -211,13 +211,13 @@ describe('settings that a model of another format does not take', () => {
     expect(dropped.ignored?.split(', ').toSorted()).toEqual(['logprobs', 'messages[0]', 'n'])
   })
 
-  it('never drops a conversation that the vendor holds', async () => {
+  it('do not include a conversation that the vendor stores', async () => {
     const held = { model: 'chat/plain', max_tokens: 9, thread: { id: 't' } }
 
     expect((await twoVendors(held, 'drop')).status).toBe(400)
   })
 
-  it('has a temperature up to 2 where operator and vendor allow it', async () => {
+  it('include a temperature up to 2 if operator and vendor allow it', async () => {
     expect((await twoVendors({ model: 'chat/plain', temperature: 1.7 })).sent).toMatchObject({ temperature: 1.7 })
     expect(await twoVendors({ model: 'anthropic/plain', temperature: 1.7 })).toMatchObject({
       status: 400,
@@ -226,8 +226,8 @@ describe('settings that a model of another format does not take', () => {
   })
 })
 
-describe('a temperature above the operator’s limit', () => {
-  it.each(['chat/completions', 'responses'])('is a 400 on /v1/%s that names the option', async (path) => {
+describe('a temperature above the configured limit', () => {
+  it.each(['chat/completions', 'responses'])('is a 400 on /v1/%s with the name of the option', async (path) => {
     const { url, secret } = await stage()
     const prompt = path === 'responses' ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] }
 

@@ -13,7 +13,7 @@ function blocksOf(page: string): readonly string[] {
 }
 
 describe('the README', () => {
-  it('starts a gateway and gets an answer and its bill with the code it shows', async () => {
+  it('contains code that starts a gateway and prints an answer and its bill', async () => {
     const folder = mkdtempSync(join(root, 'test/docs/run-'))
     try {
       const file = join(folder, 'readme.ts')
@@ -28,7 +28,7 @@ describe('the README', () => {
     }
   })
 
-  it('shows the two commands that do all the set-up', () => {
+  it('contains the two commands of the setup', () => {
     const readme = readFileSync(join(root, 'README.md'), 'utf8')
     const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
       scripts: Record<string, string>

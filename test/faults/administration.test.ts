@@ -85,7 +85,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
     }
   })
 
-  it('is not opened by headers that claim a privilege or another method', async () => {
+  it('ignores headers that claim a privilege or another method', async () => {
     const claims: readonly Record<string, string>[] = [
       { 'x-admin': 'true' },
       { 'x-role': 'admin' },
@@ -102,7 +102,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
     expect((await ask(stage, undefined, { method: 'GET', path: `${path}?admin_key=${ADMIN_KEY}` })).status).toBe(401)
   })
 
-  it('says how to configure an admin where there is none', async () => {
+  it('returns an error that explains how to configure the admin API', async () => {
     for (const options of [{}, { admin: {} }]) {
       const other = await startOther(options)
       const reply = await send(other, { 'x-admin-key': '', authorization: 'Bearer undefined' })
@@ -112,7 +112,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
   })
 })
 
-it('no path written otherwise leads to an answer without credentials', async () => {
+it('refuses every other spelling of an admin path without credentials', async () => {
   const spellings = [
     '//metrics',
     '/metrics/',
@@ -142,7 +142,7 @@ it('no path written otherwise leads to an answer without credentials', async () 
   }
 })
 
-describe('the operator’s own decision', () => {
+describe('the option admin.authorize', () => {
   it.each<[string, NonNullable<NonNullable<StageOptions['admin']>['authorize']>, number]>([
     ['true', () => true, 200],
     ['a promise of true', async () => true, 200],
@@ -156,14 +156,14 @@ describe('the operator’s own decision', () => {
       401,
     ],
     ['a text instead of true', () => 'yes' as unknown as boolean, 401],
-  ])('of %s is kept', async (_, authorize, status) => {
+  ])('applies the result of %s', async (_, authorize, status) => {
     const other = await startOther({ admin: { authorize } })
     const reply = await administrate(other, 'GET', KEYS)
     expect(reply.status).toBe(status)
     expect(reply.text).not.toContain('secret words')
   })
 
-  it('sees the request, and suffices beside a key', async () => {
+  it('receives the request, and suffices if a key is also set', async () => {
     const authorize = (request: Request): boolean => request.headers.get('x-from') === 'the office'
     const other = await startOther({ admin: { key: ADMIN_KEY, authorize } })
     const asking = (headers: Record<string, string>): Promise<Reply> =>
@@ -193,7 +193,7 @@ it('health and readiness are open and name no address and no secret', async () =
 })
 
 describe('a secret', () => {
-  it('is told once, at its creation, and is a fresh UUID from the system', async () => {
+  it('is returned once, at its creation, and contains a random UUID', async () => {
     const { id, secret } = await newKey({ name: 'secretive' })
     const tail = secret.slice(10)
     await ask(stage, CHAT.body, { secret })
@@ -208,9 +208,9 @@ describe('a secret', () => {
   })
 })
 
-describe('a key that is switched off or deleted while its stream runs', () => {
+describe('a key that is disabled or deleted during a stream', () => {
   it.each(['PUT', 'DELETE'])(
-    'by %s refuses the next request, and the running one ends and is billed',
+    'by %s: the next request is refused, and the running one completes and is billed',
     async (method) => {
       const { id, secret } = await newKey({ budget_limit_cents: 100 })
       const rest = gate()
@@ -336,7 +336,7 @@ describe('a creation', () => {
     }
   })
 
-  it('lets nobody choose what only the gateway sets', async () => {
+  it('ignores fields that only the gateway sets', async () => {
     const given = {
       id: 'chosen',
       value: 'sk-bf-chosen-by-an-attacker-0000',
@@ -379,7 +379,7 @@ describe('an unknown id', () => {
     '%ff',
     "'%20OR%201=1",
     '*',
-  ])('%s is not found, whatever is asked of it', async (id) => {
+  ])('%s is not found by any method', async (id) => {
     for (const path of [KEYS, BUDGETS, RATE_LIMITS]) {
       for (const [method, body] of [
         ['GET', undefined],
@@ -399,7 +399,7 @@ describe('the limits of the calling key', () => {
   const limits = (headers: Record<string, string>, query = ''): Promise<Reply> =>
     ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits${query}`, secret: null, headers })
 
-  it('are told to it alone, whatever else it names', async () => {
+  it('are returned only to that key', async () => {
     const mine = await newKey({ rate_limit_requests: 11 })
     const other = await newKey({ rate_limit_requests: 22 })
     const reply = await limits({ 'x-bf-vk': mine.secret }, `?key_id=${other.id}&id=${other.id}`)
@@ -407,7 +407,7 @@ describe('the limits of the calling key', () => {
     expectRefusal(await limits({ 'x-bf-vk': mine.secret, 'x-api-key': other.secret }), UNAUTHENTICATED)
   })
 
-  it('need a key: neither the admin’s, nor none, nor one that is switched off', async () => {
+  it('require an active virtual key', async () => {
     const { id, secret } = await newKey()
     await admin('PUT', `${KEYS}/${id}`, { is_active: false })
     for (const headers of [

@@ -16,7 +16,7 @@ it.each(CROSSINGS)('credentials that an upstream refuses are 502 with x-should-r
   stage = undefined
 })
 
-it.each(CROSSINGS)("an upstream's own x-should-retry of a 5xx is passed on and obeyed ($name)", async (front) => {
+it.each(CROSSINGS)("forwards and follows x-should-retry of an upstream's 5xx response ($name)", async (front) => {
   for (const [advice, tries] of [
     ['false', 1],
     ['true', 3],

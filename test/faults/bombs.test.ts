@@ -85,7 +85,7 @@ describe.each(FRONTS)('100 KB on the $name front', (front) => {
     proseMs = await least(() => ask(stage, withContent(front, prose), { path: front.path }))
   })
 
-  it.each(bombs)('of %s take no more than ten times as long as prose', async (_, text) => {
+  it.each(bombs)('of %s takes at most ten times as long as prose', async (_, text) => {
     let status = 0
     const ms = await least(async () => {
       status = (await ask(stage, withContent(front, text), { path: front.path })).status
@@ -94,21 +94,24 @@ describe.each(FRONTS)('100 KB on the $name front', (front) => {
     expect(ms).toBeLessThan(bound(proseMs))
   })
 
-  it.each(bombs.slice(0, 16))('of %s in a tool’s description and schema neither', async (_, text) => {
-    const schema = { type: 'object', description: text }
-    const tool = front.path.includes('chat')
-      ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
-      : { name: 'tool', description: text, input_schema: schema }
-    let status = 0
-    const ms = await least(async () => {
-      status = (await ask(stage, { ...front.body, tools: [tool] }, { path: front.path })).status
-    })
-    expect(status).toBe(200)
-    expect(ms).toBeLessThan(2 * bound(proseMs))
-  })
+  it.each(bombs.slice(0, 16))(
+    'of %s in a tool’s description and schema takes at most ten times as long',
+    async (_, text) => {
+      const schema = { type: 'object', description: text }
+      const tool = front.path.includes('chat')
+        ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
+        : { name: 'tool', description: text, input_schema: schema }
+      let status = 0
+      const ms = await least(async () => {
+        status = (await ask(stage, { ...front.body, tools: [tool] }, { path: front.path })).status
+      })
+      expect(status).toBe(200)
+      expect(ms).toBeLessThan(2 * bound(proseMs))
+    },
+  )
 })
 
-describe('an answer of 100 KB that nobody counted', () => {
+describe('an answer of 100 KB without reported usage', () => {
   let proseMs = 0
   const [front] = FRONTS as [Front, Front]
   const answered = async (text: string, stream: boolean): Promise<void> => {
@@ -125,7 +128,7 @@ describe('an answer of 100 KB that nobody counted', () => {
     stage.upstream.reply = () => 'Hello from upstream.'
   })
 
-  it.each(bombs)('of %s is counted as fast as prose, or ten times slower', async (_, text) => {
+  it.each(bombs)('of %s is counted in at most ten times the time of prose', async (_, text) => {
     expect(await least(() => answered(text, false))).toBeLessThan(bound(proseMs))
     expect(await least(() => answered(text, true))).toBeLessThan(bound(proseMs))
   })
@@ -149,13 +152,13 @@ describe('the error of an upstream', () => {
     stage.upstream.reply = () => 'Hello from upstream.'
   })
 
-  it.each(bombs)('of 50 KB of %s is cut and cleaned as fast as prose, or ten times slower', async (_, text) => {
+  it.each(bombs)('of 50 KB of %s is processed in at most ten times the time of prose', async (_, text) => {
     for (const front of CROSSINGS) expect(await least(() => refused(front, text))).toBeLessThan(bound(proseMs))
   })
 })
 
-describe('while a prompt is counted', () => {
-  it('the event loop is never blocked for longer than ten times what prose needs', async () => {
+describe('counting a prompt', () => {
+  it('never blocks the event loop for more than ten times as long as prose', async () => {
     const longestTurn = async (text: string): Promise<number> => {
       let longest = 0
       let last = performance.now()

@@ -66,8 +66,8 @@ async function expectAnswered(followers: readonly Promise<Response>[]): Promise<
   }
 }
 
-describe.each(FRONTS)('those who wait for the same answer on the $name front', (front) => {
-  it('have one new leader when the first one leaves before its answer', async () => {
+describe.each(FRONTS)('concurrent identical requests on the $name front', (front) => {
+  it('choose one new leader when the caller of the first disconnects before its answer', async () => {
     const { opened, open } = gate()
     const stage = await startOne(async ({ index }) => {
       if (index === 0) return { kind: 'hang' }
@@ -88,7 +88,7 @@ describe.each(FRONTS)('those who wait for the same answer on the $name front', (
   })
 
   it.each(['cancels its body', 'aborts its request'])(
-    'have one new leader when the first one %s in its stream',
+    'choose one new leader when the first one %s during its stream',
     async (how) => {
       const { opened, open } = gate()
       const stage = await startOne(async (request) => {
@@ -116,7 +116,7 @@ describe.each(FRONTS)('those who wait for the same answer on the $name front', (
     },
   )
 
-  it('ask for themselves at once when the stream of the first one broke, whose caller stays', async () => {
+  it('call the upstream immediately when the stream of the first one breaks', async () => {
     const broken = gate()
     const stage = await startOne((request) =>
       request.index === 0 ? { kind: 'events', items: [...twoWords(request), broken.opened, CUT] } : 'Hello.',
@@ -132,7 +132,7 @@ describe.each(FRONTS)('those who wait for the same answer on the $name front', (
   })
 })
 
-it('a stream that breaks is written down as answered in part, with its failure', async () => {
+it('a broken stream is recorded as partial, with its failure', async () => {
   for (const front of [CHAT, MESSAGE]) {
     const stage = await startOne((request) => ({
       kind: 'events',

@@ -45,7 +45,7 @@ describe('a tool call that its upstream sends without an id', () => {
     ['an empty id', ''],
     ['no id', undefined],
   ])('%s', (_, id) => {
-    it.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('gets a fresh one, whole and streamed: $name', async (front) => {
+    it.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('receives a new id, whole and streamed: $name', async (front) => {
       const { path, body } = front
       // The fake upstream numbers calls without an id, so the id is taken out of what it sends.
       const remove = (text: string): string =>
@@ -91,7 +91,7 @@ describe('a response of an upstream of the responses format', () => {
     expect(steps[1]?.events).toEqual([{ type: 'tool-call-start', index: 0, id, name: 'weather' }])
   })
 
-  it('as a whole gets a fresh call_id, or that of the item', () => {
+  it('uses the item id as call_id, or a new one, in a whole answer', () => {
     const { parts, native } = responsesUpstream.readCompletion({ output: [call({}), call({ id: 'fc_1' })] })
     const ids = parts.map((part) => (part.type === 'tool-call' ? part.id : undefined))
 
@@ -101,7 +101,7 @@ describe('a response of an upstream of the responses format', () => {
 })
 
 describe('a chat stream', () => {
-  it('whose call begins without an id and gets one later keeps the first, and pieces without an id stay as they are', () => {
+  it('keeps the first id of a call whose id arrives later, and forwards pieces without an id unchanged', () => {
     const read = chatUpstream.stepReader()
     const chunk = (call: JsonObject): string =>
       JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { tool_calls: [call] } }] })

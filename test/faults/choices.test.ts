@@ -46,7 +46,7 @@ it.each([
   ['text', (text: string) => ({ content: text })],
   ['thoughts', (text: string) => ({ reasoning_content: text })],
   ['tool calls', (text: string) => ({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: text } }] })],
-])('a caller that leaves a stream of four choices pays the %s of all four', async (_, say) => {
+])('a caller that disconnects from a stream of four choices is billed the %s of all four', async (_, say) => {
   const one = await tokensWhenLeft(1, say)
   expect(one).toBeGreaterThan(PIECES)
   const four = await tokensWhenLeft(4, say)

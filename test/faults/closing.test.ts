@@ -6,7 +6,7 @@ import { post, readerOf } from '../support/streams.ts'
 import { gate, HANG } from '../support/upstream.ts'
 import { watchedStore } from '../support/watched-store.ts'
 
-it('a gateway that is closed calls no upstream again, not even to retry', async () => {
+it('a closed gateway does not retry', async () => {
   const stage = await startStage({ reply: () => ({ kind: 'hang' }) })
   const response = post(stage, CHAT.path, { body: CHAT.body })
   await stage.upstream.arrival(1)
@@ -17,7 +17,7 @@ it('a gateway that is closed calls no upstream again, not even to retry', async 
   await stage.close()
 })
 
-it('a gateway closes its store after the settlements that are under way', async () => {
+it('a gateway closes its store after pending settlements', async () => {
   const store = watchedStore()
   const order: string[] = []
   const [asked, answered] = [gate(), gate()]

@@ -22,7 +22,7 @@ const LARGE: JsonObject = { ...CHAT.body, max_tokens: 1000, n: 8 }
 const KEY = { name: 'small', budget_limit_cents: 1, budget_reset_duration: '1d' } as const
 
 describe('the money of a request', () => {
-  it('is held until after its deadline', async () => {
+  it('remains reserved until after its deadline', async () => {
     const release = gate()
     const clock = { now: Date.UTC(2026, 0, 30, 12, 0, 0) }
     const stage = await start({
@@ -47,7 +47,7 @@ describe('the money of a request', () => {
     expect((await first).status).toBe(200)
   })
 
-  it('of a stream that nobody reads is settled after the deadline, for what came', async () => {
+  it('of a stream without a reader is settled after the deadline, for the received part', async () => {
     const stage = await start({
       key: KEY,
       timeouts: { total: 300 },
@@ -67,7 +67,7 @@ describe('the money of a request', () => {
   })
 })
 
-describe('options of time', () => {
+describe('time options', () => {
   it.each([0, 1.5, 86_400_001, Infinity, '600'])('timeouts.total of %s is an error at the start', (total) => {
     const options = { providers: [extractive()], timeouts: { total } }
     expect(() => Reflect.apply(createGateway, undefined, [options])).toThrow(/timeouts\.total/)

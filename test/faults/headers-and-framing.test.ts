@@ -51,7 +51,7 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     ['a name of the store', () => 'key-hash:'],
     ['a pattern', () => '*'],
     ['8,000 characters', () => 'x'.repeat(8_000)],
-  ])('that is %s gets the one answer of a wrong key', async (_, change) => {
+  ])('that is %s receives the response of an unknown key', async (_, change) => {
     const secret = change(stage.secret)
     for (const header of ['authorization', 'x-api-key', 'x-bf-vk']) {
       const value = secret === null ? undefined : header === 'authorization' ? `Bearer ${secret}` : secret
@@ -64,7 +64,7 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     expectNotCalled()
   })
 
-  it('is taken from each of the three headers, alone or with itself', async () => {
+  it('is read from each of the three headers, also if repeated', async () => {
     const headers = { 'x-api-key': stage.secret, 'x-bf-vk': stage.secret, authorization: `bearer ${stage.secret}` }
 
     for (const [name, value] of Object.entries(headers)) {
@@ -73,7 +73,7 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     expect((await ask(stage, body, { path, secret: null, headers })).status).toBe(200)
   })
 
-  it('beside another one is refused, whichever is right', async () => {
+  it('is refused next to a different key', async () => {
     const other = (await stage.gateway.keys.create({ name: 'other' })).value
     for (const value of ['wrong', other]) {
       for (const name of ['x-api-key', 'x-bf-vk']) {
@@ -87,7 +87,7 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
 })
 
 describe('keys', () => {
-  it('of which 200 wrong ones come at once harm no right one', async () => {
+  it('that are valid work during 200 concurrent requests with wrong keys', async () => {
     const wrong = Array.from({ length: 200 }, (_, index) => ask(stage, CHAT.body, { secret: `sk-bf-wrong-${index}` }))
     const right = ask(stage, CHAT.body)
 
@@ -97,19 +97,19 @@ describe('keys', () => {
     expect(stage.upstream.requests).toHaveLength(called + 2)
   })
 
-  it.each(['/v1/models', '/v1/models/chat/large'])('are needed for %s', async (path) => {
+  it.each(['/v1/models', '/v1/models/chat/large'])('are required for %s', async (path) => {
     expectRefusal(await ask(stage, undefined, { method: 'GET', path, secret: null }), WRONG_KEY)
     expectRefusal(await ask(stage, undefined, { method: 'GET', path, secret: 'wrong' }), WRONG_KEY)
     expect((await ask(stage, undefined, { method: 'GET', path })).status).toBe(200)
   })
 
-  it('may be inactive, and are then wrong', async () => {
+  it('are refused if inactive', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'inactive', is_active: false })
     expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
   })
 
-  it('may have expired, and are then wrong', async () => {
+  it('are refused if expired', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'expired', expires_at: '2020-01-01T00:00:00Z' })
     expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
@@ -218,7 +218,7 @@ describe('headers', () => {
     ['range', ['bytes=0-1']],
     ['if-none-match', ['*']],
     ['idempotency-key', ['x'.repeat(6_000)]],
-  ])('called %s with junk are ignored or refused, never a fault', async (name, values) => {
+  ])('called %s with arbitrary values are ignored or refused, never a 500', async (name, values) => {
     for (const { path, body } of FRONTS) {
       for (const value of values) {
         const reply = await ask(stage, body, { path, headers: { [name]: value } })
@@ -229,7 +229,7 @@ describe('headers', () => {
     }
   })
 
-  it('of a hostile host or origin are not reflected', async () => {
+  it('of a foreign host or origin are not reflected', async () => {
     const hostile = {
       host: 'evil.example',
       origin: 'https://evil.example',
@@ -247,7 +247,7 @@ describe('headers', () => {
   })
 })
 
-describe('nothing of a request chooses where it goes', () => {
+describe('no part of a request chooses the upstream address', () => {
   const visits: string[] = []
   let canary: Server
   let address = ''
@@ -261,7 +261,7 @@ describe('nothing of a request chooses where it goes', () => {
   })
   afterAll(() => canary.close())
 
-  it('not one of fourteen headers', async () => {
+  it('none of fourteen headers', async () => {
     const names = [
       'x-base-url',
       'x-custom-host',
@@ -286,7 +286,7 @@ describe('nothing of a request chooses where it goes', () => {
     expect(stage.upstream.requests).toHaveLength(called + 2)
   })
 
-  it('not one of seventeen body fields', async () => {
+  it('none of seventeen body fields', async () => {
     const names = [
       'base_url',
       'baseUrl',
@@ -346,7 +346,7 @@ describe('nothing of a request chooses where it goes', () => {
     expect(visits).toEqual([])
   })
 
-  it('not an image’s address: the gateway fetches none', async () => {
+  it('not the URL of an image, which the gateway does not fetch', async () => {
     const chat = {
       ...CHAT.body,
       messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `${address}/image` } }] }],
@@ -363,7 +363,7 @@ describe('nothing of a request chooses where it goes', () => {
     expect(visits).toEqual([])
   })
 
-  it.each([301, 302, 303, 307, 308])('not an upstream that answers with %i', async (status) => {
+  it.each([301, 302, 303, 307, 308])('not an upstream that redirects with %i', async (status) => {
     const own = await startStage({ runtime: { random: () => 0 } })
     own.upstream.reply = () => ({ kind: 'json', value: {}, status, headers: { location: `${address}/moved` } })
     for (const { path, body } of FRONTS) {
@@ -405,7 +405,7 @@ describe('framing', () => {
     ['a chunk without its end', chunked, `5\r\nhelloXX0\r\n\r\n${smuggled}`],
     ['a negative chunk size', chunked, `-1\r\nhello\r\n0\r\n\r\n${smuggled}`],
     ['a header of 17 KB', `${LENGTH}x-long: ${'x'.repeat(17_000)}\r\n`, json],
-  ])('with %s is answered once, with an error, and never asks the upstream', async (_, lines, body) => {
+  ])('with %s receives one error response without an upstream call', async (_, lines, body) => {
     const text = await send(lines, body)
 
     expect(statusesOf(text).length).toBeLessThanOrEqual(1)
@@ -413,14 +413,14 @@ describe('framing', () => {
     expectNotCalled()
   })
 
-  it('with 3,000 headers is refused or answered once, whatever they are', async () => {
+  it('with 3,000 headers receives one response', async () => {
     const text = await send(LENGTH + Array.from({ length: 3_000 }, (_, index) => `x-${index}: y\r\n`).join(''))
 
     expect(statusesOf(text)).toHaveLength(1)
     expect(statusesOf(text)[0]).toBeOneOf([200, 400, 431])
   })
 
-  it('with the key as the 300th header is nobody’s', async () => {
+  it('with the key as the 300th header is unauthenticated', async () => {
     const many = Array.from({ length: 300 }, (_, index) => `x-${index}: y\r\n`).join('')
     const text = await exchange(stage, [
       `${START}connection: close\r\n${TYPE}${LENGTH}${many}${bearer(stage)}\r\n`,
@@ -440,7 +440,7 @@ describe('framing', () => {
       'HTTP/2 without TLS',
       'connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n',
     ],
-  ])('that asks to become %s stays what it is', async (_, lines) => {
+  ])('that requests an upgrade to %s is answered over HTTP', async (_, lines) => {
     const text = await exchange(stage, [`${START}${bearer(stage)}${TYPE}${lines}${LENGTH}\r\n`, json], (got) =>
       got.includes('\r\n\r\n'),
     )
@@ -449,18 +449,18 @@ describe('framing', () => {
     expect(statusesOf(text)[0]).toBeOneOf([200, 400, 426, 501])
   })
 
-  it('that expects to be told to continue is told, then answered', async () => {
+  it('with Expect: 100-continue receives 100, then the answer', async () => {
     const text = await send(`${LENGTH}expect: 100-continue\r\n`)
     expect(statusesOf(text)).toEqual([100, 200])
   })
 
-  it('with an expectation that nobody knows is refused or answered, once', async () => {
+  it('with an unknown expectation receives one response', async () => {
     const text = await send(`${LENGTH}expect: 200-maybe\r\n`)
     expect(statusesOf(text)).toHaveLength(1)
     expect(statusesOf(text)[0]).toBeOneOf([200, 417])
   })
 
-  it('opens no tunnel', async () => {
+  it('with CONNECT opens no tunnel', async () => {
     const { host } = new URL(stage.upstream.url)
     const text = await exchange(stage, [
       `CONNECT ${host} HTTP/1.1\r\nhost: ${host}\r\n${bearer(stage)}\r\n`,
@@ -478,7 +478,7 @@ describe('framing', () => {
     'GET /v1/models\r\n\r\n',
     '\u0016\u0003\u0001\u0002\0\u0001\0\u0001\u00fc\u0003\u0003\r\n\r\n',
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-  ])('that is none (%j) is refused, and the connection is closed', async (bytes) => {
+  ])('that is invalid (%j) is refused, and the connection is closed', async (bytes) => {
     const text = await exchange(stage, [bytes])
     expect(statusesOf(text).every((status) => status >= 400)).toBe(true)
     expect((await ask(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)
@@ -499,7 +499,7 @@ describe('framing', () => {
     expect([...text.matchAll(/answer (\w+)/g)].map((match) => match[1])).toEqual(['first', 'second', 'third'])
   })
 
-  it('of 200 half headers leaves room for others', async () => {
+  it('of 200 incomplete requests does not block other requests', async () => {
     const slow = Array.from({ length: 200 }, () => {
       let release = (): void => {}
       const done = exchange(stage, [

@@ -68,7 +68,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     '/large',
     'chat/large@127.0.0.1',
     'chat//large',
-  ])('knows no model called %s', async (value) => {
+  ])('returns 404 for the model %s', async (value) => {
     const reply = await ask(stage, withField('model', value), { path })
 
     expectRefusal(reply, { status: 404, type: 'invalid_request_error', code: 'invalid_model', param: 'model' })
@@ -89,7 +89,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['a host', 'chat/@[::1]'],
     ['markup', '<script>alert(1)</script>'],
     ['100,000 characters', `chat/${'x'.repeat(100_000)}`],
-  ])('refuses a model name with %s and repeats nothing of it in a header', async (_, value) => {
+  ])('refuses a model name with %s and does not repeat it in a header', async (_, value) => {
     const reply = await ask(stage, withField('model', value), { path })
 
     expectRefusal(reply, { ...BAD, param: 'model' })
@@ -167,7 +167,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expectNotCalled()
   })
 
-  it('takes a byte order mark before the body and does not pass it on', async () => {
+  it('accepts a byte order mark before the body and does not forward it', async () => {
     const reply = await ask(stage, `\ufeff${text}`, { path })
 
     expect(reply.status).toBe(200)
@@ -240,7 +240,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expectNotCalled()
   })
 
-  it('sends one model upstream, the governed one, when the body names two', async () => {
+  it('sends only the checked model upstream when the body contains two', async () => {
     const secret = (
       await stage.gateway.keys.create({ name: 'small only', allowed_models: [model.replace('large', 'small')] })
     ).value
@@ -258,7 +258,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expectNotCalled()
   })
 
-  it('passes __proto__ and constructor on for what they are: keys without effect', async () => {
+  it('forwards __proto__ and constructor as plain keys', async () => {
     const poison =
       '"__proto__":{"stream":true,"max_tokens":1,"polluted":1},"constructor":{"prototype":{"stream":true,"polluted":1}}'
     const inMessage = text.replace('{"role"', '{"__proto__":{"polluted":1},"role"')
@@ -277,7 +277,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expect(stage.upstream.last.body).toEqual({ ...body, model: 'large' })
   })
 
-  it('neither fails nor hangs at any of 200 mutations of a body', async () => {
+  it('answers each of 200 mutations of a body', async () => {
     const bytes = Buffer.from(text)
     const mutation = fc.array(
       fc.record({ at: fc.nat(bytes.length - 1), kind: fc.constantFrom('set', 'cut', 'double'), byte: fc.nat(255) }),
@@ -307,7 +307,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expect(reply.headers['allow']).toBe('POST')
   })
 
-  it('takes a query of 7 KB for nothing', async () => {
+  it('ignores a query of 7 KB', async () => {
     expect((await ask(stage, body, { path: `${path}?${'x'.repeat(7_000)}` })).status).toBe(200)
   })
 })
@@ -327,7 +327,7 @@ describe.each(CROSSINGS)('$name', ({ path, body }) => {
     ['1 KB of prose', 'The fox jumps. '.repeat(70)],
     ['100 KB of prose', 'The fox jumps. '.repeat(7_000)],
     ['1 MB of prose', 'The fox jumps. '.repeat(70_000)],
-  ])('passes on %s unchanged, and its echo', async (_, text) => {
+  ])('forwards %s and its echo unchanged', async (_, text) => {
     stage.upstream.reply = (request) => ({ text: textOf(request.body), usage: null })
     const reply = await ask(stage, content(text), { path })
     stage.upstream.reply = () => 'Hello from upstream.'
@@ -343,7 +343,7 @@ describe('a body', () => {
   it.each([
     ['announced as 50 MB', 'content-length: 50000000\r\n', '{'],
     ['announced as more than any number', `content-length: ${'9'.repeat(15)}\r\n`, '{'],
-  ])('%s is refused before it has come, and the connection is closed', async (_, header, begin) => {
+  ])('%s is refused before it has arrived, and the connection is closed', async (_, header, begin) => {
     const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\n${header}\r\n`
     const text = await exchange(stage, [head + begin])
 
@@ -353,7 +353,7 @@ describe('a body', () => {
     expectNotCalled()
   })
 
-  it('in 20,000 pieces of one byte is one body', async () => {
+  it('in 20,000 pieces of one byte is read completely', async () => {
     const bytes = Buffer.from(JSON.stringify({ ...CHAT.body, user: 'x'.repeat(19_900) }))
     const chunks = Buffer.concat([...bytes].map((byte) => Buffer.from([0x31, 0x0d, 0x0a, byte, 0x0d, 0x0a])))
     const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${bearer(stage)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
@@ -363,7 +363,7 @@ describe('a body', () => {
     expect(stage.upstream.last.body['user']).toHaveLength(19_900)
   })
 
-  it('that twenty callers leave in the middle of calls nobody', async () => {
+  it('that twenty callers abort causes no upstream call', async () => {
     const { hostname, port } = new URL(stage.url)
     await Promise.all(
       Array.from({ length: 20 }, async () => {
@@ -379,7 +379,7 @@ describe('a body', () => {
     expect(stage.upstream.requests).toHaveLength(called + 1)
   })
 
-  it('may be as large as the limit and not one byte larger, announced or in pieces', async () => {
+  it('may be as large as the limit, with or without content-length', async () => {
     const narrow = await startStage({ limits: { bodyBytes: 100_000 } })
     const fill = 100_000 - Buffer.byteLength(JSON.stringify({ ...CHAT.body, user: '' }))
     const sized = (more: number): string => JSON.stringify({ ...CHAT.body, user: 'x'.repeat(fill + more) })
@@ -394,7 +394,7 @@ describe('a body', () => {
     await narrow.close()
   })
 
-  it('without end in pieces is refused as soon as it is too large', async () => {
+  it('without an end is refused as soon as it exceeds the limit', async () => {
     const narrow = await startStage({ limits: { bodyBytes: 10_000 } })
     const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(narrow)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
     const text = await exchange(narrow, [head, `4e20\r\n${' '.repeat(20_000)}\r\n`])
@@ -438,7 +438,7 @@ describe('a path', () => {
   })
 
   it.each(['/v1/x/../chat/./completions', '/./v1/chat/completions', '/v1/%2e%2e/v1/chat/completions'])(
-    'of %s is no way around the key',
+    'of %s requires a key',
     async (path) => {
       expect((await ask(stage, CHAT.body, { path, secret: null })).status).toBeOneOf([401, 404])
       expectNotCalled()

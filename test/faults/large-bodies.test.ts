@@ -31,7 +31,7 @@ async function start(options: Parameters<typeof startStage>[0] = {}): Promise<St
 }
 
 describe('a key with large bodies', () => {
-  it('is refused with 429 when its bodies wait too long, while other keys and its own small requests go on', async () => {
+  it('is refused with 429 when its bodies wait too long, while other keys and small requests are answered', async () => {
     const release = gate()
     const stage = await start({
       limits: { bodyBytesPerKey: 3 * MIB, bodyReadMs: 500 },
@@ -72,7 +72,7 @@ describe('a key with large bodies', () => {
     ['refused embeddings', { model: 'chat/embed', input: 'word '.repeat(300_000) }, { path: '/v1/embeddings' }, [400]],
   ]
 
-  it.each(ways)('finds its room free again after %s', async (_, body, options, statuses) => {
+  it.each(ways)('has its full capacity again after %s', async (_, body, options, statuses) => {
     const stage = await start({
       cache: {},
       reply: ({ text }) => (text.includes('please fail') ? { kind: 'failure', status: 500 } : 'Here you are.'),
@@ -84,7 +84,7 @@ describe('a key with large bodies', () => {
   it.each<[string, Front]>([
     ['before its answer', CHAT],
     ['within its stream', { ...CHAT, body: { ...CHAT.body, stream: true } }],
-  ])('finds its room free again when the caller leaves %s', async (_, front) => {
+  ])('has its full capacity again when the caller disconnects %s', async (_, front) => {
     const stage = await start({
       reply: ({ text }) => (text.includes('hang') ? { kind: 'events', items: [HANG] } : 'Yes.'),
     })

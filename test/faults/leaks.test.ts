@@ -102,11 +102,11 @@ const echo = (request: UpstreamRequest): string =>
   `Wrong keys ${told(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
   `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432)`
 
-describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
+describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
   const { path, body } = front
 
   it.each([400, 401, 403, 404, 409, 413, 422, 429, 500, 503])(
-    'by an upstream that answers %i and repeats every secret it knows',
+    'by an upstream that answers %i and repeats every secret it has received',
     async (status) => {
       const places: readonly ((text: string, one: string) => Reply)[] = [
         (text) => ({ kind: 'failure', status, failure: { message: text } }),
@@ -134,7 +134,7 @@ describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
     },
   )
 
-  it('by an upstream that breaks off or tells an error within its stream', async () => {
+  it('by an upstream that breaks off or sends an error during its stream', async () => {
     const ends: readonly ((text: string) => StreamItem)[] = [
       () => CUT,
       () => HANG,
@@ -158,7 +158,7 @@ describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
     }
   })
 
-  it('by what cannot be read or reached', async () => {
+  it('by an unreadable or unreachable upstream', async () => {
     const replies: readonly ((text: string) => Reply)[] = [
       (text) => ({ kind: 'body', body: text }),
       (text) => ({ kind: 'json', value: { error: { message: text } } }),
@@ -176,8 +176,8 @@ describe.each(CROSSINGS)('no secret is told on the $name', (front) => {
   })
 })
 
-describe.each(FRONTS)('no secret is told on the $name front', ({ path, body }) => {
-  it('to a caller whose request is wrong', async () => {
+describe.each(FRONTS)('no secret is revealed on the $name front', ({ path, body }) => {
+  it('to a caller whose request is invalid', async () => {
     const text = JSON.stringify(body)
     const wrong: readonly Sendable[] = [
       '',
@@ -196,7 +196,7 @@ describe.each(FRONTS)('no secret is told on the $name front', ({ path, body }) =
     expectClean(inspect(written, { depth: 20 }), 'the log')
   })
 
-  it('to a caller who puts a key where it does not belong', async () => {
+  it('to a caller who sends a key in another place', async () => {
     await expectNothingTold(body, `${path}?key=${stage.secret}`, { secret: null })
     await expectNothingTold(body, `${path}/${stage.secret}`)
     await expectNothingTold(body, path, { secret: other.slice(0, -1) })
@@ -204,7 +204,7 @@ describe.each(FRONTS)('no secret is told on the $name front', ({ path, body }) =
   })
 })
 
-describe('no secret is told', () => {
+describe('no secret is revealed', () => {
   it.each([
     '/health',
     '/ready',
@@ -222,7 +222,7 @@ describe('no secret is told', () => {
     expect((await ask(stage, undefined, { path, method: 'GET', secret: null })).text).not.toMatch(INNER)
   })
 
-  it('by the lists and reports of keys: a secret is shown once', async () => {
+  it('by the lists and reports of keys', async () => {
     const { keys } = stage.gateway
     const shown = [
       await keys.list(),
@@ -237,7 +237,7 @@ describe('no secret is told', () => {
     expect(JSON.stringify(await keys.get(again.id))).not.toContain(again.value)
   })
 
-  it('by the request log and the audit, which are written', async () => {
+  it('by the request log and the audit trail', async () => {
     upstream.reply = () => 'Well.'
     for (const front of CROSSINGS) {
       const marked = { ...front.body, messages: [{ role: 'user', content: 'words-of-a-caller' }] }
@@ -258,7 +258,7 @@ describe('no secret is told', () => {
     }
   })
 
-  it('by a fetch that fails with all it knows', async () => {
+  it('by a fetch whose error contains every secret', async () => {
     const failing: Gateway = createGateway({
       providers: [
         openaiCompatible({ name: 'chat', baseUrl: upstream.baseUrl, apiKey: CHAT_SECRET, defaultPrice: PRICE }),
@@ -286,7 +286,7 @@ describe('no secret is told', () => {
     await failing.close()
   })
 
-  it('by a store that fails with all it knows', async () => {
+  it('by a store whose error contains every secret', async () => {
     const failing = await startStage()
     const store = {
       ...(await import('../../src/index.ts')).memoryStore(),

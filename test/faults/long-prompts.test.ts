@@ -107,7 +107,7 @@ it.each([
   },
 )
 
-it('estimates nothing of a prompt of 443k tokens that is sent as it came and whose upstream reports usage', async () => {
+it('does not estimate a prompt of 443k tokens that is sent unchanged and whose upstream reports usage', async () => {
   await start(LARGE, whole)
   expect(await send(off, {})).toBe(200)
   expect(watch.all).toBeLessThan(1000)

@@ -71,7 +71,7 @@ function longQuestion(words: number): { role: string; content: string }[] {
 }
 
 describe('a request limit', () => {
-  it('of 100 an hour lets exactly 100 of 300 at once through', async () => {
+  it('of 100 per hour accepts exactly 100 of 300 concurrent requests', async () => {
     const stage = await startOne({ rate_limit_requests: 100, rate_limit_reset_duration: '1h' })
     const fronts = [CHAT, MESSAGE]
     const replies = await many(300, (index) => {
@@ -101,7 +101,7 @@ describe('a request limit', () => {
     expect(Math.max(...remaining)).toBe(99)
   })
 
-  it('falls by exactly one with each request, and agrees with the key’s own report', async () => {
+  it('decreases by one with each request, and equals the report of the key', async () => {
     const stage = await startOne({ rate_limit_requests: 10 })
     for (let left = 9; left >= 5; left -= 1) {
       const reply = await ask(stage, CHAT.body)
@@ -113,7 +113,7 @@ describe('a request limit', () => {
     )
   })
 
-  it('is not touched by what was refused before it, and gives nothing back for what was asked in vain', async () => {
+  it('does not count requests that were refused earlier, and counts requests that fail', async () => {
     const stage = await startOne({ rate_limit_requests: 10, allowed_models: ['chat/large', 'anthropic/*'] })
     await ask(stage, 'no JSON')
     await ask(stage, { ...CHAT.body, model: 'chat/none' })
@@ -127,7 +127,7 @@ describe('a request limit', () => {
     expect((await ask(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('7')
   })
 
-  it('that is full charges nothing for the requests that it refuses', async () => {
+  it('that is reached charges nothing for the requests that it refuses', async () => {
     const stage = await startOne({ rate_limit_requests: 1, budget_limit_cents: 1_000, rate_limit_tokens: 1_000_000 })
     await ask(stage, CHAT.body)
     const [money, tokens] = [await stage.store.spent('budget'), await stage.store.spent('tokens')]
@@ -138,7 +138,7 @@ describe('a request limit', () => {
     expect(await stage.store.held()).toBe(0)
   })
 
-  it('of 0 serves nothing', async () => {
+  it('of 0 refuses every request', async () => {
     for (const key of [{ rate_limit_requests: 0 }, { rate_limit_tokens: 0 }]) {
       const stage = await startOne(key)
       for (const { path, body } of FRONTS) expectRefusal(await ask(stage, body, { path }), LIMITED)
@@ -146,7 +146,7 @@ describe('a request limit', () => {
     }
   })
 
-  it('begins anew with its window, also for a hundred requests that run over the boundary', async () => {
+  it('is reset with its window, also for a hundred requests across the boundary', async () => {
     const clock = { now: Date.UTC(2026, 0, 30, 12, 59, 59, 900) }
     const release = gate()
     const stage = await startOne(
@@ -173,7 +173,7 @@ describe('a request limit', () => {
     expect(usage.requests).toBe(100)
   })
 
-  it('is not opened again by a clock that is set back', async () => {
+  it('is not reset by a clock that is set back', async () => {
     const clock = { now: NOON }
     const stage = await startOne({ rate_limit_requests: 2, rate_limit_reset_duration: '1h' }, { clock })
     await ask(stage, CHAT.body)
@@ -185,7 +185,7 @@ describe('a request limit', () => {
     }
   })
 
-  it('of a month that begins on the 31st ends with February', async () => {
+  it('per month is reset on the first day of the next month', async () => {
     const clock = { now: Date.UTC(2027, 0, 31, 23, 59, 59) }
     const stage = await startOne({ rate_limit_requests: 1, rate_limit_reset_duration: '1M' }, { clock })
     expect((await ask(stage, CHAT.body)).headers['x-ratelimit-reset']).toBe(String(Date.UTC(2027, 1, 1) / 1000))
@@ -196,7 +196,7 @@ describe('a request limit', () => {
 })
 
 describe('a token limit', () => {
-  it('lets no burst through that its prompts alone would fill', async () => {
+  it('refuses a burst whose prompts alone reach it', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 250, 10)
     const content = 'The fox jumps over the lazy dog. '.repeat(35)
@@ -210,7 +210,7 @@ describe('a token limit', () => {
     }
   })
 
-  it('counts what the answer really used', async () => {
+  it('counts the actual usage of the answer', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 600, 500)
     expect((await ask(stage, { ...CHAT.body, messages: longQuestion(120) })).status).toBe(200)
@@ -218,7 +218,7 @@ describe('a token limit', () => {
     expectRefusal(await ask(stage, CHAT.body), LIMITED)
   })
 
-  it('and a request limit count apart', async () => {
+  it('and a request limit are independent', async () => {
     const stage = await startOne({
       rate_limit_tokens: 100_000,
       rate_limit_requests: 5,
@@ -235,7 +235,7 @@ describe('a token limit', () => {
 describe('a budget', () => {
   const CENT = 10_000_000
 
-  it.each([false, true])('is never overshot by 200 requests at once, streams %s', async (stream) => {
+  it.each([false, true])('is never exceeded by 200 concurrent requests, streams %s', async (stream) => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
     const replies = await many(200, (index) => {
@@ -254,7 +254,7 @@ describe('a budget', () => {
     expect(counted(replies)[402]).toBeGreaterThan(0)
   })
 
-  it('is used up to its end by requests one after the other, and the last answers are shortened', async () => {
+  it('is spent completely by consecutive requests, and the last answers are shortened', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
     let refused: Told | undefined
@@ -272,7 +272,7 @@ describe('a budget', () => {
     expect(await stage.store.spent('budget')).toBeGreaterThan(0.95 * CENT)
   })
 
-  it('reserves the model’s greatest answer where the caller names no limit, and sends what is granted', async () => {
+  it('reserves the maximum answer of the model if the request has no limit, and sends the granted limit', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = async () => ({ kind: 'hang' })
     const { max_tokens: _, ...endless } = CHAT.body
@@ -295,7 +295,7 @@ describe('a budget', () => {
     expect(await stage.store.spent('budget')).toBe(prompt * 1.5 * 1000)
   })
 
-  it('names itself and its limit when it refuses, never what was spent', async () => {
+  it('reports its name and limit in a refusal, but not the spent amount', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 1234, 1000)
     while ((await ask(stage, { ...CHAT.body, max_tokens: 1000 })).status === 200);
@@ -307,7 +307,7 @@ describe('a budget', () => {
     expect(refused.text).not.toContain((await stage.store.spent('budget')).toString().slice(0, 4))
   })
 
-  it('of 0 serves nothing, whatever the price', async () => {
+  it('of 0 refuses every request at any price', async () => {
     for (const price of [
       { input: 1, output: 2 },
       { input: 0, output: 0 },
@@ -322,7 +322,7 @@ describe('a budget', () => {
     }
   })
 
-  it('is given back whole by requests that are refused or fail before an answer', async () => {
+  it('is not charged by requests that are refused or fail before an answer', async () => {
     const stage = await startOne({ budget_limit_cents: 100 })
     const replies: readonly Reply[] = [
       { kind: 'failure', status: 400 },
@@ -341,7 +341,7 @@ describe('a budget', () => {
     expect(await stage.store.held()).toBe(0)
   })
 
-  it('pays for what a caller heard who then left', async () => {
+  it('is charged for the part that was sent before the caller disconnected', async () => {
     const stage = await startOne({ budget_limit_cents: 100 })
     stage.upstream.reply = (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), HANG] })
     const response = await fetch(`${stage.url}${CHAT.path}`, {
@@ -357,7 +357,7 @@ describe('a budget', () => {
     expect(await stage.store.held()).toBe(0)
   })
 
-  it('holds for the dearer of two providers, whichever answers', async () => {
+  it('reserves the cost of the more expensive of two providers', async () => {
     const upstream = (await startOne({})).upstream
     const model = { id: 'large', contextWindow: 200_000, maxOutputTokens: 1000 }
     const stage = await startOne(
@@ -426,7 +426,7 @@ describe('the bill', () => {
         throw new Error('sk-margin-secret')
       },
     ],
-  ])('with a margin that is %s is a fault of the gateway that calls nobody', async (_, margin) => {
+  ])('with a margin that is %s is an internal error without an upstream call', async (_, margin) => {
     const stage = await startOne({ budget_limit_cents: 100 }, { margin })
     for (const stream of [false, true]) {
       const reply = await ask(stage, { ...CHAT.body, stream })
@@ -437,7 +437,7 @@ describe('the bill', () => {
     expect(await stage.store.held()).toBe(0)
   })
 
-  it('is never nothing for a model whose price nobody told: such a model is not there', async () => {
+  it('is never 0 for a model without a price: such a model is not listed', async () => {
     const stage = await startOne({})
     expectRefusal(await ask(stage, { ...CHAT.body, model: 'chat/unpriced' }), {
       status: 404,
@@ -447,25 +447,28 @@ describe('the bill', () => {
   })
 })
 
-describe('a key that is deleted or switched off under load', () => {
-  it.each(['delete', 'switch off'])('(%s) is wrong at once, what runs is answered and billed', async (how) => {
-    const stage = await startOne({ budget_limit_cents: 1_000 })
-    const release = gate()
-    stage.upstream.reply = async (request) => {
-      await release.opened
-      return usageOf(request, 100, 20)
-    }
-    const running = many(20, (index) => ask(stage, { ...CHAT.body, stream: index % 2 === 0 }))
-    await stage.upstream.arrival(20)
-    if (how === 'delete') await stage.gateway.keys.delete(stage.keyId)
-    else await stage.gateway.keys.update(stage.keyId, { is_active: false })
-    const after = await many(20, () => ask(stage, CHAT.body))
-    release.open()
+describe('a key that is deleted or disabled under load', () => {
+  it.each(['delete', 'switch off'])(
+    '(%s) is refused immediately, and running requests are answered and billed',
+    async (how) => {
+      const stage = await startOne({ budget_limit_cents: 1_000 })
+      const release = gate()
+      stage.upstream.reply = async (request) => {
+        await release.opened
+        return usageOf(request, 100, 20)
+      }
+      const running = many(20, (index) => ask(stage, { ...CHAT.body, stream: index % 2 === 0 }))
+      await stage.upstream.arrival(20)
+      if (how === 'delete') await stage.gateway.keys.delete(stage.keyId)
+      else await stage.gateway.keys.update(stage.keyId, { is_active: false })
+      const after = await many(20, () => ask(stage, CHAT.body))
+      release.open()
 
-    expect(counted(after)).toEqual({ 401: 20 })
-    expect(counted(await running)).toEqual({ 200: 20 })
-    await stage.store.allSettled()
-    expect(await stage.store.held()).toBe(0)
-    expect(await stage.store.spent('budget')).toBe(20 * 1.5 * (100 + 40) * 1000)
-  })
+      expect(counted(after)).toEqual({ 401: 20 })
+      expect(counted(await running)).toEqual({ 200: 20 })
+      await stage.store.allSettled()
+      expect(await stage.store.held()).toBe(0)
+      expect(await stage.store.spent('budget')).toBe(20 * 1.5 * (100 + 40) * 1000)
+    },
+  )
 })

@@ -54,7 +54,7 @@ describe.each(CALLS)('%s of a provider that never answers and ignores its signal
     expect(await room.store.held()).toBe(0)
   })
 
-  it('ends when its caller leaves', async () => {
+  it('ends when its caller disconnects', async () => {
     const called = gate()
     const hang = (): Promise<never> => {
       called.open()
@@ -72,7 +72,7 @@ describe.each(CALLS)('%s of a provider that never answers and ignores its signal
   })
 })
 
-it('a stream that comes after its caller has left is ended', async () => {
+it('aborts a stream that arrives after its caller has disconnected', async () => {
   const called = gate()
   const arrived = gate()
   const ended = gate()
@@ -101,7 +101,7 @@ it('a stream that comes after its caller has left is ended', async () => {
   await ended.opened
 })
 
-describe('a stream that throws when it is ended', () => {
+describe('a stream that throws when it is aborted', () => {
   const hello: Step = {
     events: [
       { type: 'answer-start', id: 'a', model: 'model' },
@@ -137,7 +137,7 @@ describe('a stream that throws when it is ended', () => {
   it.each([
     ['an iterable of steps', steps],
     ['a source', source],
-  ])('as %s is settled when its caller leaves', async (_, answer) => {
+  ])('as %s is settled when its caller disconnects', async (_, answer) => {
     const room = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
     const response = await post(room, CHAT, { body: CALLS[1][2] })
     const reader = readerOf(response)
@@ -153,7 +153,7 @@ describe('a stream that throws when it is ended', () => {
 describe.each([
   ['as it comes', {}],
   ['when it is whole', { finalPrice: () => 0.01 }],
-])('an answer without an end that is passed through %s', (_, fields) => {
+])('an answer without an end that is forwarded %s', (_, fields) => {
   const images = { provider: 'own', price: () => 0.01, ...fields }
   const body = { model: 'own/model' }
 
@@ -176,7 +176,7 @@ describe.each([
     expect(await room.store.held()).toBe(0)
   })
 
-  it('ends when its caller leaves, who pays', async () => {
+  it('ends when its caller disconnects, and is billed', async () => {
     const called = gate()
     const room = await startWith(endless(called), 600_000, { images })
     const caller = new AbortController()

@@ -14,8 +14,8 @@ function pipelined({ secret }: Stage, count: number, stream: boolean): string {
   return `${head}content-length: ${body.length}\r\n\r\n${body}`.repeat(count)
 }
 
-describe.each([true, false])('requests in line on one connection that is closed (stream: %s)', (stream) => {
-  it('are all cancelled and settled, also those whose turn to be answered has not come', async () => {
+describe.each([true, false])('pipelined requests on a connection that is closed (stream: %s)', (stream) => {
+  it('are all cancelled and settled, also those that wait for earlier responses', async () => {
     const store = watchedStore()
     stage = await startStage({
       store,
@@ -37,7 +37,7 @@ describe.each([true, false])('requests in line on one connection that is closed 
   })
 })
 
-it('requests in line on one connection are all answered', async () => {
+it('pipelined requests on one connection are all answered', async () => {
   stage = await startStage({ reply: ({ index }) => `Answer ${index}.` })
   const { hostname, port } = new URL(stage.url)
   const socket = connect({ host: hostname, port: Number(port) })

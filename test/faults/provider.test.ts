@@ -53,7 +53,7 @@ describe('a status of the upstream', () => {
     [504, 504, 'upstream_error', 3],
     [529, 503, 'overloaded_error', 3],
     [599, 502, 'upstream_error', 3],
-  ])('of %i becomes %i %s after at most %4$i tries', async (status, expected, type, tries) => {
+  ])('of %i becomes %i %s after at most %4$i attempts', async (status, expected, type, tries) => {
     for (const stream of [false, true]) {
       for (const { path, body } of CROSSINGS) {
         const stage = await startOne({ kind: 'failure', status })
@@ -70,7 +70,7 @@ describe('a status of the upstream', () => {
     }
   })
 
-  it('of 101 opens nothing', async () => {
+  it('of 101 opens no connection', async () => {
     await expectBroken(
       { kind: 'socket', bytes: 'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n' },
       { stream: false },
@@ -94,7 +94,7 @@ describe('a status of the upstream', () => {
   })
 
   it.each(['-1', 'soon', '1e9', '9'.repeat(200), '', 'NaN'])(
-    'of 429 with the Retry-After %j is 429 all the same',
+    'of 429 with the Retry-After %j remains 429',
     async (wait) => {
       const stage = await startOne({
         kind: 'failure',
@@ -105,7 +105,7 @@ describe('a status of the upstream', () => {
     },
   )
 
-  it('that blames the caller keeps its words, type and code', async () => {
+  it('that reports a fault of the caller keeps its message, type and code', async () => {
     const failure = {
       message: 'max_tokens is too large for this model.',
       type: 'invalid_request_error',
@@ -209,7 +209,7 @@ describe('an answer of the upstream', () => {
     }
   })
 
-  it('larger than 32 MiB is not read to its end', async () => {
+  it('larger than 32 MiB is aborted', async () => {
     let written = 0
     const stage = await startOne(
       {
@@ -231,7 +231,7 @@ describe('an answer of the upstream', () => {
     expect(written).toBeLessThan(3 * 60)
   })
 
-  it.each(FRONTS)('may hold the key __proto__ without any effect ($name)', async ({ path, body, name }) => {
+  it.each(FRONTS)('may contain the key __proto__ without any effect ($name)', async ({ path, body, name }) => {
     const poison =
       '"__proto__":{"polluted":1,"usage":{"prompt_tokens":999999}},"constructor":{"prototype":{"polluted":1}}'
     const chat = `{${poison},"id":"x","object":"chat.completion","model":"large","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","__proto__":{"polluted":1}},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"__proto__":{"prompt_tokens":7}}}`
@@ -259,7 +259,7 @@ describe('tries', () => {
     }
   })
 
-  it('are sent the same body and no trace of each other', async () => {
+  it('send the same body', async () => {
     const stage = await startOne('unused')
     stage.upstream.reply = ({ index }) => (index < 2 ? { kind: 'cut' } : 'At last.')
     await ask(stage, CHAT.body)
@@ -286,7 +286,7 @@ describe('tries', () => {
 describe('a slow upstream', () => {
   const timeouts = { firstByte: 60, idle: 60, total: 120 }
 
-  it.each(CROSSINGS)('that sends nothing is given up with 504 ($name)', async ({ path, body }) => {
+  it.each(CROSSINGS)('that sends nothing ends with 504 ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
       const stage = await startOne({ kind: 'hang' }, { timeouts })
       const reply = await ask(stage, { ...body, stream }, { path })
@@ -297,7 +297,7 @@ describe('a slow upstream', () => {
     }
   })
 
-  it.each(FRONTS)('that stalls in its body is given up with 504 ($name)', async ({ path, body }) => {
+  it.each(FRONTS)('that stalls in its body ends with 504 ($name)', async ({ path, body }) => {
     const stage = await startOne(
       {
         kind: 'by-hand',
@@ -313,7 +313,7 @@ describe('a slow upstream', () => {
     await stage.upstream.last.leaving
   })
 
-  it('that never ends is given up after the whole time', async () => {
+  it('that never ends is aborted after timeouts.total', async () => {
     const stage = await startOne(
       {
         kind: 'by-hand',
@@ -330,7 +330,7 @@ describe('a slow upstream', () => {
     await stage.upstream.last.leaving
   })
 
-  it('with 200 requests that hang leaves room for others', async () => {
+  it('with 200 requests that hang does not block other requests', async () => {
     const release = gate()
     const stage = await startOne('unused')
     stage.upstream.reply = async (request) => {
@@ -346,7 +346,7 @@ describe('a slow upstream', () => {
     expect(new Set((await Promise.all(slow)).map((reply) => reply.status))).toEqual(new Set([200]))
   })
 
-  it('that fails for 200 at once leaves nobody without an answer', async () => {
+  it('that fails for 200 concurrent requests causes 200 responses', async () => {
     const stage = await startOne({ kind: 'failure', status: 500 })
     const replies = await Promise.all(Array.from({ length: 200 }, () => ask(stage, CHAT.body)))
 
@@ -359,7 +359,7 @@ describe('a slow upstream', () => {
   })
 })
 
-describe('a caller who leaves', () => {
+describe('a caller who disconnects', () => {
   it.each(CROSSINGS)('before the answer closes the call to the upstream ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
       const stage = await startOne({ kind: 'hang' })
@@ -375,7 +375,7 @@ describe('a caller who leaves', () => {
     }
   })
 
-  it('a hundred times at once closes a hundred calls', async () => {
+  it('a hundred times concurrently closes a hundred calls', async () => {
     const stage = await startOne({ kind: 'hang' })
     const controller = new AbortController()
     const replies = Array.from({ length: 100 }, (_, index) =>
@@ -392,7 +392,7 @@ describe('a caller who leaves', () => {
   })
 })
 
-describe('what an upstream counts', () => {
+describe('the usage that an upstream reports', () => {
   let stage: Stage
   beforeAll(async () => {
     stage = await startStage({ key: { name: 'counted', budget_limit_cents: 900_000_000 } })
@@ -403,7 +403,7 @@ describe('what an upstream counts', () => {
   const fieldsOf = ({ name }: Front): readonly [string, string] =>
     name === 'chat' ? ['prompt_tokens', 'completion_tokens'] : ['input_tokens', 'output_tokens']
 
-  it.each(FRONTS)('may be anything: the bill is a number and the key goes on ($name)', async (front) => {
+  it.each(FRONTS)('may be invalid: the bill is a number and the key remains usable ($name)', async (front) => {
     const [input, output] = fieldsOf(front)
     const usages: readonly (JsonObject | null)[] = [
       null,
@@ -441,7 +441,7 @@ describe('what an upstream counts', () => {
     expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
   })
 
-  it.each(FRONTS)('and writes as a number out of range is not believed ($name)', async (front) => {
+  it.each(FRONTS)('is ignored if it is out of range ($name)', async (front) => {
     const [input, output] = fieldsOf(front)
     const usage = `"usage":{"${input}":1e999,"${output}":-1e999}`
     const body =

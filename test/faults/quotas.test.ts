@@ -26,7 +26,7 @@ const FLOOD = 60
 const chat = (content: string) => ({ model: CHAT_MODEL, messages: [{ role: 'user', content }] })
 
 describe('a key that floods the store', () => {
-  it('does not make another key pay twice under an Idempotency-Key', async () => {
+  it('does not cause another key to be billed twice under an Idempotency-Key', async () => {
     const { hostile, ...stage } = await stageWith(SMALL)
     const headers = { 'idempotency-key': 'mine' }
     const first = await ask(stage, chat('One?'), { headers })
@@ -41,7 +41,7 @@ describe('a key that floods the store', () => {
     expect(stage.upstream.requests).toHaveLength(calls)
   })
 
-  it('does not make the gateway forget the responses and streams of another key', async () => {
+  it('does not evict the responses and streams of another key', async () => {
     const { hostile, ...stage } = await stageWith(SMALL)
     const response = await stage.openai.responses.create({ model: CHAT_MODEL, input: 'One?' })
     const message = await stage.anthropic.messages.create({
@@ -65,7 +65,7 @@ describe('a key that floods the store', () => {
     expect(replayed.status).toBe(200)
   })
 
-  it('does not keep the streams of another key from being recorded', async () => {
+  it('does not prevent the recording of another key’s streams', async () => {
     const bounds = { streams: { entries: 4 } }
     const { hostile, ...stage } = await stageWith({}, bounds)
     stage.upstream.reply = (request) =>
@@ -88,7 +88,7 @@ describe('a key that floods the store', () => {
     await Promise.all(readers.map((reader) => reader.leave()))
   })
 
-  it('does not push records of another key out of the audit', async () => {
+  it('does not evict audit records of another key', async () => {
     const { hostile, ...stage } = await stageWith({ logs: { entries: 60, bytes: 10_000_000, entriesOfOneLog: 50 } })
     for (let n = 0; n < 3; n += 1) await ask(stage, chat(`${n}?`))
     for (let n = 0; n < FLOOD; n += 1) await ask(stage, chat('Flood.'), { secret: hostile })
@@ -102,7 +102,7 @@ describe('a key that floods the store', () => {
 })
 
 describe('requests that are refused', () => {
-  it('push no billed record of the same key out of the audit', async () => {
+  it('do not evict billed audit records of the same key', async () => {
     const { gateway, keyId, ...stage } = await stageWith({
       logs: { entries: 60, bytes: 10_000_000, entriesOfOneLog: 50 },
     })

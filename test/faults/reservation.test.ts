@@ -73,7 +73,7 @@ const CHEROKEE = String.fromCodePoint(...Array.from({ length: 5_000 }, (_, at) =
 /** 40 KB of prose, which are about 8,000 tokens. */
 const PROSE = 'The gateway reads each request once. '.repeat(1_080)
 
-describe('a budget covers all that is sent', () => {
+describe('a budget covers everything that is sent', () => {
   const schema = { type: 'object', properties: { a: { type: 'string', description: DIGITS } } }
 
   it.each<[string, JsonObject]>([
@@ -88,7 +88,7 @@ describe('a budget covers all that is sent', () => {
     ['Cherokee', { messages: says(CHEROKEE) }],
     ['digits', { messages: says(DIGITS) }],
     ['tabs, vertical tabs and form feeds', { messages: says('\t\u000b\u000c'.repeat(6_000)) }],
-  ])('in %s, so that 30 requests at once cannot pass it', async (_, fields) => {
+  ])('in %s, so that 30 concurrent requests cannot exceed it', async (_, fields) => {
     const stage = await start({ budget_limit_cents: 10 })
     const replies = await Promise.all(
       Array.from({ length: 30 }, () => ask(stage, { ...CHAT.body, max_tokens: 16, ...fields })),
@@ -120,7 +120,7 @@ describe('a budget covers all that is sent', () => {
     expect(calls(stage)).toBe(1)
   })
 
-  it('without taking the base64 text of an image for words', async () => {
+  it('without counting the base64 text of an image as words', async () => {
     const stage = await start({ budget_limit_cents: 2 })
     const url = `data:image/png;base64,${'QUJD'.repeat(50_000)}`
     const content = [{ type: 'image_url', image_url: { url } }]
@@ -136,32 +136,32 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(CENT)
   })
 
-  it('is counted by cl100k for an embedding model that counts so', async () => {
+  it('is counted by cl100k for an embedding model with that tokenizer', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const path = '/v1/embeddings'
     expect((await ask(stage, { model: 'chat/exact-vectors', input: PROSE }, { path })).status).toBe(200)
     expectRefusal(await ask(stage, { model: 'chat/vectors', input: PROSE }, { path }), EXCEEDED)
   })
 
-  it('is counted by its vendor where that has an endpoint', async () => {
+  it('is counted by its vendor if it has an endpoint', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const body = { ...MESSAGE.body, messages: says(PROSE) }
     expect((await ask(stage, body, { path: MESSAGE.path })).status).toBe(200)
     expect(counts(stage)).toBe(1)
   })
 
-  it('is counted by o200k times the factor that the operator gave', async () => {
+  it('is counted by o200k times the configured factor', async () => {
     const stage = await start({ budget_limit_cents: 2 })
     expect((await ask(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
   })
 
-  it('is refused where no counter exists', async () => {
+  it('is refused if no counter exists', async () => {
     const stage = await start({ budget_limit_cents: 2 })
     expectRefusal(await ask(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
     expect(calls(stage)).toBe(0)
   })
 
-  it('is refused where the vendor fails to count', async () => {
+  it('is refused if the vendor fails to count', async () => {
     const stage = await start({ budget_limit_cents: 1 }, {}, (request) =>
       request.path.includes('count') ? { kind: 'failure', status: 500 } : honestReply(request),
     )
@@ -170,7 +170,7 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect(calls(stage)).toBe(0)
   })
 
-  it('is not counted where the bytes fit, or where nothing is left', async () => {
+  it('is not counted if the bytes fit, or if the budget is spent', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const small = await ask(stage, MESSAGE.body, { path: MESSAGE.path })
     expect(small.status).toBe(200)
@@ -181,7 +181,7 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect(counts(spent)).toBe(0)
   })
 
-  it('takes a place of the request limit when its vendor counts it, also where it is then refused', async () => {
+  it('counts against the request limit when its vendor counts it, also if it is then refused', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 2 })
     const body = { ...MESSAGE.body, messages: says(DIGITS) }
     const replies: Reply[] = []
@@ -190,7 +190,7 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect(counts(stage)).toBe(2)
   })
 
-  it('takes one place, not two, when it is counted and answered', async () => {
+  it('counts once against the request limit when it is counted and answered', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 5 })
     const reply = await ask(stage, { ...MESSAGE.body, messages: says(PROSE) }, { path: MESSAGE.path })
     expect(reply.status).toBe(200)
@@ -200,12 +200,12 @@ describe('a prompt whose bytes do not fit the budget', () => {
 })
 
 describe('a token limit', () => {
-  it.each(FRONTS)('lets an honest prompt through whose bytes pass it ($name)', async ({ path, body }) => {
+  it.each(FRONTS)('accepts a prompt whose bytes exceed it but whose tokens do not ($name)', async ({ path, body }) => {
     const stage = await start({ rate_limit_tokens: 12_000 })
     expect((await ask(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
   })
 
-  it('refuses a prompt whose tokens pass it, whatever an estimate says', async () => {
+  it('refuses a prompt whose tokens exceed it, regardless of the estimate', async () => {
     const stage = await start({ rate_limit_tokens: 8_000 })
     const reply = await ask(stage, { ...CHAT.body, messages: says(CHEROKEE) })
     expect(reply.status).toBe(429)
@@ -213,7 +213,7 @@ describe('a token limit', () => {
   })
 })
 
-describe('work of the vendor', () => {
+describe('vendor tools', () => {
   const works: [string, string, JsonObject][] = [
     ['a server tool', MESSAGE.path, { ...MESSAGE.body, tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
     ['an MCP server', MESSAGE.path, { ...MESSAGE.body, mcp_servers: [{ type: 'url', url: 'https://mcp.example' }] }],
@@ -244,7 +244,7 @@ describe('work of the vendor', () => {
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(50 * CENT)
   })
 
-  it.each(works)('is refused where the operator says so: %s', async (_, path, body) => {
+  it.each(works)('is refused with vendorTools: refuse: %s', async (_, path, body) => {
     const stage = await start({}, { limits: { vendorTools: 'refuse' } })
     expectRefusal(await ask(stage, body, { path }), {
       status: 403,
@@ -255,13 +255,13 @@ describe('work of the vendor', () => {
     expect((await ask(stage, { ...CHAT.body, max_tokens: 16 })).status).toBe(200)
   })
 
-  it.each(works)('is billed in full where the operator allows it unreserved: %s', async (_, path, body) => {
+  it.each(works)('is billed in full with vendorTools: allow: %s', async (_, path, body) => {
     const stage = await start({ budget_limit_cents: 5 }, { limits: { vendorTools: 'allow' } })
     expect((await ask(stage, body, { path })).status).toBe(200)
     expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_WORK * 1000)
   })
 
-  it('is not a tool that the caller runs', async () => {
+  it('does not include tools that the caller runs', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const tools = [
       { name: 'look_up', input_schema: { type: 'object', properties: {} } },
@@ -304,7 +304,7 @@ describe('a field that chooses a higher price', () => {
   })
 })
 
-describe('usage that no call can have', () => {
+describe('implausible usage', () => {
   const enormous = (request: UpstreamRequest): ReturnType<typeof honestReply> => {
     const [input, output] = [1_000_000_000, 1_000_000_000]
     if (request.path.endsWith('/embeddings')) {
@@ -316,7 +316,7 @@ describe('usage that no call can have', () => {
   }
 
   it.each(CROSSINGS)(
-    'is cut off at what was sent and the longest answer, and logged ($name)',
+    'is clamped to the sent prompt and the longest answer, and logged ($name)',
     async ({ path, body }) => {
       for (const stream of [false, true]) {
         const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
@@ -332,7 +332,7 @@ describe('usage that no call can have', () => {
     },
   )
 
-  it('of embeddings is cut off at the bytes of the inputs', async () => {
+  it('of embeddings is clamped to the bytes of the inputs', async () => {
     const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
     const body = { model: 'chat/vectors', input: 'Hello' }
     expect((await ask(stage, body, { path: '/v1/embeddings' })).status).toBe(200)
@@ -380,7 +380,7 @@ describe('a restricted key', () => {
     },
   )
 
-  it('by disable_tools may not name a model that searches', async () => {
+  it('by disable_tools may not use a model that searches', async () => {
     const stage = await start(
       { disable_tools: true },
       { providers: [openaiCompatible({ name: 'chat', baseUrl: 'http://127.0.0.1:9/v1', defaultPrice: PRICE })] },
@@ -389,7 +389,7 @@ describe('a restricted key', () => {
     expectRefusal(await ask(stage, { ...CHAT.body, model: 'chat/any:online' }), refused)
   })
 
-  it('is one with restrictions: other keys may send them', async () => {
+  it('differs from other keys, which may send these fields', async () => {
     const stage = await start({})
     for (const field of fields) expect((await ask(stage, { ...CHAT.body, ...field })).status).toBe(200)
   })

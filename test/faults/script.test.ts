@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 
 const run = promisify(execFile)
 
-it('a script stays alive while its request waits for a retry, and ends by itself after the answer', async () => {
+it('a process stays alive while its request waits for a retry, and exits after the answer', async () => {
   const script = fileURLToPath(new URL('../support/scripts/retry.ts', import.meta.url))
   const { stdout } = await run(process.execPath, ['--import', 'tsx', script])
   expect(stdout).toBe('200 2 At last.\n')

@@ -78,7 +78,7 @@ function waiting(ones: ReadonlyMap<string, Waiting>, { name }: Front): Waiting {
 }
 
 describe.each(CROSSINGS)('a stream on the $name whose upstream answers 200 and is silent', (front) => {
-  it('sends its headers and heartbeats, and then what the upstream says', async () => {
+  it('sends its headers and heartbeats, and then the content of the upstream', async () => {
     const late = waiting(lateOnes, front)
     const response = await late.response
     expect(response.status).toBe(200)
@@ -97,7 +97,7 @@ describe.each(CROSSINGS)('a stream on the $name whose upstream answers 200 and i
     expect(late.store.booked().billed).toBeGreaterThan(0)
   })
 
-  it('ends with an error event when the upstream breaks then; no other candidate is asked and nothing is billed', async () => {
+  it('ends with an error event when the upstream then breaks off, without a fallback and without a bill', async () => {
     const cut = waiting(cutOnes, front)
     const reader = readerOf(await cut.response)
     await readHeartbeat(reader)

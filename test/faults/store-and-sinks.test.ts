@@ -25,7 +25,7 @@ describe('a request log', () => {
     ],
     ['rejects', () => Promise.reject(new Error('no space left'))],
     ['never resolves', () => new Promise(() => {})],
-  ])('that %s holds up nobody', async (_, log) => {
+  ])('that %s does not delay requests', async (_, log) => {
     const stage = await startOne({ log: log as (record: unknown) => void })
     for (const { path, body } of FRONTS) {
       for (const stream of [false, true]) {
@@ -64,7 +64,7 @@ describe('a store', () => {
   it.each<[string, () => Promise<never>]>([
     ['refuses', () => Promise.reject(new Error('ECONNREFUSED redis://secret-host:6379'))],
     ['hangs', () => new Promise(() => {})],
-  ])('that %s when places are taken means 503, serves nothing for free, and is asked again', async (_, failing) => {
+  ])('that %s during a reservation causes 503, and is called again by the next request', async (_, failing) => {
     const stage = await broken(['get', 'reserve', 'levels'], failing)
     const replies = await Promise.all(FRONTS.map(({ path, body }) => ask(stage, body, { path })))
     for (const reply of replies) {
@@ -79,7 +79,7 @@ describe('a store', () => {
   it.each<[string, () => Promise<never>]>([
     ['refuses', () => Promise.reject(new Error('ECONNREFUSED'))],
     ['hangs', () => new Promise(() => {})],
-  ])('that %s what was used lets the answer through', async (_, failing) => {
+  ])('that %s during the settlement does not prevent the answer', async (_, failing) => {
     const stage = await broken(['settle', 'append'], failing)
     const asked = FRONTS.flatMap(({ path, body }) =>
       [false, true].map((stream) => ask(stage, { ...body, stream }, { path })),
@@ -92,20 +92,17 @@ describe('a store', () => {
     expect((await ask(stage, FRONTS[0]?.body)).status).toBe(200)
   })
 
-  it.each(['', '{', 'null', '[]', '{}', '{"id":5}', '"key"'])(
-    'with a key record of %j means 503, never a key without limits',
-    async (record) => {
-      const store = memoryStore()
-      const first = await startOne({ store })
-      await store.set(`key:${first.keyId}`, record)
-      const other = await startOne({ store })
+  it.each(['', '{', 'null', '[]', '{}', '{"id":5}', '"key"'])('with a key record of %j causes 503', async (record) => {
+    const store = memoryStore()
+    const first = await startOne({ store })
+    await store.set(`key:${first.keyId}`, record)
+    const other = await startOne({ store })
 
-      for (const { path, body } of FRONTS) {
-        const reply = await ask(other, body, { path, secret: first.secret })
-        expectRefusal(reply, { status: 503, type: 'overloaded_error' })
-      }
-      expect(other.upstream.requests).toHaveLength(0)
-      expect((await ask(other, FRONTS[0]?.body)).status).toBe(200)
-    },
-  )
+    for (const { path, body } of FRONTS) {
+      const reply = await ask(other, body, { path, secret: first.secret })
+      expectRefusal(reply, { status: 503, type: 'overloaded_error' })
+    }
+    expect(other.upstream.requests).toHaveLength(0)
+    expect((await ask(other, FRONTS[0]?.body)).status).toBe(200)
+  })
 })

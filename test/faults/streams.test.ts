@@ -96,7 +96,7 @@ function parted(request: UpstreamRequest): { readonly before: readonly string[];
 }
 
 describe.each(CROSSINGS)('a stream on the $name', (front) => {
-  it('that is cut before it said anything is a broken upstream, not a stream', async () => {
+  it('that breaks off before its first content is a 502', async () => {
     for (const count of [0, 1, 2, 3]) {
       const stage = await startOne((request) => events([...parted(request).before.slice(0, count), CUT]))
       expectRefusal(await stream(stage, front), { status: 502, type: 'upstream_error' })
@@ -105,7 +105,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     }
   })
 
-  it('that is cut after any word ends with an error event, and what was said is billed', async () => {
+  it('that breaks off after any word ends with an error event and is billed for the sent part', async () => {
     for (let count = 1; count <= WORDS.length; count += 1) {
       const stage = await startOne((request) => {
         const { before, words } = parted(request)
@@ -169,7 +169,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
   })
 
-  it('that stalls ends with an error event that says so', async () => {
+  it('that stalls ends with an error event of a timeout', async () => {
     const stage = await startOne(
       (request) => {
         const { before, words } = parted(request)
@@ -222,7 +222,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expectWhole(await stream(stage, front), SPOKEN)
   })
 
-  it('split at random places arrives unchanged', async () => {
+  it('split at random positions arrives unchanged', async () => {
     let places: readonly number[] = []
     const stage = await startOne((request) => {
       const bytes = Buffer.from(whole(request))
@@ -252,7 +252,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expectWhole(await stream(stage, front), evil.join(''))
   })
 
-  it('brings each word as soon as the upstream says it', async () => {
+  it('forwards each word as soon as it arrives', async () => {
     const heard = gate()
     const stage = await startOne((request) => {
       const { before, words } = parted(request)
@@ -275,7 +275,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(isTerminal(text)).toBe(true)
   })
 
-  it('without usage is counted by us, words and prompt', async () => {
+  it('without usage is counted by the gateway', async () => {
     const prompt = 'The fox jumps over the dog. '.repeat(200)
     const text = Array.from({ length: 300 }, () => 'word ')
     const stage = await startOne(() => ({ text, usage: null }))
@@ -295,7 +295,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(ours).toBeLessThan(theirs * 1.4)
   })
 
-  it('that is cut after 300 words is billed for 300 words and its prompt', async () => {
+  it('that breaks off after 300 words is billed for 300 words and its prompt', async () => {
     const prompt = 'The fox jumps over the dog. '.repeat(200)
     const text = Array.from({ length: 300 }, () => 'word ')
     const stage = await startOne((request) => {
@@ -309,7 +309,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(await stage.store.spent('budget')).toBeLessThan(priced * 1.4)
   })
 
-  it('whose caller leaves is billed for what it heard, never more than was reserved', async () => {
+  it('whose caller disconnects is billed for the sent part, at most the reserved amount', async () => {
     const stage = await startOne((request) => {
       const { before, words } = parted(request)
       return events([...before, ...words, HANG])
@@ -332,7 +332,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(await stage.store.spent('budget')).toBeLessThan(1_000_000)
   })
 
-  it('in which nothing is said for a while shows that it lives, and goes on', async () => {
+  it('sends heartbeats while the upstream is silent, and continues', async () => {
     const beaten = gate()
     const stage = await startOne(
       (request) => {
@@ -356,7 +356,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     expect(wordsOf(text)).toBe(SPOKEN)
   })
 
-  it('that an upstream cuts before the first word is answered by the key’s other provider', async () => {
+  it('that breaks off before the first word is answered by the other provider of the key', async () => {
     const stage = await startOne(() => 'unused', {
       key: {
         name: 'two',
@@ -386,7 +386,7 @@ describe('a long stream', () => {
     expect(wordsOf(told.text)).toBe(words.join(''))
   })
 
-  it('whose reader does not read is held back at the upstream', async () => {
+  it('whose client does not read pauses the upstream', async () => {
     let written = 0
     const piece = frameText({
       data: JSON.stringify({

@@ -47,17 +47,14 @@ const TRACE = {
 const STORE_TRACE = { name: 'RangeError', message: 'index out of range', stack: expect.any(String) }
 
 describe('an internal failure', () => {
-  it.each(FRONTS)(
-    'of a request on the $name front logs its cause, and the caller sees nothing of it',
-    async (front) => {
-      const stage = await startOne({ margin: bug })
-      const reply = await ask(stage, front.body, { path: front.path })
+  it.each(FRONTS)('of a request on the $name front logs its cause, which is not sent to the caller', async (front) => {
+    const stage = await startOne({ margin: bug })
+    const reply = await ask(stage, front.body, { path: front.path })
 
-      expect(reply.status).toBe(500)
-      expect(reply.text).not.toContain('undefined is not a function')
-      expect(stage.errors()).toMatchObject([{ request_id: reply.headers['x-request-id'], cause: TRACE }])
-    },
-  )
+    expect(reply.status).toBe(500)
+    expect(reply.text).not.toContain('undefined is not a function')
+    expect(stage.errors()).toMatchObject([{ request_id: reply.headers['x-request-id'], cause: TRACE }])
+  })
 
   it.each([
     ['GET', '/v1/models'],
@@ -125,7 +122,7 @@ describe('gateway.fetch', () => {
 })
 
 describe('closing a gateway', () => {
-  it('takes every step although one rejects, and rejects with that failure', async () => {
+  it('runs every step after a failed one, and rejects with its error', async () => {
     const store = memoryStore()
     const closed: string[] = []
     const close = (): Promise<void> => {
@@ -152,7 +149,7 @@ describe('closing a gateway', () => {
 })
 
 describe('background work', () => {
-  it('logs a fault at an item of a batch once, ends the item as errored, and goes on with the others', async () => {
+  it('logs an internal error of a batch item once, stores an error as its result, and processes the other items', async () => {
     const store = memoryStore()
     let reads = 0
     const get: Store['get'] = (key) => {
@@ -174,7 +171,7 @@ describe('background work', () => {
     expect(stage.errors()).toMatchObject([{ batch_id: id, cause: STORE_TRACE }])
   })
 
-  it('logs a fault of the trial of a tier, and the request is answered', async () => {
+  it('logs an internal error of the trial of a tier, and answers the request', async () => {
     const stage = await startOne({ savings: { shadow: 1, tiers: bug } })
     const response = await post(stage, '/v1/messages', {
       body: { model: MESSAGE_MODEL, max_tokens: 5, messages: [{ role: 'user', content: 'Hi' }] },

@@ -40,7 +40,7 @@ describe('the events of a stream', () => {
     return { calls, events, runtime, drain: () => drained() }
   }
 
-  it('get no heartbeats while their reader is full', () => {
+  it('contain no heartbeats while the client does not read', () => {
     const { calls, events, runtime, drain } = fullReader()
     events.write('data: 1\n\n')
     runtime.advance(timeouts.total - 1)
@@ -50,7 +50,7 @@ describe('the events of a stream', () => {
     expect(calls).toEqual(['write', 'write'])
   })
 
-  it('disconnect a reader that takes nothing for timeouts.total', () => {
+  it('end when the client does not read for timeouts.total', () => {
     const { calls, events, runtime } = fullReader()
     events.write('data: 1\n\n')
     runtime.advance(timeouts.total + DEFAULT_LIMITS.heartbeatMs)
@@ -60,7 +60,7 @@ describe('the events of a stream', () => {
 })
 
 describe('the body of gateway.fetch', () => {
-  it('breaks off when nobody reads it for timeouts.total', async () => {
+  it('ends when it is not read for timeouts.total', async () => {
     let skippedMs = 0
     stage = await startStage({
       reply: (request) => ({ kind: 'events', items: framesOf(request, { text: ['One', ' two', ' three'] }) }),
@@ -72,7 +72,7 @@ describe('the body of gateway.fetch', () => {
     await expect(reader.closed).rejects.toThrow('ended before it was complete')
   })
 
-  it('of a detached request whose caller left before its headers holds no events', async () => {
+  it('of a detached request whose caller disconnected before its headers buffers no events', async () => {
     const answered = gate()
     stage = await startStage({
       reply: async () => {
@@ -114,7 +114,7 @@ describe('a client at a port whose response is larger than what its connection h
     expect(connection.destroyed).toBe(true)
   })
 
-  it('keeps its connection as long as every other when it reads on', async () => {
+  it('keeps its connection while it continues to read', async () => {
     const { client, connection } = await answering()
     client.resume()
     // Some versions of Node add a second.

@@ -41,12 +41,12 @@ describe.each(fronts)('a body of 31 MB on the $name front', ({ path, body }) => 
 describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
   const asking = (content: unknown): JsonObject => ({ ...body, messages: [{ role: 'user', content }] }) as JsonObject
 
-  it('that is far above every context window is refused, also where its text looks like base64', async () => {
+  it('that far exceeds every context window is refused, also if its text looks like base64', async () => {
     const reply = await ask(stage, asking('abcd'.repeat(2.5 * MB)), { path })
     expectNotCalled(reply, /^prompt is too long: its text has more than 8388608 bytes/)
   })
 
-  it('of 30 MB of images goes through', async () => {
+  it('of 30 MB of images is accepted', async () => {
     const data = 'iVBORw0K'.repeat(3.75 * MB)
     const image = path.includes('chat')
       ? { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } }
@@ -58,7 +58,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
     expect(stage.upstream.last.text.length).toBeGreaterThan(30 * MB)
   })
 
-  it('of 5,000 messages with 4 MB of text goes through', async () => {
+  it('of 5,000 messages with 4 MB of text is accepted', async () => {
     const text = 'A line of a file.\n'.repeat(45)
     const messages = Array.from({ length: 5000 }, (_, index) => ({
       role: index % 2 === 0 ? 'user' : 'assistant',
@@ -74,7 +74,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
 })
 
 describe('the limits of a body', () => {
-  it('are options, and wrong values are refused at the start', async () => {
+  it('are options, and invalid values are refused at the start', async () => {
     const small = await startStage({ limits: { promptBytes: 2000, jsonNumbers: 3, jsonSyntaxBytes: 500 } })
     const { body, path } = FRONTS[0] ?? { body: {}, path: '' }
     const messageOf = async (field: string): Promise<unknown> =>
@@ -91,7 +91,7 @@ describe('the limits of a body', () => {
 })
 
 describe('the messages front', () => {
-  it('takes 300 tools and 40 stop sequences, which its vendor takes as well', async () => {
+  it('accepts 300 tools and 40 stop sequences', async () => {
     const { body, path } = FRONTS[1] ?? { body: {}, path: '' }
     const tools = Array.from({ length: 300 }, (_, index) => ({
       name: `tool_${index}`,
@@ -124,13 +124,13 @@ describe.each(fronts)('a steering header on the $name front', ({ path, body }) =
     if (!path.includes('messages')) expect(reply.error['param']).toBe(name)
   })
 
-  it.each(['1', 'true', 'YES'])('X-Svc-Explain: %s explains instead of asking', async (value) => {
+  it.each(['1', 'true', 'YES'])('X-Svc-Explain: %s returns an explanation without an upstream call', async (value) => {
     const reply = await headerOf('X-Svc-Explain', value)
     expect(reply.status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(called)
   })
 
-  it.each(['0', 'false', 'no'])('X-Svc-Explain: %s asks', async (value) => {
+  it.each(['0', 'false', 'no'])('X-Svc-Explain: %s calls the upstream', async (value) => {
     expect((await headerOf('X-Svc-Explain', value)).status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(called + 1)
   })
@@ -140,7 +140,7 @@ describe.each(fronts)('a steering header on the $name front', ({ path, body }) =
     ['X-Svc-Savings-Level', 'X-Savings-Level'],
     ['x-svc-cache', 'X-Svc-Cache-Threshold'],
     ['x-svc-cache-treshold', 'X-Svc-Cache-Threshold'],
-  ])('that does not exist, %s, is 400 and names the nearest: %s', async (name, nearest) => {
+  ])('that does not exist, %s, is 400 with the nearest name: %s', async (name, nearest) => {
     expectNotCalled(
       await headerOf(name, 'true'),
       new RegExp(`no request header ${name}\\. Did you mean ${nearest}\\?`, 'i'),
@@ -152,7 +152,7 @@ describe.each([
   ['/v1/embeddings', { model: 'chat/large', input: 'Hello?' }],
   ['/v1/messages/batches', { requests: [{ custom_id: 'a', params: { ...FRONTS[1]?.body } }] }],
 ])('%s', (path, body) => {
-  it('refuses X-Svc-Explain, which it cannot obey, instead of working for money', async () => {
+  it('refuses X-Svc-Explain, which it does not support', async () => {
     expectNotCalled(
       await ask(stage, body, { path, headers: { 'x-svc-explain': 'true' } }),
       /not available for this path/,
@@ -161,7 +161,7 @@ describe.each([
 })
 
 describe.each(FRONTS)('a key __proto__ on the $name front', ({ path, body }) => {
-  it('leaves as an own key also in a body that is written again', async () => {
+  it('is sent as an own key also in a rewritten body', async () => {
     const text = withField(body, '"metadata":{"a":1,"a":2},"__proto__":{"stream":true,"polluted":1}')
 
     const reply = await ask(stage, text, { path })
@@ -174,7 +174,7 @@ describe.each(FRONTS)('a key __proto__ on the $name front', ({ path, body }) => 
 })
 
 describe('a stream of 20,000 chunks that its upstream sends at once', () => {
-  it('lets the event loop turn at least once for each 100 of them', async () => {
+  it('yields to the event loop at least once per 100 chunks', async () => {
     const chunk = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'a' } }] })}\n\n`
     const end = 'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     const fetch = async (): Promise<Response> =>

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { parseConfiguration } from '../../src/governance/configuration.ts'
 import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
 import { parseKeyChange } from '../../src/governance/keyring.ts'
-import { quote, room, used } from './room.ts'
+import { quote, testGovernance, used } from './test-governance.ts'
 import { sha256 } from '#hash'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
@@ -17,7 +17,7 @@ const given = {
 
 describe('the configuration', () => {
   it('stores keys by secret or by hash, and the records that they share', async () => {
-    const place = room()
+    const place = testGovernance()
     await applyConfiguration(parseConfiguration(given), place)
     expect(await place.keyring.find(SECRET)).toMatchObject({
       id: 'app',
@@ -39,19 +39,19 @@ describe('the configuration', () => {
   })
 
   it('does not duplicate keys or reset usage when several processes apply it again', async () => {
-    const place = room()
+    const place = testGovernance()
     await applyConfiguration(parseConfiguration(given), place)
     const before = (await place.keyring.page({ limit: 10 })).records
     await (await place.ledger.reserve(before[0]!, quote(1, 1, 1_000_000))).settle(used(1, 1, 50_000_000))
     place.clock.at += 5_000
-    const others = [1, 2, 3].map(() => room({ store: place.store, clock: place.clock }))
+    const others = [1, 2, 3].map(() => testGovernance({ store: place.store, clock: place.clock }))
     await Promise.all(others.map((other) => applyConfiguration(parseConfiguration(given), other)))
     expect((await place.keyring.page({ limit: 10 })).records).toEqual(before)
     expect(await others[0]!.reports.spentCents([before[0]!])).toEqual([5])
   })
 
   it('overrides stored records, but leaves a disabled key disabled', async () => {
-    const place = room()
+    const place = testGovernance()
     await applyConfiguration(parseConfiguration(given), place)
     await place.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
     await applyConfiguration(parseConfiguration(given), place)
@@ -63,7 +63,7 @@ describe('the configuration', () => {
   })
 
   it('replaces the secret of a key with the same id at once and keeps the usage', async () => {
-    const place = room()
+    const place = testGovernance()
     await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
     const old = await place.keyring.read('app')
     await (await place.ledger.reserve(old, quote(1, 1))).settle(used(1, 1, 70_000_000))
@@ -75,7 +75,7 @@ describe('the configuration', () => {
   })
 
   it('refuses a secret that belongs to another key', async () => {
-    const place = room()
+    const place = testGovernance()
     await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
     const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
     await expect(applyConfiguration(thief, place)).rejects.toMatchObject({ kind: 'conflict' })
@@ -127,14 +127,14 @@ describe('the configuration', () => {
   })
 
   it('refuses a key that refers to an unknown record', async () => {
-    const place = room()
+    const place = testGovernance()
     const lonely = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
     await expect(applyConfiguration(lonely, place)).rejects.toMatchObject({ details: { param: 'budget_id' } })
   })
 })
 
 it('gives a shared record that is created without an id a new one', async () => {
-  const { store, clock, keyring, shared } = room()
+  const { store, clock, keyring, shared } = testGovernance()
   const runtime = { now: () => clock.at, uuid: () => 'new' }
   const records = createAdminRecords({ store, runtime, keyring, shared })
   await records.budgets.create({ name: 'Team', max_limit: 0 })

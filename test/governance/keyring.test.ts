@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { listedKey, parseKeyChange, parseNewKey, publicKey } from '../../src/governance/keyring.ts'
-import { NOON, room } from './room.ts'
+import { NOON, testGovernance } from './test-governance.ts'
 import { settled } from '../support/attempt.ts'
 
 const SECRET = /^sk-bf-[0-9a-f-]{36}$/
 
 describe('the keyring', () => {
   it('finds a created key only by its secret', async () => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     expect(secret).toMatch(SECRET)
     expect(await keyring.find(secret)).toEqual(key)
@@ -29,7 +29,7 @@ describe('the keyring', () => {
   })
 
   it('never stores the secret, and never shows the secret or its hash', async () => {
-    const { keyring, store } = room()
+    const { keyring, store } = testGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     const keys = await store.list('', { limit: 100 })
     const texts = [...keys, ...(await Promise.all(keys.map((name) => store.get(name))))].join('\n')
@@ -41,8 +41,8 @@ describe('the keyring', () => {
   })
 
   it('shows a change at once in the same process, and within two seconds in another', async () => {
-    const here = room()
-    const there = room({ store: here.store, clock: here.clock })
+    const here = testGovernance()
+    const there = testGovernance({ store: here.store, clock: here.clock })
     const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
     expect(await there.keyring.find(secret)).toMatchObject({ active: true })
     await here.keyring.update(key.id, parseKeyChange({ is_active: false }))
@@ -59,9 +59,9 @@ describe('the keyring', () => {
   })
 
   it('answers a repeated look-up of a valid or an unknown secret without calling the store', async () => {
-    const { keyring, store, clock } = room()
+    const { keyring, store, clock } = testGovernance()
     let asked = 0
-    const counting = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+    const counting = testGovernance({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
     await counting.keyring.find(secret)
     await counting.keyring.find('sk-bf-wrong')
@@ -74,9 +74,9 @@ describe('the keyring', () => {
   })
 
   it('keeps a valid secret cached during a flood of wrong secrets', async () => {
-    const { keyring, store, clock } = room()
+    const { keyring, store, clock } = testGovernance()
     let asked = 0
-    const flooded = room({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+    const flooded = testGovernance({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
     await flooded.keyring.find(secret)
     await Promise.all(Array.from({ length: 12_000 }, (_, n) => flooded.keyring.find(`sk-bf-${n}`)))
@@ -86,10 +86,10 @@ describe('the keyring', () => {
   })
 
   it('does not cache the old record when a look-up runs during a change', async () => {
-    const { store, clock } = room()
+    const { store, clock } = testGovernance()
     let open = (): void => {}
     const gate = { wait: Promise.resolve() }
-    const slow = room({
+    const slow = testGovernance({
       clock,
       store: {
         ...store,
@@ -115,10 +115,10 @@ describe('the keyring', () => {
     ['a list', '[]'],
     ['a record without its limits readable', '{"budget":null}'],
   ])('rejects a stored record that is %s with overloaded', async (_label, text) => {
-    const { keyring, store, clock } = room()
+    const { keyring, store, clock } = testGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
     await store.set(`key:${key.id}`, text)
-    const other = room({ store, clock })
+    const other = testGovernance({ store, clock })
     await expect(settled(() => other.keyring.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
     expect((await other.keyring.page({ limit: 10 })).records).toEqual([])
     await other.keyring.remove(key.id)
@@ -127,7 +127,7 @@ describe('the keyring', () => {
   })
 
   it('rejects a record with a damaged limit instead of using the key without the limit', async () => {
-    const { keyring, store, clock } = room()
+    const { keyring, store, clock } = testGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
     for (const damage of [
       { budget: { max: null, every: '1M' } },
@@ -141,13 +141,13 @@ describe('the keyring', () => {
   })
 
   it('rejects a look-up while the store fails', async () => {
-    const { store } = room()
-    const broken = room({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
+    const { store } = testGovernance()
+    const broken = testGovernance({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
     await expect(settled(() => broken.keyring.find('sk-bf-any'))).rejects.toThrow('down')
   })
 
   it('lists each key once over several pages', async () => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     const made = await Promise.all(
       Array.from({ length: 25 }, (_, n) => keyring.create(parseNewKey({ name: `key ${n}` }))),
     )
@@ -162,7 +162,7 @@ describe('the keyring', () => {
   })
 
   it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('does not find the id %j', async (id) => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     await expect(settled(() => keyring.read(id))).rejects.toMatchObject({ kind: 'not-found' })
     await expect(settled(() => keyring.update(id, parseKeyChange({ is_active: false })))).rejects.toMatchObject({
       kind: 'not-found',
@@ -171,7 +171,7 @@ describe('the keyring', () => {
   })
 
   it('applies parallel updates of different fields', async () => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     const { key } = await keyring.create(parseNewKey({ name: 'app' }))
     await Promise.all([
       keyring.update(key.id, parseKeyChange({ description: 'new' })),
@@ -186,7 +186,7 @@ describe('the keyring', () => {
   })
 
   it('refuses a reference to a shared record that does not exist', async () => {
-    const { keyring, shared } = room()
+    const { keyring, shared } = testGovernance()
     await expect(settled(() => keyring.create(parseNewKey({ name: 'app', budget_id: 'team' })))).rejects.toMatchObject({
       kind: 'invalid-admin-request',
       details: { param: 'budget_id' },
@@ -201,7 +201,7 @@ describe('the keyring', () => {
   })
 
   it('accepts its own record as an update that changes nothing', async () => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     const fields = {
       name: 'app',
       budget_limit_cents: 5,
@@ -216,7 +216,7 @@ describe('the keyring', () => {
   })
 
   it('shows a key in the form of the admin API', async () => {
-    const { keyring } = room()
+    const { keyring } = testGovernance()
     const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
     expect(listedKey(key, 12)).toEqual({
       id: key.id,

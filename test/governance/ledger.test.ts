@@ -5,20 +5,20 @@ import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { NOON, quote, room, used, type Room } from './room.ts'
+import { NOON, quote, testGovernance, used, type TestGovernance } from './test-governance.ts'
 import { attempt } from '../support/attempt.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
 
-async function keyWith(place: Room, fields: WireForm<KeySettings>): Promise<VirtualKey> {
+async function keyWith(place: TestGovernance, fields: WireForm<KeySettings>): Promise<VirtualKey> {
   return (await place.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
 }
 
 describe('request limits', () => {
   it('accept exactly as many of 300 parallel requests as the limit allows', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 100 })
     const all = await Promise.allSettled(Array.from({ length: 300 }, () => place.ledger.reserve(key, quote(10, 10))))
     expect(all.filter((one) => one.status === 'fulfilled')).toHaveLength(100)
@@ -35,7 +35,7 @@ describe('request limits', () => {
   })
 
   it('decrease by one with each request, as the limits report shows', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 5 })
     for (const remaining of [4, 3, 2, 1, 0]) {
       const reservation = await place.ledger.reserve(key, quote(1, 1))
@@ -48,7 +48,7 @@ describe('request limits', () => {
   })
 
   it('take no requests, tokens or money for a refused request', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
     await expect(place.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
     await expect(place.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -60,7 +60,7 @@ describe('request limits', () => {
   })
 
   it('count a request that failed before it used tokens or money', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
     const reservation = await place.ledger.reserve(key, quote(50, 1, 1000))
     await reservation.settle(used(0, 0))
@@ -76,13 +76,13 @@ describe('request limits', () => {
     ['rate_limit_tokens', 'rate-limited'],
     ['budget_limit_cents', 'budget-exceeded'],
   ])('a limit of zero in %s refuses free requests too', async (field, kind) => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { [field]: 0 })
     await expect(place.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
   })
 
   it('report the maximum safe integer and the end of the hour without limits, and 0 without a key', async () => {
-    const place = room({ at: NOON + 5 })
+    const place = testGovernance({ at: NOON + 5 })
     const key = await keyWith(place, {})
     const unlimited = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: HOUR_END }
     expect(await place.ledger.status(key)).toEqual(unlimited)
@@ -97,7 +97,7 @@ describe('request limits', () => {
     ['1w', '2026-01-19T00:00:00.000Z'],
     ['1M', '2026-02-01T00:00:00.000Z'],
   ])('the window %s ends at %s and the next one is empty', async (every, end) => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 1, rate_limit_reset_duration: every })
     const { rate, settle } = await place.ledger.reserve(key, quote(1, 1))
     await settle(used(1, 1))
@@ -111,7 +111,7 @@ describe('request limits', () => {
 
 describe('token limits', () => {
   it('accept while the prompt fits and settle the actual total', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_tokens: 100 })
     const first = await place.ledger.reserve(key, quote(60, 1000))
     await expect(place.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
@@ -132,7 +132,7 @@ describe('token limits', () => {
   })
 
   it('put the token limit into the headers of a request that it refused, and the request limit otherwise', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { rate_limit_tokens: 100, rate_limit_requests: 7 })
     const error = place.ledger.reserve(key, quote(200, 1))
     await expect(error).rejects.toMatchObject({ details: { rate: { limit: 100, remaining: 100 } } })
@@ -143,7 +143,7 @@ describe('token limits', () => {
 
 describe('budgets', () => {
   it('hold the worst case and settle the actual amount', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(100, 400, 1_000_000))
     expect(reservation.outputTokens).toBe(400)
@@ -153,7 +153,7 @@ describe('budgets', () => {
   })
 
   it('lower the output limit to the length that the rest of the budget covers', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(100, 5_000, 1_000_000))
     expect(reservation.outputTokens).toBe(900)
@@ -171,7 +171,7 @@ describe('budgets', () => {
   ])(
     'with room for 100 tokens, %i of prompt and %i asked for, the answer may have %s',
     async (prompt, asked, given) => {
-      const place = room()
+      const place = testGovernance()
       const key = await keyWith(place, { budget_limit_cents: 10 })
       const reserved = place.ledger.reserve(key, quote(prompt, asked, 1_000_000))
       if (given === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -180,7 +180,7 @@ describe('budgets', () => {
   )
 
   it('report their name and limit in a refusal, but not the spent amount', async () => {
-    const place = room()
+    const place = testGovernance()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team A', limit: { max: usd(5), every: '1w' } })
     const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
     const first = await place.ledger.reserve(key, quote(1, 0, 1_234_567_890))
@@ -194,7 +194,7 @@ describe('budgets', () => {
   })
 
   it('leave the budget of the key unchanged when the shared budget refuses', async () => {
-    const place = room()
+    const place = testGovernance()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
     const one = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
     const two = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
@@ -210,7 +210,7 @@ describe('budgets', () => {
   })
 
   it('that were deleted refuse all requests', async () => {
-    const place = room()
+    const place = testGovernance()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(5), every: '1M' } })
     const key = await keyWith(place, { budget_id: 'team' })
     await place.ledger.reserve(key, quote(1, 1))
@@ -223,7 +223,7 @@ describe('budgets', () => {
   })
 
   it('accept free models also when they are spent, unless they are 0', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     await (await place.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(used(10, 0, 10_000_000))
     await expect(place.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -231,7 +231,7 @@ describe('budgets', () => {
   })
 
   it('refuse a price of NaN, and bill the held amount for a bill of NaN', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     await expect(place.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({ kind: 'budget-exceeded' })
     const reservation = await place.ledger.reserve(key, quote(10, 10, 1_000_000))
@@ -241,7 +241,7 @@ describe('budgets', () => {
   })
 
   it('include earlier amounts when their window changes or when a key gets its first budget', async () => {
-    const place = room()
+    const place = testGovernance()
     const { id } = await keyWith(place, {})
     const spend = async (billed: number): Promise<void> => {
       const reservation = await place.ledger.reserve(await place.keyring.read(id), quote(1, 1, billed))
@@ -269,7 +269,7 @@ describe('budgets', () => {
   })
 
   it('charge only the windows in force', async () => {
-    const place = room()
+    const place = testGovernance()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(1), every: '1d' } })
     const key = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
@@ -287,7 +287,7 @@ describe('budgets', () => {
   it.each(['key', 'shared'])(
     'a %s budget whose window changes refuses by what was spent in the new window',
     async (owner) => {
-      const place = room()
+      const place = testGovernance()
       const ofKey = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
       await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
       const { id } = await keyWith(place, ofKey)
@@ -316,7 +316,7 @@ describe('budgets', () => {
   it('keep the amounts from before a change when a request is settled while they are read again', async () => {
     const store = memoryStore({ now: () => NOON })
     let settleBetween = async (): Promise<void> => {}
-    const place = room({
+    const place = testGovernance({
       store: {
         ...store,
         tallies: async (names) => {
@@ -339,7 +339,7 @@ describe('budgets', () => {
 
   it('refuse a request that the store refuses for a claim that was not made', async () => {
     const store = memoryStore({ now: () => NOON })
-    const place = room({
+    const place = testGovernance({
       store: { ...store, reserve: () => ({ accepted: false, refused: 7, levels: [] }) },
     })
     const key = await keyWith(place, { budget_limit_cents: 10 })
@@ -347,7 +347,7 @@ describe('budgets', () => {
   })
 
   it('are not exceeded by a burst of parallel requests with partial grants', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 10 })
     let billed = 0
     await Promise.allSettled(
@@ -366,7 +366,7 @@ describe('budgets', () => {
 })
 
 it('releases a reservation at once when the answer of the store is lost', async () => {
-  const { store, clock } = room()
+  const { store, clock } = testGovernance()
   let fails = true
   const lossy = {
     ...store,
@@ -376,7 +376,7 @@ it('releases a reservation at once when the answer of the store is lost', async 
       return result
     },
   }
-  const place = room({ store: lossy, clock })
+  const place = testGovernance({ store: lossy, clock })
   const key = await keyWith(place, { budget_limit_cents: 1, rate_limit_requests: 1 })
   await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
   fails = false
@@ -385,13 +385,13 @@ it('releases a reservation at once when the answer of the store is lost', async 
 
 describe('settling', () => {
   it('calls the store once for repeated calls', async () => {
-    const { store, clock } = room()
+    const { store, clock } = testGovernance()
     let asked = 0
     const counting = {
       ...store,
       settle: (...given: Parameters<typeof store.settle>) => ((asked += 1), store.settle(...given)),
     }
-    const place = room({ store: counting, clock })
+    const place = testGovernance({ store: counting, clock })
     const reservation = await place.ledger.reserve(await keyWith(place, {}), quote(1, 1))
     await Promise.all([reservation.settle(used(1, 1)), reservation.settle(used(1, 1))])
     await reservation.settle(used(1, 1))
@@ -399,7 +399,7 @@ describe('settling', () => {
   })
 
   it('counts once for repeated calls', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
     await Promise.all([reservation.settle(used(1, 1, 10_000_000)), reservation.settle(used(9, 9, 90_000_000))])
@@ -409,7 +409,7 @@ describe('settling', () => {
   })
 
   it('belongs to the window in which the request was accepted', async () => {
-    const place = room({ at: HOUR_END - 1 })
+    const place = testGovernance({ at: HOUR_END - 1 })
     const key = await keyWith(place, { rate_limit_tokens: 100 })
     const reservation = await place.ledger.reserve(key, quote(10, 1))
     place.clock.at = HOUR_END
@@ -420,7 +420,7 @@ describe('settling', () => {
   })
 
   it('succeeds after the limits were changed or the key was deleted', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100, rate_limit_requests: 5 })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
     await place.keyring.update(key.id, parseKeyChange({ budget_limit_cents: null, rate_limit_requests: null }))
@@ -431,7 +431,7 @@ describe('settling', () => {
   })
 
   it('counts a settlement after the reservation expired', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const lost = await place.ledger.reserve(key, quote(10, 0, 1_000_000))
     await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -444,14 +444,14 @@ describe('settling', () => {
   })
 
   it('rejects while the store fails, and is counted once with a later settlement', async () => {
-    const healthy = room()
+    const healthy = testGovernance()
     let down = false
     const store = {
       ...healthy.store,
       settle: (settlement: Parameters<typeof healthy.store.settle>[0]) =>
         down ? Promise.reject(new Error('down')) : healthy.store.settle(settlement),
     }
-    const place = room({ store, clock: healthy.clock })
+    const place = testGovernance({ store, clock: healthy.clock })
     const key = await keyWith(place, { budget_limit_cents: 100 })
     const reservations = await Promise.all(
       Array.from({ length: 4 }, () => place.ledger.reserve(key, quote(1, 1, 1_000_000))),
@@ -471,7 +471,7 @@ describe('settling', () => {
 
 describe('reports', () => {
   it('sum usage over the days of the window and by model, in the form of the admin API', async () => {
-    const place = room({ at: Date.UTC(2026, 0, 12, 5) })
+    const place = testGovernance({ at: Date.UTC(2026, 0, 12, 5) })
     const key = await keyWith(place, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
     const spend = async (model: string, saved: number): Promise<void> => {
       const reservation = await place.ledger.reserve(key, quote(10, 5, 1_000_000))
@@ -518,7 +518,7 @@ describe('reports', () => {
   })
 
   it('show the maximum safe integer for a key without limits', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, {})
     expect(await place.reports.limits(key)).toEqual({
       remaining_requests: UNLIMITED,
@@ -536,7 +536,7 @@ describe('reports', () => {
   })
 
   it('count a hostile model name like any other', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, {})
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
       await (await place.ledger.reserve(key, quote(1, 1))).settle({ ...used(1, 1), model })
@@ -553,7 +553,7 @@ describe('reports', () => {
 })
 
 it('shared rate limits count the requests and tokens of all their keys together', async () => {
-  const place = room()
+  const place = testGovernance()
   const limit = {
     id: 'slow',
     name: 'Slow',
@@ -573,7 +573,7 @@ it('shared rate limits count the requests and tokens of all their keys together'
 })
 
 it('keeps amounts near the maximum integer exact', async () => {
-  const place = room()
+  const place = testGovernance()
   const key = await keyWith(place, { budget_limit_cents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1
   await (

@@ -3,7 +3,7 @@ import type { Model } from '../../src/core/model.ts'
 import { parseNewKey } from '../../src/governance/keyring.ts'
 import { createQuote, type QuoteCandidate, type QuoteParts } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { room, used, type Room } from './room.ts'
+import { testGovernance, used, type TestGovernance } from './test-governance.ts'
 
 const model = (id: string, input: number): Model => ({
   id,
@@ -40,7 +40,7 @@ function counter(tokens: number | undefined): { readonly count: () => Promise<nu
   return counting
 }
 
-async function keyWith(place: Room, fields: Record<string, number>): Promise<VirtualKey> {
+async function keyWith(place: TestGovernance, fields: Record<string, number>): Promise<VirtualKey> {
   return (await place.keyring.create(parseNewKey({ name: 'k', ...fields }))).key
 }
 
@@ -63,7 +63,7 @@ describe('a quote', () => {
 
 describe('a reservation whose bound does not fit', () => {
   it('counts each candidate that can be counted, and repeats the step once', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const counting = counter(900)
     const candidates = [
@@ -80,7 +80,7 @@ describe('a reservation whose bound does not fit', () => {
 
   it('is refused when the count fails, or does not fit either', async () => {
     for (const tokens of [undefined, 3_000]) {
-      const place = room()
+      const place = testGovernance()
       const key = await keyWith(place, { budget_limit_cents: 1 })
       const counting = counter(tokens)
       const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: counting.count }])
@@ -90,14 +90,14 @@ describe('a reservation whose bound does not fit', () => {
   })
 
   it('is never raised by a count', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const quote = quoteOf([{ model: DEAR, promptTokens: 990, count: counter(5_000).count }])
     expect((await place.ledger.reserve(key, quote)).quote.promptBound?.(DEAR)).toBe(990)
   })
 
   it('is not counted when the answer is shortened because of its length', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const counting = counter(5)
     const candidates = [{ model: CHEAP, promptTokens: 50, count: counting.count }]
@@ -107,7 +107,7 @@ describe('a reservation whose bound does not fit', () => {
   })
 
   it('has a forecast equal to the reservation', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: counter(900).count }])
     const told = await place.ledger.forecast(key, quote)
@@ -117,7 +117,7 @@ describe('a reservation whose bound does not fit', () => {
   })
 
   it('of a token limit is counted by the gateway, and then of a budget by its model', async () => {
-    const place = room()
+    const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1, rate_limit_tokens: 1_000 })
     const [tokens, model_] = [counter(950), counter(900)]
     const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: model_.count }], {

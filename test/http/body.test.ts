@@ -49,15 +49,15 @@ async function kindOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('reading a body', () => {
-  it('joins the pieces it came in', async () => {
+  it('joins its pieces', async () => {
     expect(new TextDecoder().decode(await readBody(request(chunked('{"a"', ':1', '}')), limits))).toBe('{"a":1}')
   })
 
-  it('takes exactly as many bytes as are allowed', async () => {
+  it('accepts a body of exactly the maximum size', async () => {
     expect((await readBody(request('0123456789'), limits)).byteLength).toBe(10)
   })
 
-  it('stops reading what comes too late', async () => {
+  it('stops reading after its deadline', async () => {
     let isLate = (): void => {}
     let pieces = 0
     const endless = new ReadableStream<Uint8Array>(
@@ -76,7 +76,7 @@ describe('reading a body', () => {
     expect([pieces, endless.locked]).toEqual([2, false])
   })
 
-  it('refuses more, announced or not', async () => {
+  it('refuses a larger body, with or without content-length', async () => {
     expect(await kindOf(readBody(request(chunked('0123456', '7890')), limits))).toBe('too-large')
     const announced = request('01234567890', { 'content-type': 'application/json', 'content-length': '11' })
     expect(await kindOf(readBody(announced, limits))).toBe('too-large')
@@ -91,12 +91,12 @@ describe('reading a body', () => {
     )
   })
 
-  it('gives up on a body that does not come', async () => {
+  it('refuses a body that does not arrive in time', async () => {
     const late = { ...limits, after: (_: number, callback: () => void) => (callback(), () => {}) }
     expect(await kindOf(readBody(request(new ReadableStream()), late))).toBe('request-timeout')
   })
 
-  it('blames the caller when the body breaks off', async () => {
+  it('reports a fault of the caller when the body breaks off', async () => {
     const broken = new ReadableStream({ pull: (controller) => controller.error(new Error('reset')) })
     expect(await kindOf(readBody(request(broken), limits))).toBe('invalid-request')
   })

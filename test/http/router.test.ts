@@ -50,7 +50,7 @@ describe('the router', () => {
     expect(failureOf('GET', path).kind).toBe('not-found')
   })
 
-  it('answers 405 with the methods that the path knows', () => {
+  it('answers 405 with the methods of the path', () => {
     expect(failureOf('PATCH', '/api/keys/1').details.allow).toEqual(['PUT', 'DELETE'])
     expect(failureOf('POST', '/v1/models').details.allow).toEqual(['GET', 'HEAD'])
   })

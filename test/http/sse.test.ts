@@ -34,7 +34,7 @@ const messageStream = [
 ].join('')
 
 describe('reading event streams', () => {
-  it('reads the chat format with comments, CRLF, a byte order mark and fields of no interest', async () => {
+  it('reads the chat format with comments, CRLF, a byte order mark and unknown fields', async () => {
     expect(await framesOf(chatStream)).toEqual([
       { data: '{"id":"c","choices":[{"delta":{"content":"Grüße, 世界 👩‍👩‍👧‍👦"}}]}' },
       { data: '{"choices":[{"delta":{"content":"a\\u2028b"}}]}' },
@@ -64,7 +64,7 @@ describe('reading event streams', () => {
     expect(await framesOf(...Array.from(bytes, (_, at) => bytes.subarray(at, at + 1)))).toEqual(whole)
   })
 
-  it('random cuts change nothing', async () => {
+  it('random splits do not change the events', async () => {
     const bytes = encoder.encode(chatStream + messageStream)
     const whole = await framesOf(bytes)
     const cuts = fc.array(fc.nat(bytes.length), { maxLength: 40 })
@@ -85,7 +85,7 @@ describe('reading event streams', () => {
   it.each([
     ['an endless line', (): string => 'x'.repeat(70_000)],
     ['an endless event of many lines', (): string => 'data: x\n'.repeat(9000)],
-  ])('%s is refused as a fault of the upstream after the maximum size', async (_name, piece) => {
+  ])('%s above the maximum size is refused as a fault of the upstream', async (_name, piece) => {
     let sent = 0
     async function* endless(): AsyncGenerator<Uint8Array> {
       yield encoder.encode('data: ')
@@ -101,7 +101,7 @@ describe('reading event streams', () => {
     expect(sent).toBeLessThan(9 * 1024 * 1024)
   })
 
-  it('bytes that are no UTF-8 become replacement characters', async () => {
+  it('invalid UTF-8 becomes replacement characters', async () => {
     expect(await framesOf('data: a', new Uint8Array([0xff, 0xe4]), 'b\n\n')).toEqual([{ data: 'a\ufffd\ufffdb' }])
   })
 })
@@ -119,7 +119,7 @@ const anyFrame: fc.Arbitrary<Frame> = fc
   .map(({ event, data, id }) => ({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) }))
 
 describe('writing event streams', () => {
-  it('what is written is read again as it was', async () => {
+  it('written events are read unchanged', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyFrame, { maxLength: 8 }), async (frames) => {
         expect(await framesOf(frames.map((frame) => writeFrame(frame)).join(comment('alive')))).toEqual(frames)
@@ -127,7 +127,7 @@ describe('writing event streams', () => {
     )
   })
 
-  it('no line end within data, name or id makes a second event or field', async () => {
+  it('line ends in data, name or id do not start another event or field', async () => {
     const injected = { event: 'a\ndata: x', data: '1\r2\r\n\n3\ndata: [DONE]', id: 'i\r\n\r\ndata: y' }
     expect(await framesOf(writeFrame(injected))).toEqual([
       { event: 'adata: x', data: '1\n2\n\n3\ndata: [DONE]', id: 'idata: y' },

@@ -123,7 +123,7 @@ describe.each([
     expect(upstream.last.headers).not.toHaveProperty('cookie')
   })
 
-  it('brings the pieces of a body as they come', async () => {
+  it('forwards the pieces of a body as they arrive', async () => {
     const { opened, open } = gate()
     upstream.reply = () => ({ kind: 'events', items: ['one', opened, 'two'] })
     const response = await get()
@@ -174,7 +174,7 @@ describe.each([
     await expect(get()).rejects.toThrow()
   })
 
-  it('a body that is cut off rejects after what came', async () => {
+  it('a body that breaks off rejects after the received part', async () => {
     upstream.reply = () => ({ kind: 'events', items: ['part', CUT] })
     const response = await get()
     const pieces = response.body[Symbol.asyncIterator]()
@@ -182,12 +182,12 @@ describe.each([
     await expect(pieces.next()).rejects.toThrow()
   })
 
-  it('nobody listening rejects', async () => {
+  it('a refused connection rejects', async () => {
     await upstream.close()
     await expect(get()).rejects.toThrow()
   })
 
-  it('an abort at once means that nothing is sent, and that the handler is not called', async () => {
+  it('an immediate abort sends nothing and does not call the handler', async () => {
     const { call, events } = start('/never')
     call.abort()
     await otherRequests()
@@ -216,7 +216,7 @@ describe.each([
     expect(events).toEqual(['head', 'data'])
   })
 
-  it('an abort within the call of the handler ends it there', async () => {
+  it('an abort within a call of the handler ends the request', async () => {
     const many = Array.from({ length: 50 }, () => 'x'.repeat(64 * 1024))
     upstream.reply = ({ path }) => (path === '/' ? { kind: 'events', items: [...many, HANG] } : 'Another request.')
     let pieces = 0
@@ -261,7 +261,7 @@ describe.each([
     expect(events).toEqual(before)
   })
 
-  it('leaving the loop closes the connection', async () => {
+  it('ending the loop closes the connection', async () => {
     upstream.reply = () => ({ kind: 'events', items: ['part', HANG] })
     for await (const piece of (await get()).body) {
       expect(Buffer.from(piece).toString()).toBe('part')
@@ -270,7 +270,7 @@ describe.each([
     await upstream.last.leaving
   })
 
-  it('a slow reader slows the upstream, and gets everything', async () => {
+  it('a slow reader pauses the upstream and receives everything', async () => {
     let written = 0
     const piece = 'x'.repeat(64 * 1024)
     const pour = function* (): Generator<string> {
@@ -286,7 +286,7 @@ describe.each([
     expect(size).toBe(400 * piece.length)
   })
 
-  it('uses connections again', async () => {
+  it('reuses connections', async () => {
     for (let round = 0; round < 8; round += 1) await textOf(await get(`/${name}`))
     // The second request may start before the first connection has noticed that it is free.
     expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
@@ -300,7 +300,7 @@ describe('the transport over undici', () => {
     silent?.close()
   })
 
-  it('gives up connecting after the time that the request allows', async () => {
+  it('stops connecting after the connect timeout of the request', async () => {
     transport = undiciTransport()
     // Takes the connection and never answers the TLS greeting, which belongs to connecting.
     silent = createServer(() => {})
@@ -336,7 +336,7 @@ describe('the transport over undici', () => {
     expect(events).toEqual([])
   })
 
-  it('closing ends what is under way, and the transport can be used again', async () => {
+  it('closing ends running requests, and the transport can be used again', async () => {
     transport = undiciTransport()
     upstream.reply = () => ({ kind: 'hang' })
     const response = get()
@@ -350,7 +350,7 @@ describe('the transport over undici', () => {
 })
 
 describe('the transport over fetch', () => {
-  it('is silent after an abort although the fetch, or its body, ignores the signal', async () => {
+  it('reports nothing after an abort, although the fetch or its body ignores the signal', async () => {
     let cancelled = 0
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => controller.enqueue(new Uint8Array(1)),
@@ -373,7 +373,7 @@ describe('the transport over fetch', () => {
     expect([deaf.events, read.events, cancelled]).toEqual([[], ['head', 'data'], 2])
   })
 
-  it('hides the encoding that the platform has undone already', async () => {
+  it('omits the encoding that the platform has already decoded', async () => {
     transport = fetchTransport(async () => new Response('x', { headers: { 'content-encoding': 'gzip', 'x-a': 'b' } }))
     const response = await get()
     expect([response.header('content-encoding'), response.header('x-a')]).toEqual([undefined, 'b'])

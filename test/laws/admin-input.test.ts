@@ -100,7 +100,7 @@ const CREATED = [CREATED_KEY, BUDGET, RATE_LIMIT]
 const SHOWN = [KEY, BUDGET, RATE_LIMIT]
 const PATHS = [KEYS, BUDGETS, RATE_LIMITS]
 
-it('whatever an admin sends is done as a whole or refused by naming what was wrong, and never breaks anything', async () => {
+it('every admin request is applied completely or refused with the name of the invalid field', async () => {
   const kind = fc.nat(2)
   await fc.assert(
     fc.asyncProperty(kind, fc.boolean(), text, async (index, creates, body) => {
@@ -133,7 +133,7 @@ it('whatever an admin sends is done as a whole or refused by naming what was wro
   expect(Object.keys(Object.prototype)).toEqual([])
 })
 
-it('whatever stands in the query of a list is answered with a page or refused by naming it', async () => {
+it('every query of a list returns a page or an error with the name of the parameter', async () => {
   const query = fc.dictionary(
     fc.constantFrom('limit', 'after', 'key_id', 'from', 'to', 'x'),
     fc.oneof(

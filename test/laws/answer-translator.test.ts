@@ -108,7 +108,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
   const parsed = (bytes: Uint8Array, isNumbered: boolean): Translated =>
     translate(translatorOf(format, false, isNumbered), [bytes])
 
-  it.each([true, false])('is the same wherever it is cut in two (relayed: %s)', (isSameFormat) => {
+  it.each([true, false])('is the same when split at any position (relayed: %s)', (isSameFormat) => {
     const bytes = bytesOf(dialect, {
       text: ['One', ' Grüße\n\n', ' "two"'],
       toolCalls: [{ name: 'look', input: '{}' }],
@@ -130,7 +130,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     }
   })
 
-  it('is the same in any pieces, relayed or parsed, with ids or without', () => {
+  it('is the same in any pieces, relayed or parsed, with or without ids', () => {
     fc.assert(
       fc.property(
         answer,
@@ -153,7 +153,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     )
   })
 
-  it('is passed on unparsed where it holds only content: the bytes leave as they came', () => {
+  it('is forwarded unparsed if it contains only content', () => {
     const bytes = bytesOf(dialect, { text: ['One', ' two', ' three', ' four'] })
     const whole = new TextDecoder().decode(bytes)
     const from = whole.indexOf(' two')
@@ -170,7 +170,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     expect(translator.completion()).toEqual(parsed(bytes, false).completion)
   })
 
-  it('parses only the events that matter of a chunk that holds the whole stream', () => {
+  it('parses only the relevant events of a chunk with the whole stream', () => {
     const text = Array.from({ length: 100 }, (_, index) => ` word ${index}`)
     const bytes = bytesOf(dialect, { text })
     const events: string[] = []
@@ -196,7 +196,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     )
   })
 
-  it('that is cut off anywhere is not whole, and has what came before the cut', () => {
+  it('that breaks off anywhere is partial and contains the received part', () => {
     const bytes = bytesOf(dialect, { text: ['One', ' two', ' three'] })
     const reference = parsed(bytes, false)
     const textOf = ({ parts }: Completion): string => parts.map((part) => ('text' in part ? part.text : '')).join('')

@@ -56,7 +56,7 @@ const blocks = (message: JsonObject | undefined, type: string): readonly JsonObj
   asArray(message?.['content']).filter((block): block is JsonObject => (block as JsonObject)['type'] === type)
 
 describe('any chat conversation for a model that is reached in the message format', () => {
-  it('alternates roles, pairs every call with one result and holds no empty text', () => {
+  it('alternates roles, pairs every call with one result and contains no empty text', () => {
     fc.assert(
       fc.property(conversation, (messages) => {
         const prompt = readPrompt({ model: 'x/y', messages })

@@ -107,7 +107,7 @@ const anyBody = object(
 const write = (prompt: ReturnType<typeof messagesClient.readPrompt>, model = 'claude/sonnet') =>
   messagesUpstream.writePrompt(prompt, model)
 
-describe('what nobody touched leaves as it came', () => {
+describe('unchanged content is written as received', () => {
   it('writes the body that was read, unknown fields at every level included', () => {
     fc.assert(
       fc.property(anyBody, (body) => {
@@ -119,7 +119,7 @@ describe('what nobody touched leaves as it came', () => {
     )
   })
 
-  it('writes the very text that was read, but for the model', () => {
+  it('writes the text as received, except for the model', () => {
     fc.assert(
       fc.property(anyBody, fc.nat({ max: 3 }), (body, spaces) => {
         const text = JSON.stringify(body, null, spaces)

@@ -89,7 +89,7 @@ const interleaved = fc
   })
 
 describe('streams of the message format', () => {
-  it('gives back parts, usage and finish of any answer that was written and read again', () => {
+  it('reads the parts, usage and finish of every written answer', () => {
     fc.assert(
       fc.property(completion, (answer) => {
         const frames = written(stepsOf(answer))
@@ -100,7 +100,7 @@ describe('streams of the message format', () => {
     )
   })
 
-  it('gives back the same answer from a whole body', () => {
+  it('reads the same answer from a whole body', () => {
     fc.assert(
       fc.property(completion, (answer) => {
         const body = JSON.parse(messagesClient.writeCompletion(answer, metrics, context)) as JsonObject
@@ -136,7 +136,7 @@ describe('streams of the message format', () => {
     )
   })
 
-  it('passes the frames of an upstream on word for word, but for the one with the bill', () => {
+  it('forwards the frames of an upstream unchanged, except for the one with the bill', () => {
     const noise = fc.oneof(
       fc.constant({ type: 'ping' }),
       fc.record({ type: fc.stringMatching(/^x_[a-z]{1,8}$/), value: fc.jsonValue() }),
@@ -163,7 +163,7 @@ describe('streams of the message format', () => {
     )
   })
 
-  it('reads sane counts from any usage object', () => {
+  it('reads valid counts from any usage object', () => {
     const odd = fc.oneof(fc.jsonValue(), fc.constantFrom(Number.POSITIVE_INFINITY, -1, 1.5, '7', null))
     const anyUsage = fc.record(
       {

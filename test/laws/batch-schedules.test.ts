@@ -13,8 +13,8 @@ const life = fc.record({
   pauseMs: fc.constantFrom(0, 1_000, 30_000, 61_000),
 })
 
-describe('whatever processes work on a batch, and wherever they are killed', () => {
-  it('every item has one result, and each answer that counts is paid once', async () => {
+describe('with any processes working on a batch, killed at any time', () => {
+  it('every item has one result, and each stored answer is billed once', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(life, { maxLength: 6 }), async (lives) => {
         const room = openRoom()
@@ -52,7 +52,7 @@ describe('whatever processes work on a batch, and wherever they are killed', () 
     )
   }, 120_000)
 
-  it('a cancelled batch ends, each item answered once or canceled, and only answers are paid', async () => {
+  it('a cancelled batch ends, each item is answered once or canceled, and only answers are billed', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), fc.nat({ max: 3 }), async (lives, cancelAt) => {
         const room = openRoom()
@@ -86,7 +86,7 @@ describe('whatever processes work on a batch, and wherever they are killed', () 
     )
   })
 
-  it('processes that work side by side ask once for each item', async () => {
+  it('concurrent processes call the upstream once per item', async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 2, max: 4 }), fc.integer({ min: 1, max: 4 }), async (count, concurrency) => {
         const room = openRoom()

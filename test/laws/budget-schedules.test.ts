@@ -82,7 +82,7 @@ function piecesOf(
   })
 }
 
-it('in whatever order things happen, budgets are not passed, refuse only what does not fit, and sum up what was reported', async () => {
+it('in any order of events, budgets are not exceeded, accept every request that fits, and equal the sum of the bills', async () => {
   const acts = fc.array(request, { minLength: 3, maxLength: 25 })
   await fc.assert(
     fc.asyncProperty(fc.scheduler(), acts, fc.array(change, { maxLength: 3 }), async (schedule, requests, changes) => {

@@ -60,7 +60,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('another number is another question', () => {
+  it('a different number is a different question', () => {
     fc.assert(
       fc.property(words, fc.nat(9999), fc.nat(9999), fc.nat(10), (list, one, other, place) => {
         fc.pre(one !== other)
@@ -72,7 +72,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('an added content word, negation or preposition makes another question', () => {
+  it('an added content word, negation or preposition makes a different question', () => {
     const more = fc.oneof(
       noun,
       verb,
@@ -87,7 +87,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('two swapped content words make another question', () => {
+  it('two swapped content words make a different question', () => {
     fc.assert(
       fc.property(words, noun, noun, (between, one, other) => {
         fc.pre(one.toLowerCase() !== other.toLowerCase())

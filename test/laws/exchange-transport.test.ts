@@ -258,7 +258,7 @@ describe('a request whose upstream is a connection', () => {
     }
   })
 
-  it('is settled once and answered once, in any order of what can happen to both sides and to the store', async () => {
+  it('is settled once and answered once, in any order of events', async () => {
     await fc.assert(
       fc.asyncProperty(setting, moves, async (given, order) => {
         const play = new Play(given)
@@ -284,7 +284,7 @@ describe('a request whose upstream is a connection', () => {
     )
   })
 
-  it('holds little for a client that never reads', async () => {
+  it('buffers little for a client that never reads', async () => {
     await fc.assert(
       fc.asyncProperty(setting, fc.integer({ min: 40, max: 400 }), async (given, size) => {
         const play = new Play({ ...given, stream: true, clients: 1, refused: 0 })

@@ -161,7 +161,7 @@ describe('a streamed request', () => {
     { maxLength: 40 },
   )
 
-  it('settles once and writes nothing after its end, in any order of what can happen', async () => {
+  it('settles once and writes nothing after its end, in any order of events', async () => {
     await fc.assert(
       fc.asyncProperty(fc.nat(3), fc.boolean(), moves, async (storeTurns, startsFirst, order) => {
         const { client, source, move, finish, store } = await play(storeTurns)
@@ -180,7 +180,7 @@ describe('a streamed request', () => {
     )
   })
 
-  it('pauses its upstream while its client is slow, and loses nothing', async () => {
+  it('pauses its upstream while its client is slow, without losing data', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.constantFrom<Move>('slow', 'drain', 'turn'), { maxLength: 30 }), async (order) => {
         const { client, source, move, finish, store } = await play(0)

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseNewKey } from '../../src/governance/keyring.ts'
-import { quote, room, used } from '../governance/room.ts'
+import { quote, testGovernance, used } from '../governance/test-governance.ts'
 import { attempt } from '../support/attempt.ts'
 
 const asked = fc.record({
@@ -12,7 +12,7 @@ const asked = fc.record({
   settles: fc.boolean(),
 })
 
-it('a forecast says what the reservation after it says, and takes nothing', async () => {
+it('a forecast equals the reservation after it, and reserves nothing', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.record({
@@ -22,7 +22,7 @@ it('a forecast says what the reservation after it says, and takes nothing', asyn
       }),
       fc.array(asked, { minLength: 1, maxLength: 8 }),
       async ({ cents, requests, tokens }, steps) => {
-        const { keyring, ledger } = room()
+        const { keyring, ledger } = testGovernance()
         const { key } = await keyring.create(
           parseNewKey({
             name: 'k',

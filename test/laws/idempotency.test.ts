@@ -62,7 +62,7 @@ const ANSWER = { text: ['One', ' two', ' three.'] }
 
 describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it.each([false, true])(
-    'answers the same request again, to the byte, without a call and a bill (stream: %s)',
+    'returns the same answer byte for byte without an upstream call and a bill (stream: %s)',
     async (stream) => {
       const stage = await watched(() => ANSWER)
       const first = await send(stage, front, { stream })
@@ -80,7 +80,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   )
 
   it.each([false, true])(
-    'lets twenty at once ask one time, and gives all the same answer (stream: %s)',
+    'calls the upstream once for twenty concurrent requests, which all receive the same answer (stream: %s)',
     async (stream) => {
       const opened = gate()
       const stage = await watched(async () => (await opened.opened, ANSWER))
@@ -99,7 +99,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     },
   )
 
-  it('is refused with another body, while the first runs and after it', async () => {
+  it('is refused with a different body, during the first request and after it', async () => {
     const opened = gate()
     const stage = await watched(async () => (await opened.opened, ANSWER))
     const first = send(stage, front)
@@ -118,7 +118,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 1)
   })
 
-  it('of another virtual key is another one', async () => {
+  it('of another virtual key is independent', async () => {
     const stage = await watched(() => ANSWER)
     await send(stage, front)
     const other = await stage.gateway.keys.create({ name: 'other' })
@@ -128,7 +128,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     expect(stage.upstream.requests).toHaveLength(2)
   })
 
-  it.each([400, 404, 422])('remembers that the upstream blamed the request with %i', async (status) => {
+  it.each([400, 404, 422])('repeats a %i of the upstream', async (status) => {
     const stage = await watched(() => ({ kind: 'failure', status }))
     const first = await told(await send(stage, front))
     const again = await send(stage, front)
@@ -145,7 +145,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     ['the upstream refused with 429', { kind: 'failure', status: 429 }],
     ['the upstream refused with 500', { kind: 'failure', status: 500 }],
     ['the upstream cut the connection', { kind: 'cut' }],
-  ])('is free again when %s', async (_, reply) => {
+  ])('can be used again when %s', async (_, reply) => {
     let failing = true
     const stage = await watched(() => (failing ? reply : ANSWER))
     const first = await send(stage, front)
@@ -157,7 +157,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 2)
   })
 
-  it('is free again when the stream broke', async () => {
+  it('can be used again after a broken stream', async () => {
     let failing = true
     const stage = await watched((request) =>
       failing ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), CUT] } : ANSWER,
@@ -172,7 +172,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 2)
   })
 
-  it('gives those who wait the same refusal', async () => {
+  it('returns the same error to waiting requests', async () => {
     const opened = gate()
     const stage = await watched(async () => (await opened.opened, { kind: 'failure', status: 500 }))
     const asked = Array.from({ length: 5 }, () => send(stage, front))
@@ -186,7 +186,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 1)
   })
 
-  it('is followed live by a second stream, which keeps the upstream when the first leaves in the middle', async () => {
+  it('is followed live by a second stream, which continues when the first caller disconnects', async () => {
     const opened = gate()
     const stage = await watched((request) => ({ kind: 'events', items: halting(request, opened.opened) }))
     const first = reading(await send(stage, front, { stream: true }))
@@ -202,7 +202,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 1)
   })
 
-  it('is free again when everyone has left', async () => {
+  it('can be used again when all callers have disconnected', async () => {
     let hanging = true
     const stage = await watched((request) =>
       hanging ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), HANG] } : ANSWER,
@@ -219,7 +219,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await expectSettledOnce(stage, 2)
   })
 
-  it('finds the answer of a detached request whose caller left', async () => {
+  it('returns the answer of a detached request whose caller disconnected', async () => {
     for (const stream of [false, true]) {
       const opened = gate()
       const stage = await watched(async () => (await opened.opened, ANSWER))
@@ -241,7 +241,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     }
   })
 
-  it.each(['', 'x'.repeat(256), 'käse'])('that is no key is a 400: %s', async (key) => {
+  it.each(['', 'x'.repeat(256), 'käse'])('that is invalid is a 400: %s', async (key) => {
     const stage = await watched(() => ANSWER)
     const response = await send(stage, front, { key })
     expect(response.status).toBe(400)
@@ -267,14 +267,14 @@ it('the same key on another path is a 409', async () => {
   expect([first.status, second.status]).toEqual([200, 409])
 })
 
-describe('in any mixture of callers who stay and leave', () => {
+describe('with any callers disconnecting', () => {
   const caller = fc.record({
     key: fc.constantFrom('a', 'b'),
     leaves: fc.constantFrom('never', 'before', 'in the middle'),
     turns: fc.nat(3),
   })
 
-  it('all who stay with one key get the same whole answer, and every request settles once', async () => {
+  it('all others with one key receive the same whole answer, and every request settles once', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom(...CROSSINGS),

@@ -8,7 +8,7 @@ import { counterName, keyOwner, sharedOwner } from '../../src/governance/limits.
 import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { Reservation } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { quote, room, used, type Room } from '../governance/room.ts'
+import { quote, testGovernance, used, type TestGovernance } from '../governance/test-governance.ts'
 
 const CENT = 10_000_000
 const BUDGET_CODES: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
@@ -66,11 +66,11 @@ const start = fc.constantFrom(
   Date.UTC(2026, 5, 17, 8),
 )
 
-it('no sequence of reservations, settlements, changed limits and windows, deletions and time loses or doubles an amount', async () => {
+it('no sequence of reservations, settlements, changes, deletions and time loses or doubles an amount', async () => {
   await fc.assert(
     fc.asyncProperty(start, fc.array(act, { maxLength: 50 }), async (begin, acts) => {
-      const here = room({ at: begin })
-      const there = room({ store: here.store, clock: here.clock })
+      const here = testGovernance({ at: begin })
+      const there = testGovernance({ store: here.store, clock: here.clock })
       const rooms = [here, there]
       await here.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(2), every: '1d' } })
       const create = async (n: number): Promise<VirtualKey> =>
@@ -111,7 +111,7 @@ it('no sequence of reservations, settlements, changed limits and windows, deleti
   )
 })
 
-async function tryReserve(place: Room, key: VirtualKey, cents: number): Promise<Reservation | undefined> {
+async function tryReserve(place: TestGovernance, key: VirtualKey, cents: number): Promise<Reservation | undefined> {
   try {
     return await place.ledger.reserve(key, { ...quote(1, 1), cost: () => usd(cents / 100) })
   } catch (error) {
@@ -121,7 +121,7 @@ async function tryReserve(place: Room, key: VirtualKey, cents: number): Promise<
 }
 
 /** Exactly the bills of a window are spent in it, for each owner and window, also for windows without a budget. */
-async function checkBooks(place: Room, keys: readonly VirtualKey[], bills: readonly Bill[]): Promise<void> {
+async function checkBooks(place: TestGovernance, keys: readonly VirtualKey[], bills: readonly Bill[]): Promise<void> {
   const now = place.clock.at
   for (const every of BUDGET_CODES) {
     const period = periodOf(now, every)
@@ -135,7 +135,7 @@ async function checkBooks(place: Room, keys: readonly VirtualKey[], bills: reado
   }
 }
 
-it('while the limits stay as they are, what is billed in a window never passes them, whatever is settled when', async () => {
+it('with unchanged limits, the billed amount of a window never exceeds them', async () => {
   const request = fc.record({
     at: fc.nat(7_200_000),
     length: fc.nat(500_000),
@@ -145,7 +145,7 @@ it('while the limits stay as they are, what is billed in a window never passes t
   await fc.assert(
     fc.asyncProperty(fc.array(request, { maxLength: 60 }), async (requests) => {
       const begin = Date.UTC(2026, 0, 31, 23)
-      const place = room({ at: begin })
+      const place = testGovernance({ at: begin })
       const every = { budget_reset_duration: '1h' as const }
       const { key } = await place.keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, ...every }))
       const events = requests.flatMap((one, id) => [
@@ -172,14 +172,15 @@ it('while the limits stay as they are, what is billed in a window never passes t
   )
 })
 
-it('a clock that is set back by an hour, or that differs by seconds between processes, opens no spent window again', async () => {
+it('a clock that is set back by an hour, or that differs between processes, does not reset a spent window', async () => {
   const begin = Date.UTC(2026, 1, 1, 0, 0, 2)
-  const here = room({ at: begin })
-  const late = room({ store: here.store, clock: { at: begin - 5_000 } })
+  const here = testGovernance({ at: begin })
+  const late = testGovernance({ store: here.store, clock: { at: begin - 5_000 } })
   const { key } = await here.keyring.create(
     parseNewKey({ name: 'app', budget_limit_cents: 100, rate_limit_requests: 2, rate_limit_reset_duration: '1h' }),
   )
-  const spend = async (place: Room): Promise<void> => (await place.ledger.reserve(key, quote(1, 1))).settle(used(1, 1))
+  const spend = async (place: TestGovernance): Promise<void> =>
+    (await place.ledger.reserve(key, quote(1, 1))).settle(used(1, 1))
   await spend(here)
   await spend(here)
   await expect(spend(here)).rejects.toMatchObject({ kind: 'rate-limited' })

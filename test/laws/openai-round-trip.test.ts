@@ -93,7 +93,7 @@ const bodyText = fc
   .map(([value, space]) => JSON.stringify(value, null, space))
 
 describe('law: write(read(body)) = body for chat requests', () => {
-  it('down to the text, when nobody touched it', () => {
+  it('as the same text, if it is unchanged', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
@@ -104,7 +104,7 @@ describe('law: write(read(body)) = body for chat requests', () => {
     )
   })
 
-  it('as values, when its text was not kept', () => {
+  it('as equal values, if its text was not retained', () => {
     fc.assert(
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
@@ -150,7 +150,7 @@ const stream = fc.tuple(
 )
 
 describe('law: the frames of a chat stream', () => {
-  it('leave word for word, apart from the bill on the one that ends it', () => {
+  it('are forwarded unchanged, except for the bill on the last one', () => {
     fc.assert(
       fc.property(stream, ([chunks, last]) => {
         const reader = chatUpstream.stepReader()
@@ -199,7 +199,7 @@ function mutate(node: unknown, seed: number, value: unknown): unknown {
 }
 
 describe('law: junk', () => {
-  it('in a request fails as a GatewayError or is carried through', () => {
+  it('in a request causes a GatewayError or is forwarded', () => {
     fc.assert(
       fc.property(mutated, (sent) => {
         onlyGatewayErrors(() => {
@@ -212,7 +212,7 @@ describe('law: junk', () => {
     )
   })
 
-  it('from an upstream fails as a GatewayError or is read', () => {
+  it('from an upstream causes a GatewayError or is read', () => {
     const choice = fc.record({ index: junk, message: junk, delta: junk, finish_reason: junk }, { requiredKeys: [] })
     const answer = fc.oneof(
       fc.dictionary(fc.string(), junk),

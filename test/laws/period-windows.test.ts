@@ -7,7 +7,7 @@ const moment = fc.integer({ min: Date.UTC(1960, 0, 1), max: Date.UTC(2200, 0, 1)
 const iso = (at: number): string => new Date(at).toISOString()
 
 describe('calendar windows', () => {
-  it('hold the moment they were computed from, and any other moment in them gives the same window', () => {
+  it('contain the time they were computed from, and are the same for every time in them', () => {
     fc.assert(
       fc.property(moment, code, fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (at, every, share) => {
         const period = periodOf(at, every)

@@ -210,7 +210,7 @@ describe('the bound by bytes is at least what any tokenizer counts', () => {
     ['chat', chatBody],
     ['message', messageBody],
     ['responses', responsesBody],
-  ])('of a %s body that leaves in its own format', (name, bodies) => {
+  ])('of a %s body that is sent in its own format', (name, bodies) => {
     fc.assert(
       fc.property(bodies, spelled, fc.boolean(), (body, spell, isRewritten) => {
         const format = FORMATS[name]
@@ -289,7 +289,7 @@ describe('the exact count', () => {
     )
   })
 
-  it('leaves out the base64 text of images and nothing else', async () => {
+  it('omits only the base64 text of images', async () => {
     const body = (data: string): JsonObject => ({
       model: 'chat/large',
       messages: [

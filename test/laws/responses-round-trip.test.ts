@@ -101,7 +101,7 @@ const bodyText = fc
   .map(([value, space]) => JSON.stringify(value, null, space))
 
 describe('law: write(read(body)) = body for responses requests', () => {
-  it('down to the text, when nobody touched it', () => {
+  it('as the same text, if it is unchanged', () => {
     fc.assert(
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
@@ -112,7 +112,7 @@ describe('law: write(read(body)) = body for responses requests', () => {
     )
   })
 
-  it('as values, when its text was not kept', () => {
+  it('as equal values, if its text was not retained', () => {
     fc.assert(
       fc.property(body, (sent) => {
         const value = JSON.parse(JSON.stringify(sent)) as JsonObject
@@ -201,7 +201,7 @@ describe('law: junk', () => {
     )
   })
 
-  it('from an upstream fails as a GatewayError or is read', () => {
+  it('from an upstream causes a GatewayError or is read', () => {
     const answer = fc.oneof(
       fc.dictionary(fc.string(), junk),
       fc.record(

@@ -84,7 +84,7 @@ function completionOf(events: readonly AnswerEvent[]): Completion {
 }
 
 describe('law: a stream in the responses format', () => {
-  it('numbers its events, names each as its data does, and ends in the whole response', () => {
+  it('numbers its events, uses the type of the data as event name, and ends with the whole response', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const frames = framesOf(eventsOf(given))
@@ -97,7 +97,7 @@ describe('law: a stream in the responses format', () => {
     )
   })
 
-  it('opens and closes every item that it tells of, and the items are the output', () => {
+  it('opens and closes every item, and the items equal the output', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const data = framesOf(eventsOf(given)).map(dataOf)
@@ -115,7 +115,7 @@ describe('law: a stream in the responses format', () => {
     )
   })
 
-  it('is accepted by the official client, which comes to the same response', async () => {
+  it('is accepted by the official client, which returns the same response', async () => {
     await fc.assert(
       fc.asyncProperty(answer, async (given) => {
         const data = framesOf(eventsOf(given)).map(dataOf)
@@ -132,7 +132,7 @@ describe('law: a stream in the responses format', () => {
     )
   })
 
-  it('is read back as the answer that was written, frames of its own format word for word', () => {
+  it('is read back as the written answer, with unchanged frames of its own format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const written = framesOf(eventsOf(given))
@@ -154,7 +154,7 @@ describe('law: a stream in the responses format', () => {
 })
 
 describe('law: a whole answer in the responses format', () => {
-  it('is read back as what was written', () => {
+  it('is read back as the written answer', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))
@@ -169,7 +169,7 @@ describe('law: a whole answer in the responses format', () => {
     )
   })
 
-  it('goes back as input of the next request and means the same there', () => {
+  it('can be the input of the next request', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))

@@ -54,7 +54,7 @@ async function expectSettledOnce({ store }: Watched): Promise<void> {
 describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
   const reply = (): Answer => ANSWERS[kind]!
 
-  it('that has ended is the same from every single event on, to the byte', async () => {
+  it('that has ended is the same from every event on, byte for byte', async () => {
     const stage = await watched({ reply })
     const whole = await reading(await stream(stage, front)).rest()
     const events = eventTexts(whole)
@@ -71,7 +71,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
     await expectSettledOnce(stage)
   })
 
-  it('that is cut after every single event goes on when it is detached, and joins to the uncut one', async () => {
+  it('that is detached and disconnected after any event continues, and can be joined without a gap', async () => {
     const stage = await watched({ reply })
     const uncut = await reading(await stream(stage, front)).rest()
     const events = eventTexts(uncut)
@@ -93,7 +93,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
     ).toBe(1)
   })
 
-  it('that is cut while the upstream still speaks is followed live', async () => {
+  it('that is disconnected while the upstream is generating is followed live', async () => {
     const frames = framesOf(
       { index: 0, text: '', body: { model: 'large', stream_options: { include_usage: true } }, dialect: 'anthropic' },
       reply(),
@@ -128,7 +128,7 @@ async function* halting(request: UpstreamRequest, answer: Answer, spoken: number
 }
 
 describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
-  it('a follower of a stream that broke gets its error event', async () => {
+  it('a follower of a broken stream receives its error event', async () => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: [...framesOf(request, ANSWERS['text']!).slice(0, 4), CUT] }),
     })
@@ -141,7 +141,7 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     await expectSettledOnce(stage)
   })
 
-  it('a caller who leaves without X-Svc-Detach ends the generation, and finds what came by then and why it ended', async () => {
+  it('a caller who disconnects without X-Svc-Detach ends the generation, and can read the events up to its end', async () => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })
@@ -157,7 +157,7 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     expectCounted(rest)
   })
 
-  it('one who follows keeps the generation going when its caller leaves', async () => {
+  it('a follower continues the generation when its caller disconnects', async () => {
     const opened = gate()
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, opened.opened) }),
@@ -173,7 +173,7 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     await expectSettledOnce(stage)
   })
 
-  it('the upstream is left when the last follower leaves, and the request settles once', async () => {
+  it('the upstream call ends when the last follower disconnects, and the request settles once', async () => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })

@@ -142,7 +142,7 @@ function bodyOf({ fields, optional, provider }: Shape): fc.Arbitrary<string> {
 }
 
 describe('law: a request to a vendor of its own format', () => {
-  it.each(Object.entries(SHAPES))('leaves byte for byte the same but for the model: %s', async (_, shape) => {
+  it.each(Object.entries(SHAPES))('is forwarded byte for byte except for the model: %s', async (_, shape) => {
     const name = NAME.replace('vendor', shape.provider)
     await fc.assert(
       fc.asyncProperty(bodyOf(shape), async (body) => {

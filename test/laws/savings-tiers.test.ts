@@ -30,14 +30,14 @@ async function fixedSize(prompt: Prompt): Promise<number> {
   return meter.countOf({ ...prompt, messages: [...systemOf(prompt), ...fixed] })
 }
 
-describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
+describe.each(orders)('for any conversation, with %s', (_, steering) => {
   const optimize = async (prompt: Prompt) => {
     const { small } = smallModel((text) => `Facts and values: ${text.slice(0, 200)}`)
     const waterfall = waterfallOf({ thresholds: { vanishing: 9000, recursive: 14_000, family: 4000 } })
     return waterfall(jobOf(prompt, { steering, small }))
   }
 
-  it('system prompt, tools and last user message stay to the byte', async () => {
+  it('system prompt, tools and last user message remain unchanged', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite } = await optimize(prompt)
@@ -50,7 +50,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
     )
   })
 
-  it('everything after the last user message stays while it fits', async () => {
+  it('everything after the last user message remains while it fits', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         fc.pre((await liveSize(prompt)) < 3000)
@@ -61,7 +61,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
     )
   })
 
-  it('calls keep their results, and roles alternate where they did', async () => {
+  it('calls keep their results, and roles still alternate', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite } = await optimize(prompt)
@@ -75,7 +75,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
     )
   })
 
-  it('a rewritten prompt is smaller, and counted right', async () => {
+  it('a rewritten prompt is smaller and counted correctly', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite, tokens } = await optimize(prompt)
@@ -92,7 +92,7 @@ describe.each(orders)('whatever the conversation, with %s', (_, steering) => {
 describe('the slider', () => {
   const steering: Steering = { level: 'extreme', vanishing: false, recursive: false }
 
-  it('never passes its cap, and leaves what is within it alone', async () => {
+  it('never exceeds its cap, and does not change a prompt within it', async () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite } = await waterfallOf()(jobOf(prompt, { steering }))
@@ -106,37 +106,34 @@ describe('the slider', () => {
     )
   })
 
-  it.each(['stable', 'auto'] as const)(
-    'sends the same beginning again from turn to turn, in %s mode',
-    async (slider) => {
-      await fc.assert(
-        fc.asyncProperty(conversation, async (prompt) => {
-          const waterfall = waterfallOf({ slider })
-          let grown = prompt
-          let before: readonly Message[] = []
-          for (let turn = 0; turn < 4; turn++) {
-            const { rewrite } = await waterfall(jobOf(grown, { steering }))
-            if (rewrite === undefined || rewrite.tokens > CAP * 0.85) return
-            const { messages } = rewrite.prompt
-            // In auto mode the first turn chooses anew, and the second one chooses what stays.
-            if (turn > (slider === 'auto' ? 1 : 0)) expect(messages.slice(0, before.length)).toEqual(before)
-            if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
-              expect(rolesAlternate(messages)).toBe(true)
-            }
-            before = messages
-            const answer: Message = {
-              role: 'assistant',
-              parts: [{ type: 'text', text: `It was the orchard ${turn}.` }],
-            }
-            const question: Message = {
-              role: 'user',
-              parts: [{ type: 'text', text: `And the harbour-${turn}.ts glacier?` }],
-            }
-            grown = { ...grown, messages: [...grown.messages, answer, question] }
+  it.each(['stable', 'auto'] as const)('sends the same prefix from turn to turn, in %s mode', async (slider) => {
+    await fc.assert(
+      fc.asyncProperty(conversation, async (prompt) => {
+        const waterfall = waterfallOf({ slider })
+        let grown = prompt
+        let before: readonly Message[] = []
+        for (let turn = 0; turn < 4; turn++) {
+          const { rewrite } = await waterfall(jobOf(grown, { steering }))
+          if (rewrite === undefined || rewrite.tokens > CAP * 0.85) return
+          const { messages } = rewrite.prompt
+          // In auto mode the first turn chooses anew, and the second one chooses what stays.
+          if (turn > (slider === 'auto' ? 1 : 0)) expect(messages.slice(0, before.length)).toEqual(before)
+          if (prompt.native.dialect === 'anthropic' && rolesAlternate(prompt.messages)) {
+            expect(rolesAlternate(messages)).toBe(true)
           }
-        }),
-        RUNS,
-      )
-    },
-  )
+          before = messages
+          const answer: Message = {
+            role: 'assistant',
+            parts: [{ type: 'text', text: `It was the orchard ${turn}.` }],
+          }
+          const question: Message = {
+            role: 'user',
+            parts: [{ type: 'text', text: `And the harbour-${turn}.ts glacier?` }],
+          }
+          grown = { ...grown, messages: [...grown.messages, answer, question] }
+        }
+      }),
+      RUNS,
+    )
+  })
 })

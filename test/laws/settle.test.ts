@@ -73,7 +73,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     await expectSettledOnce(stage)
   })
 
-  it('when its stream is whole, and before its caller has seen the end', async () => {
+  it('when its stream is whole, before its end is sent', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
     const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
 
@@ -107,7 +107,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     }
   })
 
-  it('when the upstream cuts its stream after any frame', async () => {
+  it('when the upstream breaks off after any frame', async () => {
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const stage = await watched((request) => ({
         kind: 'events',
@@ -118,7 +118,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     }
   })
 
-  it('when its caller leaves the port after any frame', async () => {
+  it('when its caller disconnects from the port after any frame', async () => {
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const sent = gate()
       const stage = await watched((request) => ({
@@ -208,7 +208,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     }
   })
 
-  it('when its caller has left before it was asked', async () => {
+  it('when its caller disconnected before the upstream call', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
     const response = await inProcess(stage, front, {}, AbortSignal.abort())
 
@@ -218,7 +218,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     expect(await stage.store.spent('budget')).toBe(0)
   })
 
-  it('when its caller never reads from the port and leaves', async () => {
+  it('when its caller never reads from the port and disconnects', async () => {
     const sent = gate()
     const filler = `: ${'x'.repeat(60_000)}\n\n`
     const stage = await watched((request) => ({
@@ -248,7 +248,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   })
 })
 
-describe('many requests at once settle once each', () => {
+describe('concurrent requests settle once each', () => {
   const ending = fc.constantFrom('whole', 'stream', 'refused', 'cut', 'left', 'hung', 'cancelled', 'unread')
   type Ending = 'whole' | 'stream' | 'refused' | 'cut' | 'left' | 'hung' | 'cancelled' | 'unread'
 
@@ -301,7 +301,7 @@ describe('many requests at once settle once each', () => {
     return { text: ANSWER.text }
   }
 
-  it('however they end, in any mixture, and the books are the sum of what was settled', async () => {
+  it('with any endings, and the usage is the sum of the settlements', async () => {
     const one = fc.record({ kind: ending, frames: fc.nat(MOST_FRAMES), front: fc.constantFrom(...CROSSINGS) })
     await fc.assert(
       fc.asyncProperty(fc.array(one, { minLength: 2, maxLength: 12 }), async (requests) => {
@@ -325,8 +325,8 @@ describe('many requests at once settle once each', () => {
   })
 })
 
-describe('a settlement that the store does not take', () => {
-  it('leaves the answer whole, and is taken with the next one', async () => {
+describe('a settlement that the store refuses', () => {
+  it('does not affect the answer, and is sent again with the next one', async () => {
     const store = watchedStore()
     const { settle } = store
     let failing = true

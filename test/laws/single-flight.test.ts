@@ -28,7 +28,7 @@ async function settled(): Promise<void> {
 }
 
 describe('the law of single flight', () => {
-  it('a key has one leader while a request waits, and every request gets a role or leaves', async () => {
+  it('a key has one leader while a request waits, and every request receives a role or disconnects', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(action, { maxLength: 40 }), async (actions) => {
         const flights = createSingleFlight<number>()

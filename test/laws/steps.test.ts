@@ -38,7 +38,7 @@ const completion: fc.Arbitrary<Completion> = fc.record(
 )
 
 describe('law: an answer as steps', () => {
-  it('collected again is the same answer', () => {
+  it('is the same answer when collected', () => {
     fc.assert(
       fc.property(completion, (stored) => {
         const collected = collector()

@@ -137,7 +137,7 @@ async function attack(at: Stage, number: number): Promise<Reply | undefined> {
   return ask(at, body, { path: made.path, signal: controller.signal }).catch(() => undefined)
 }
 
-it('a thousand attacks at once are billed at most the budget, and all that the vendor reported', async () => {
+it('a thousand concurrent attacks are billed at most the budget, and all usage that the vendor reported', async () => {
   const store = tightStore(() => NOON)
   const vendor = (upstream = await startUpstream({ reply }))
   const log: LogRecord[] = []

@@ -54,7 +54,7 @@ describe('a model name without a provider', () => {
     ['never-heard-of', 'open never-heard-of'],
     ['team/fast', 'a only-a'],
     ['b/shared', 'b shared'],
-  ])('%s leads to %s', async (model, expected) => {
+  ])('%s resolves to %s', async (model, expected) => {
     const stage = await start()
 
     expect((await statusFor(stage, model)).status).toBe(200)
@@ -73,7 +73,7 @@ describe('a model name without a provider', () => {
     expect(stage.asked()).toEqual(['a shared', 'b shared'])
   })
 
-  it('leads to the key’s own providers first, and to no others', async () => {
+  it('resolves only to the providers of the key, in their order', async () => {
     const key = { name: 'own', provider_configs: [{ provider: 'b', weight: 1 }] }
     const stage = await start({ key })
 
@@ -91,18 +91,18 @@ describe('a model name without a provider', () => {
   })
 })
 
-describe('a model name that nobody serves', () => {
+describe('an unknown model name', () => {
   it.each([
     ['a/only-x', 'a/only-a'],
     ['b/shred', 'b/shared'],
-  ])('%s is a 404 that names %s', async (model, near) => {
+  ])('%s is a 404 that suggests %s', async (model, near) => {
     const { status, message } = await statusFor(await start(), model)
 
     expect(status).toBe(404)
     expect(message).toMatch(new RegExp(`Did you mean .*${near}`))
   })
 
-  it('is never told the name of a model that the key may not use', async () => {
+  it('receives no suggestion of a model that the key may not use', async () => {
     const stage = await start({ key: { name: 'narrow', allowed_models: ['b/*'] } })
 
     expect((await statusFor(stage, 'a/only-x')).message).not.toContain('a/only-a')

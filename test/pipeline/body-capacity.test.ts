@@ -28,13 +28,13 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 const caller = (): Cancellation => new Cancellation()
 
 describe('the capacity for large bodies', () => {
-  it('lets small bodies in whatever else is in progress', () => {
+  it('admits small bodies immediately', () => {
     const { capacity } = createSubject()
     capacity.take('key', 100 * MIB, caller())
     expect(capacity.take('key', MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
-  it('makes a large body wait for those before it, in the order of arrival', async () => {
+  it('admits large bodies in the order of arrival', async () => {
     const { capacity } = createSubject()
     const first = await capacity.take('key', 8 * MIB, caller())
     const second = follow(capacity.take('key', 8 * MIB, caller()))
@@ -47,13 +47,13 @@ describe('the capacity for large bodies', () => {
     expect(third.held).toBeDefined()
   })
 
-  it('does not make one key wait for another', async () => {
+  it('is separate for each key', async () => {
     const { capacity } = createSubject()
     await capacity.take('hostile', 10 * MIB, caller())
     expect(capacity.take('other', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
-  it('gives back what a body of unknown length did not need', async () => {
+  it('releases the unneeded capacity of a body of unknown length', async () => {
     const { capacity } = createSubject()
     const unknown = await capacity.take('key', 10 * MIB, caller())
     const waiting = follow(capacity.take('key', 9 * MIB, caller()))
@@ -62,7 +62,7 @@ describe('the capacity for large bodies', () => {
     expect(waiting.held).toBeDefined()
   })
 
-  it('refuses with rate-limited after the wait, and forgets who waited', async () => {
+  it('refuses with rate-limited after the maximum wait', async () => {
     const { capacity, runtime } = createSubject()
     const first = await capacity.take('key', 8 * MIB, caller())
     const second = follow(capacity.take('key', 8 * MIB, caller()))
@@ -73,14 +73,14 @@ describe('the capacity for large bodies', () => {
     expect(capacity.take('key', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
-  it('refuses at once when a hundred wait', async () => {
+  it('refuses immediately when a hundred requests are waiting', async () => {
     const { capacity } = createSubject()
     await capacity.take('key', 10 * MIB, caller())
     for (let at = 0; at < 100; at++) follow(capacity.take('key', 10 * MIB, caller()))
     expect(() => capacity.take('key', 10 * MIB, caller())).toThrow('Too many large requests')
   })
 
-  it('forgets a caller who leaves while waiting', async () => {
+  it('removes a waiting request whose caller disconnects', async () => {
     const { capacity, runtime } = createSubject()
     const first = await capacity.take('key', 10 * MIB, caller())
     const leaving = caller()
@@ -94,7 +94,7 @@ describe('the capacity for large bodies', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('never holds more than its bytes for one key, and lets everyone in at the end, in any order', async () => {
+  it('never exceeds the maximum of a key, and finally admits every request', async () => {
     const step = fc.record({ bytes: fc.integer({ min: 0, max: 14 * MIB }), leaves: fc.nat(5) })
     const run = async (steps: readonly { readonly bytes: number; readonly leaves: number }[]): Promise<void> => {
       const { capacity } = createSubject()

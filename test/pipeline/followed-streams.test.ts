@@ -111,7 +111,7 @@ describe('a stream that is identical to one in flight', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  it('leaves the other request and its caller undisturbed when its own caller disconnects', async () => {
+  it('does not affect the other request when its own caller disconnects', async () => {
     const { open: go, opened } = gate()
     const { ask } = await open(opened)
     const first = await ask()

@@ -72,7 +72,7 @@ function send(place: Place, secret: string, body: object = {}, path: string = CH
 const down: Reply = { kind: 'failure', status: 503, headers: { 'x-should-retry': 'false' } }
 
 describe('a model without a provider', () => {
-  it('goes to the key’s providers in proportion to their weights', async () => {
+  it('is sent to the providers of the key in proportion to their weights', async () => {
     let draws = 0
     // Evenly spread over 0 to 1, in an order of its own.
     const place = await start({}, () => ((draws++ * 41) % 90) / 90)
@@ -85,7 +85,7 @@ describe('a model without a provider', () => {
     expect({ a: times('a'), b: times('b'), c: times('c') }).toEqual({ a: 10, b: 50, c: 30 })
   })
 
-  it.each(FRONTS)('falls back in falling weight, whole and as a stream ($name front)', async ({ path }) => {
+  it.each(FRONTS)('falls back in descending order of weight, whole and as a stream ($name front)', async ({ path }) => {
     for (const stream of [false, true]) {
       const place = await start({ b: () => down, c: () => down })
       const secret = await place.newSecret(WEIGHTS)
@@ -97,13 +97,13 @@ describe('a model without a provider', () => {
     }
   })
 
-  it('goes first to the one that was drawn, then to the heaviest of the others', async () => {
+  it('is sent to the drawn provider first, then to the one with the highest weight', async () => {
     const place = await start({ a: () => down, b: () => down }, () => 0.99)
     expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(200)
     expect(place.asked).toEqual(['a', 'b', 'c'])
   })
 
-  it('goes to a provider of weight 0 only when the others fail', async () => {
+  it('is sent to a provider of weight 0 only when the others fail', async () => {
     const place = await start({ a: () => down }, () => 0.999)
     const secret = await place.newSecret([
       { provider: 'a', weight: 1 },
@@ -113,7 +113,7 @@ describe('a model without a provider', () => {
     expect(place.asked).toEqual(['a', 'b'])
   })
 
-  it('goes only where the key may use it', async () => {
+  it('is sent only to providers that the key may use', async () => {
     const place = await start({}, () => 0.999)
     const split = await place.newSecret([
       { provider: 'a', weight: 1, allowed_models: ['large'] },
@@ -137,7 +137,7 @@ describe('a model without a provider', () => {
     expect(place.asked).toEqual(['b'])
   })
 
-  it('goes to the providers that list it, in their order, for a key without providers', async () => {
+  it('is sent to the providers that list it, in their order, for a key without providers', async () => {
     const place = await start()
     expect((await send(place, await place.newSecret([]))).status).toBe(200)
     expect(place.asked).toEqual(['a'])
@@ -145,7 +145,7 @@ describe('a model without a provider', () => {
 })
 
 describe('a fallback', () => {
-  it('takes over a stream that broke before its first word', async () => {
+  it('continues a stream that broke off before its first word', async () => {
     const place = await start({
       b: () => ({ kind: 'events', items: [CUT] }),
       c: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect).slice(0, 1), CUT] }),
@@ -156,7 +156,7 @@ describe('a fallback', () => {
     expect(new Set(place.asked)).toEqual(new Set(['b', 'c', 'a']))
   })
 
-  it('takes over nothing of which the caller has heard', async () => {
+  it('does not continue a stream whose first word was sent', async () => {
     const place = await start({
       b: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
     })
@@ -166,26 +166,26 @@ describe('a fallback', () => {
     expect(eventsOf(reply.text).at(-1)?.data).toMatchObject({ error: { type: 'upstream_error' } })
   })
 
-  it('is not asked where the request itself was wrong', async () => {
+  it('is not called for an invalid request', async () => {
     const place = await start({ b: () => ({ kind: 'failure', status: 400 }) })
     expect((await send(place, await place.newSecret(WEIGHTS))).status).toBe(400)
     expect(place.asked).toEqual(['b'])
   })
 
-  it('answers at once where a provider asks to wait', async () => {
+  it('is called immediately after a 429 with Retry-After', async () => {
     const place = await start({ b: () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '15' } }) })
     expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
     expect(place.asked).toEqual(['b', 'c'])
   })
 })
 
-it('a provider that fails for a moment is asked three times before the next one', async () => {
+it('calls a failing provider three times before the next one', async () => {
   const place = await start({ b: () => ({ kind: 'failure', status: 500 }) })
   expect((await send(place, await place.newSecret(WEIGHTS))).text).toContain('from c.')
   expect(place.asked).toEqual(['b', 'b', 'b', 'c'])
 })
 
-it('when all providers ask to wait, their 429 and its advice reach the caller, who has paid nothing', async () => {
+it('returns 429 with Retry-After, without a bill, when all providers return 429', async () => {
   const limited = (seconds: string) => (): Reply => ({
     kind: 'failure',
     status: 429,

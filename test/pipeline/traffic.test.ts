@@ -3,7 +3,7 @@ import { createTraffic } from '../../src/wiring/batches.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
-function room() {
+function setUp() {
   const runtime = manualRuntime(noNetwork)
   const traffic = createTraffic({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
   const stopping = new AbortController()
@@ -13,16 +13,16 @@ function room() {
   return { runtime, traffic, stopping, went, wait, enter }
 }
 
-describe('work in the background', () => {
-  it('goes on at once while few requests wait for their answers', async () => {
-    const { traffic, enter, stopping } = room()
+describe('batch work', () => {
+  it('continues immediately while few requests are running', async () => {
+    const { traffic, enter, stopping } = setUp()
     enter('a', 'b')
 
     await expect(traffic.quiet(stopping.signal)).resolves.toBeUndefined()
   })
 
-  it('waits while there are more, until enough of them are answered', async () => {
-    const { traffic, enter, wait, went, runtime } = room()
+  it('waits while many requests are running, until enough of them are answered', async () => {
+    const { traffic, enter, wait, went, runtime } = setUp()
     enter('a', 'b', 'c', 'd')
     const waiting = Promise.all([wait('first'), wait('second')])
 
@@ -38,8 +38,8 @@ describe('work in the background', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('goes on after its patience has ended, so that it is never starved', async () => {
-    const { enter, wait, runtime } = room()
+  it('continues after the maximum wait, so that it is not starved', async () => {
+    const { enter, wait, runtime } = setUp()
     enter('a', 'b', 'c')
     const waiting = wait('first')
     runtime.advance(1000)
@@ -47,8 +47,8 @@ describe('work in the background', () => {
     await waiting
   })
 
-  it('is not held up when its process ends', async () => {
-    const { enter, wait, stopping, runtime } = room()
+  it('continues when its signal is aborted', async () => {
+    const { enter, wait, stopping, runtime } = setUp()
     enter('a', 'b', 'c')
     const waiting = wait('first')
     stopping.abort()

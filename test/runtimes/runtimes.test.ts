@@ -110,7 +110,7 @@ describe.each(all)('$name', (runtime) => {
     expect(upstream.last.body['messages']).toEqual(prompt.messages)
   })
 
-  it('passes on each piece of a stream as it arrives', async () => {
+  it('forwards each piece of a stream as it arrives', async () => {
     let go: (value?: unknown) => void = () => {}
     const gate = new Promise((resolve) => (go = resolve))
     upstream.reply = (request) => {
@@ -143,7 +143,7 @@ describe.each(all)('$name', (runtime) => {
     await upstream.last.leaving
   })
 
-  it('returns the status of its table when the upstream is away', async () => {
+  it('returns the documented status when the upstream is unreachable', async () => {
     upstream.reply = () => ({ kind: 'cut' })
 
     await expect((await client()).chat.completions.create(prompt)).rejects.toMatchObject({ status: 502 })

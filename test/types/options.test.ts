@@ -134,7 +134,7 @@ describe('a wrong value', () => {
   )
 })
 
-it('createGateway without options says what to write', async () => {
+it('createGateway without options returns an error with an example', async () => {
   expect(await messageOf(createGateway)).toBe(
     'createGateway: expected an object with at least one provider: createGateway({ providers: [openai()] }), got undefined.',
   )

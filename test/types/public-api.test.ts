@@ -61,13 +61,13 @@ describe('a typical program', () => {
     expect(sums.every((sum) => typeof sum === 'number')).toBe(true)
   })
 
-  it('may use the names of the HTTP API', async () => {
+  it('accepts the names of the HTTP API', async () => {
     expect(await useWireNames()).toBe(700)
   })
 })
 
 describe('records in process', () => {
-  it('have no field in the names of the wire', async () => {
+  it('have no field with a name of the HTTP API', async () => {
     const gateway = start()
     const key = await gateway.keys.create({ name: 'app', plan: 'free', providerConfigs: [{ provider: 'extractive' }] })
     await statusOf(gateway, key.value)
@@ -97,7 +97,7 @@ describe('records in process', () => {
     [{ name: 'app', providerConfigs: [{ provider: 'a', allowedModels: 'x' }] }, 'providerConfigs.0.allowedModels'],
     [{ name: 'app', budget_limit_cents: -5 }, 'budget_limit_cents'],
     [{ name: 'app', tokenResetDuration: '1d' }, 'tokenResetDuration'],
-  ])('are refused in the names that the caller wrote: %j', async (fields, param) => {
+  ])('are refused with the field name of the caller: %j', async (fields, param) => {
     const failure = await failureOf(Reflect.apply(start().keys.create, undefined, [fields]))
 
     expect(failure).toMatchObject({ kind: 'invalid-admin-request', details: { param } })
@@ -112,7 +112,7 @@ describe('records in process', () => {
 })
 
 describe('keys.create({ value })', () => {
-  it('takes the given secret', async () => {
+  it('uses the given secret', async () => {
     const gateway = start()
     const { value, keyPrefix } = await gateway.keys.create({ name: 'mine', value: SECRET })
 
@@ -120,7 +120,7 @@ describe('keys.create({ value })', () => {
     expect(await statusOf(gateway, SECRET)).toBe(200)
   })
 
-  it('refuses a secret that another key has, and leaves no second key behind', async () => {
+  it('refuses a secret of another key without creating a key', async () => {
     const gateway = start()
     await gateway.keys.create({ name: 'mine', value: SECRET })
 
@@ -136,7 +136,7 @@ describe('keys.create({ value })', () => {
     })
   })
 
-  it('does not change the secret of a key: a created key may be sent back, another secret is refused', async () => {
+  it('does not change the secret of a key: the own secret is accepted, another one refused', async () => {
     const gateway = start()
     const { value, ...key } = await gateway.keys.create({ name: 'mine' })
 

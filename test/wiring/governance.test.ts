@@ -13,7 +13,7 @@ function world(): ManualRuntime {
 }
 
 describe('the configured keys', () => {
-  it('are there for the very first call of each desk', async () => {
+  it('are stored before the first call of each method', async () => {
     const runtime = world()
     const { keys, findKey } = createGovernance(CONFIGURATION, {
       store: memoryStore({ now: runtime.now }),
@@ -26,7 +26,7 @@ describe('the configured keys', () => {
     expect(found).toMatchObject({ id: 'configured' })
   })
 
-  it('that could not be put in place are told, refuse all, and are tried again a second later', async () => {
+  it('that could not be stored are logged, refuse all requests, and are retried after a second', async () => {
     const runtime = world()
     const store = memoryStore({ now: runtime.now })
     let tries = 0
@@ -56,7 +56,7 @@ describe('the configured keys', () => {
     expect(told).toHaveLength(1)
   })
 
-  it('that are wrong are an error at the start', () => {
+  it('that are invalid are an error at the start', () => {
     const runtime = world()
     const start = (): unknown =>
       createGovernance(

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { usd } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
-import { quote, room, used, type Room } from '../governance/room.ts'
+import { quote, testGovernance, used, type TestGovernance } from '../governance/test-governance.ts'
 
 const CENT = 10_000_000
 const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
@@ -61,7 +61,7 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
 }
 
 /** The bill of a use, undefined for one that was refused. */
-async function use(place: Room, id: string, amount: number): Promise<number | undefined> {
+async function use(place: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
     const key = await place.keyring.read(id)
     const reservation = await place.ledger.reserve(key, { ...quote(1, 1), cost: () => usd(amount / 1e9) })
@@ -73,10 +73,10 @@ async function use(place: Room, id: string, amount: number): Promise<number | un
   }
 }
 
-it('reports exactly the billed amounts after any sequence of changes and requests', async () => {
+it('the reports equal the billed amounts after any sequence of changes and requests', async () => {
   await fc.assert(
     fc.asyncProperty(start, fc.array(act, { maxLength: 40 }), async (begin, acts) => {
-      const place = room({ at: begin })
+      const place = testGovernance({ at: begin })
       const { clock } = place
       const { budgets, keys } = recordsOf(place)
       await budgets.create({ id: 'team', max_limit: 2, reset_duration: '1d' })
@@ -151,9 +151,9 @@ it('reports exactly the billed amounts after any sequence of changes and request
   )
 })
 
-it('changes of one record by two processes at once are all kept', async () => {
-  const here = room()
-  const there = room({ store: here.store, clock: here.clock })
+it('concurrent changes of one record by two processes are all applied', async () => {
+  const here = testGovernance()
+  const there = testGovernance({ store: here.store, clock: here.clock })
   const { id } = await recordsOf(here).keys.create({ name: 'contended' })
   const changes = {
     description: 'changed',
@@ -175,7 +175,7 @@ it('changes of one record by two processes at once are all kept', async () => {
   expect(await recordsOf(here).keys.get(id)).toMatchObject(changes)
 })
 
-function recordsOf({ store, keyring, shared, clock }: Room): AdminRecords {
+function recordsOf({ store, keyring, shared, clock }: TestGovernance): AdminRecords {
   const runtime = { now: () => clock.at, uuid: () => crypto.randomUUID() }
   return createAdminRecords({ store, runtime, keyring, shared })
 }

@@ -66,7 +66,7 @@ const SMALL_CALL = 1000 * INPUT + 100 * 2 * INPUT
 describe.each(FRONTS)('small-model calls of a request on the $name front whose main call is refused', (front) => {
   const body = { ...front.body, messages: CONVERSATION }
 
-  it('are billed with the margin when a header ordered them', async () => {
+  it('are billed with the margin when a header requested them', async () => {
     const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }))
     const reply = await ask(stage, body, { path: front.path, headers: { 'x-vanishing-context': 'true' } })
 
@@ -83,7 +83,7 @@ describe.each(FRONTS)('small-model calls of a request on the $name front whose m
     expect(records).toMatchObject([{ outcome: 'refused', costUsd: (SMALL_CALL * MARGIN) / 1e9, tokensUsed: 0 }])
   })
 
-  it('are the operator’s cost when the size of the prompt called for them', async () => {
+  it('are not billed when the size of the prompt caused them', async () => {
     const savings = { thresholds: { vanishing: 5000 } }
     const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
     await ask(stage, body, { path: front.path })
@@ -93,7 +93,7 @@ describe.each(FRONTS)('small-model calls of a request on the $name front whose m
     expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
   })
 
-  it('are never billed beyond what was reserved', async () => {
+  it('are billed at most the reserved amount', async () => {
     const stage = await startOne((request) =>
       isSmall(request)
         ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 190_000, 1000) }
@@ -142,7 +142,7 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     expect(billed).toBe(actual * MARGIN)
   })
 
-  it('whose answer cannot be read costs the operator, not the key', async () => {
+  it('whose answer cannot be read is not billed', async () => {
     const stage = await startOne(() => ({ kind: 'json', value: {} }))
     expect((await ask(stage, front.body, { path: front.path })).status).toBe(502)
 
@@ -152,28 +152,31 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     expect(actual).toBeGreaterThan(3 * INPUT)
   })
 
-  it.each([false, true])('whose caller leaves before the answer bills the prompt (stream: %s)', async (stream) => {
-    const stage = await startOne(() => ({ kind: 'hang' }))
-    const controller = new AbortController()
-    const left = leave(stage, front, stream, controller)
-    const request = await stage.upstream.arrival(1)
-    controller.abort()
-    await Promise.all([left, request.leaving])
+  it.each([false, true])(
+    'whose caller disconnects before the answer is billed for the prompt (stream: %s)',
+    async (stream) => {
+      const stage = await startOne(() => ({ kind: 'hang' }))
+      const controller = new AbortController()
+      const left = leave(stage, front, stream, controller)
+      const request = await stage.upstream.arrival(1)
+      controller.abort()
+      await Promise.all([left, request.leaving])
 
-    const { billed, actual, prompt, completion } = await booksOf(stage)
-    expect(prompt).toBeGreaterThan(0)
-    expect({ billed, actual, completion }).toEqual({
-      billed: prompt * INPUT * MARGIN,
-      actual: prompt * INPUT,
-      completion: 0,
-    })
-    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
-    expect(records).toMatchObject([
-      { outcome: 'left', status: 499, failure: 'cancelled', costUsd: Math.round(billed / 1000) / 1e6 },
-    ])
-  })
+      const { billed, actual, prompt, completion } = await booksOf(stage)
+      expect(prompt).toBeGreaterThan(0)
+      expect({ billed, actual, completion }).toEqual({
+        billed: prompt * INPUT * MARGIN,
+        actual: prompt * INPUT,
+        completion: 0,
+      })
+      const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+      expect(records).toMatchObject([
+        { outcome: 'left', status: 499, failure: 'cancelled', costUsd: Math.round(billed / 1000) / 1e6 },
+      ])
+    },
+  )
 
-  it('whose caller leaves a stream is audited as left and billed what came', async () => {
+  it('whose caller disconnects from a stream is audited as disconnected and billed for the received part', async () => {
     const stage = await startOne((request) => ({
       kind: 'events',
       items: [...framesOf(request, { text: ['One', ' two', ' three'] }).slice(0, 5), HANG],
@@ -197,7 +200,7 @@ async function leave(stage: Stage, front: Front, stream: boolean, controller: Ab
   expect(response.status).toBe(499)
 }
 
-it('embeddings whose caller leaves bill the texts that were sent', async () => {
+it('embeddings whose caller disconnects are billed for the texts that were sent', async () => {
   const stage = await startOne(() => ({ kind: 'hang' }), {})
   const controller = new AbortController()
   const body = { model: 'chat/large', input: ['The fox jumps over the dog.'] }
@@ -212,8 +215,8 @@ it('embeddings whose caller leaves bill the texts that were sent', async () => {
   expect(billed).toBe(prompt * INPUT * MARGIN)
 })
 
-describe('an answered request is settled before anything else is done with it', () => {
-  it('so a store that cannot keep its turn neither fails nor frees it', async () => {
+describe('an answered request is settled before its turn is stored', () => {
+  it('so a store that cannot store the turn does not affect the answer or the bill', async () => {
     const store = watchedStore()
     const broken = {
       ...store,

@@ -9,7 +9,7 @@ import { createUsageReports, type UsageReports } from '../../src/governance/usag
 import { memoryStore } from '../../src/stores/memory.ts'
 
 /** The governance of one process, on a clock that stands still until a test moves it. */
-export interface Room {
+export interface TestGovernance {
   readonly clock: { at: number }
   readonly store: Store
   readonly shared: SharedLimits
@@ -21,9 +21,9 @@ export interface Room {
 /** Thursday noon. */
 export const NOON: number = Date.UTC(2026, 0, 15, 12)
 
-export function room(
+export function testGovernance(
   given: { readonly at?: number; readonly store?: Store; readonly clock?: { at: number } } = {},
-): Room {
+): TestGovernance {
   const clock = given.clock ?? { at: given.at ?? NOON }
   const now = (): number => clock.at
   const store = given.store ?? memoryStore({ now })

@@ -31,47 +31,50 @@ function told({ headers }: Reply): readonly unknown[] {
 }
 
 describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
-  it.each(CROSSINGS)('are on every answer of a limited key, streams and errors included ($name)', async (front) => {
-    const stage = await start({ now: NOON }, { rate_limit_requests: 100, allowed_models: [front.model] })
-    const { path, body } = front
-    const send = (more: object = {}, headers = {}): Promise<Reply> =>
-      ask(stage, { ...body, ...more }, { path, headers })
-    const expectTold = (reply: Reply, status: number, remaining: number): void => {
-      expect([reply.status, ...told(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
-    }
+  it.each(CROSSINGS)(
+    'are sent with every response to a limited key, including streams and errors ($name)',
+    async (front) => {
+      const stage = await start({ now: NOON }, { rate_limit_requests: 100, allowed_models: [front.model] })
+      const { path, body } = front
+      const send = (more: object = {}, headers = {}): Promise<Reply> =>
+        ask(stage, { ...body, ...more }, { path, headers })
+      const expectTold = (reply: Reply, status: number, remaining: number): void => {
+        expect([reply.status, ...told(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
+      }
 
-    expectTold(await send(), 200, 99)
-    expectTold(await send({ stream: true }), 200, 98)
-    // What is refused before it is counted takes no place.
-    expectTold(await send({ model: 'chat/small' }), 403, 98)
-    expectTold(await send({ model: 'none/none' }), 404, 98)
-    expectTold(await send({ messages: [] }), 400, 98)
-    expectTold(await send({}, { 'content-type': 'text/plain' }), 415, 98)
-    expectTold(await send({}, { 'x-savings-level': 'most' }), 400, 98)
-    expectTold(await ask(stage, '{', { path }), 400, 98)
-    // What an upstream was asked for keeps its place.
-    stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
-    expectTold(await send(), 400, 97)
-    stage.upstream.reply = () => ({ kind: 'json', value: {} })
-    expectTold(await send(), 502, 96)
-    stage.upstream.reply = () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '100' } })
-    expectTold(await send({ stream: true }), 429, 95)
-    const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models' })
-    expectTold(models, 200, 95)
-    expectTold(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
-    expectTold(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
-    for (const [method, path, status] of [
-      ['GET', '/v1/models/none', 404],
-      ['GET', '/v1/models?limit=x', 400],
-      ['GET', '/nowhere', 404],
-      ['GET', CHAT.path, 405],
-      ['GET', KEYS, 401],
-    ] as const) {
-      expectTold(await ask(stage, undefined, { method, path }), status, 95)
-    }
-  })
+      expectTold(await send(), 200, 99)
+      expectTold(await send({ stream: true }), 200, 98)
+      // What is refused before it is counted takes no place.
+      expectTold(await send({ model: 'chat/small' }), 403, 98)
+      expectTold(await send({ model: 'none/none' }), 404, 98)
+      expectTold(await send({ messages: [] }), 400, 98)
+      expectTold(await send({}, { 'content-type': 'text/plain' }), 415, 98)
+      expectTold(await send({}, { 'x-savings-level': 'most' }), 400, 98)
+      expectTold(await ask(stage, '{', { path }), 400, 98)
+      // What an upstream was asked for keeps its place.
+      stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
+      expectTold(await send(), 400, 97)
+      stage.upstream.reply = () => ({ kind: 'json', value: {} })
+      expectTold(await send(), 502, 96)
+      stage.upstream.reply = () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '100' } })
+      expectTold(await send({ stream: true }), 429, 95)
+      const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models' })
+      expectTold(models, 200, 95)
+      expectTold(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
+      expectTold(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
+      for (const [method, path, status] of [
+        ['GET', '/v1/models/none', 404],
+        ['GET', '/v1/models?limit=x', 400],
+        ['GET', '/nowhere', 404],
+        ['GET', CHAT.path, 405],
+        ['GET', KEYS, 401],
+      ] as const) {
+        expectTold(await ask(stage, undefined, { method, path }), status, 95)
+      }
+    },
+  )
 
-  it('of a key without limits are the greatest integer, until the end of the hour', async () => {
+  it('of a key without limits are the maximum safe integer until the end of the hour', async () => {
     const stage = await start({ now: NOON })
     for (const { path, body } of FRONTS) {
       expect(told(await ask(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
@@ -94,7 +97,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     expect([nowhere.status, ...told(nowhere)]).toEqual([404, '0', '0', HOUR_END])
   })
 
-  it('are 0 and 0 where the store cannot tell, and the request is written down all the same', async () => {
+  it('are 0 and 0 if the store fails, and the request is recorded nevertheless', async () => {
     const store = memoryStore({ now: () => NOON })
     let away = false
     const failing = (): Promise<never> => Promise.reject(new Error('The store is away.'))
@@ -124,7 +127,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requestsTotal: 3 } })
   })
 
-  it('speak of the token limit when that one refused', async () => {
+  it('describe the token limit when it refused', async () => {
     const stage = await start(
       { now: NOON },
       { rate_limit_requests: 9, rate_limit_tokens: 5, token_reset_duration: '1d' },
@@ -142,13 +145,13 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     ['messages-free', 60, '1m'],
     ['messages-basic', 300, '1m'],
     ['messages-pro', 1_000, '1m'],
-  ] as const)('of the plan %s are %i a window of %s', async (plan, limit, every) => {
+  ] as const)('of the plan %s are %i per window of %s', async (plan, limit, every) => {
     const stage = await start({ now: NOON }, { plan })
     const reply = await ask(stage, CHAT.body)
     expect(told(reply)).toEqual([String(limit), String(limit - 1), String(periodOf(NOON, every).end / 1000)])
   })
 
-  it('of the enterprise plans are none, until the key sets its own', async () => {
+  it('of the enterprise plans are unlimited, unless the key sets a limit', async () => {
     const stage = await start({ now: NOON }, { plan: 'enterprise' })
     expect(told(await ask(stage, CHAT.body))[0]).toBe(UNLIMITED)
     await administrate(stage, 'PUT', `${KEYS}/${stage.keyId}`, { rate_limit_requests: 7 })
@@ -168,7 +171,7 @@ const EDGES: readonly (readonly [DurationCode, string, string])[] = [
 ]
 
 describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
-  it('refuses until its last millisecond, begins anew with the next, and is found again when the clock goes back', async () => {
+  it('refuses until its last millisecond, is reset with the next, and applies again when the clock is set back', async () => {
     const clock = { now: Date.parse(last) }
     const limits = { rate_limit_requests: 2, rate_limit_reset_duration: every }
     const tokens = { rate_limit_tokens: 100_000, token_reset_duration: every }
