@@ -91,7 +91,6 @@ export interface VerifierModel {
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
 }
 
-/** The question that a verifier compares with a stored one. */
 export interface AskedQuestion {
   readonly text: string
   readonly keyId: string

@@ -13,7 +13,6 @@ import {
   type Lexicon,
 } from './typos.ts'
 
-/** The kind of difference between two different questions. */
 export type Difference =
   | 'number'
   | 'negation'

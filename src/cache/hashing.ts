@@ -120,7 +120,6 @@ function lengthOf(vector: Float64Array): number {
   return Math.sqrt(squares)
 }
 
-/** Number of 32-bit words in a signature. */
 export const SIGNATURE_WORDS = 32
 const BITS = SIGNATURE_WORDS * 32
 /** Rounds of sign flips and mixing. Three rounds approximate random directions for any input. */

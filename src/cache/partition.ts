@@ -1,12 +1,10 @@
 import type { Neighbor } from '../core/cache-ports.ts'
 import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './hashing.ts'
 
-/** A stored vector and its row in a partition. */
 export interface StoredVector {
   readonly id: string
   readonly scope: string
   readonly vector: Float32Array
-  /** `tailLengthOf(vector)`. */
   readonly tailLength: number
   readonly expiresAt: number
   row: number
@@ -34,7 +32,6 @@ const SLICE_WORK = 200_000
 /** Tolerance, so that rounding never rejects a vector of exactly the minimum similarity. */
 const ROUNDING = 1e-5
 
-/** The vectors of one scope. */
 export interface Partition {
   size(): number
   add(entry: StoredVector): void

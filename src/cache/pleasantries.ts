@@ -148,7 +148,6 @@ function withoutEnding(items: readonly Token[]): readonly Token[] {
   return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
 }
 
-/** Removes the punctuation that ends the last sentence. */
 export function withoutFinalPunctuation(items: readonly Token[]): readonly Token[] {
   const last = items.findLastIndex((item) => item.kind !== 'stop')
   return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)

@@ -30,7 +30,6 @@ export interface CacheQuestion {
   /** @default read and write */
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
-  /** Identifies the request in `reportWrongHit`. */
   readonly requestId?: string
   /** Returns the small model for a verifier. @default none */
   readonly smallModel?: () => VerifierModel | undefined
@@ -49,7 +48,6 @@ export interface SemanticCache {
    * only. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
    */
   reportWrongHit(id: string): void | Promise<void>
-  /** Removes all entries, or the entries stored by requests of one key. */
   clear(filter?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
   /** Resolves when all pending writes of answers have succeeded or failed. */

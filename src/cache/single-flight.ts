@@ -1,7 +1,6 @@
 import type { Cancellation } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** The outcome of a leader. */
 export type FlightEnd<T> =
   /** Every follower receives this value. */
   | { readonly shared: T }
@@ -20,9 +19,7 @@ export interface Leader<T, S = never> {
 
 export type FlightRole<T, S = never> =
   | Leader<T, S>
-  /** Receives the value of the leader. */
   | { readonly role: 'follower'; readonly value: T }
-  /** Follows the stream of the leader. */
   | { readonly role: 'stream'; readonly stream: S }
   /** Calls the upstream itself. Other requests do not wait for its result. */
   | { readonly role: 'alone' }
@@ -42,7 +39,6 @@ export interface SingleFlight<T, S = never> {
    * While a request waits, its key has exactly one leader.
    */
   join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
-  /** Number of keys with a leader. */
   readonly size: number
 }
 

@@ -22,7 +22,6 @@ export interface VectorSearchOptions {
   readonly hasComparable: (scope: string) => boolean | Promise<boolean>
 }
 
-/** Number of canonical forms of stored questions that are cached. */
 const MAX_FORMS = 256
 /** Maximum number of waiting questions that are embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
@@ -158,7 +157,6 @@ function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Ar
   return Number.isFinite(length) && length > 0 ? vector.map((value) => value / length) : undefined
 }
 
-/** Maximum number of keys whose failures are counted. */
 const MAX_FAILING_KEYS = 1000
 
 interface EmbedderHealth {

@@ -23,14 +23,11 @@ export interface Lookup {
 /** A stored question that may be equivalent. */
 export interface CacheCandidate {
   readonly id: string
-  /** Returns the canonical form of its text. */
   readonly form: (text: string) => Canonical
   readonly similarity: () => number
 }
 
-/** Finds comparable stored questions of one scope. */
 export interface CandidateSearch {
-  /** Returns the size of a question in the index, in bytes. */
   bytesOf(text: string): number
   /** Returns the best candidates, at most `limit`. Rejects if a part fails or is late. */
   find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
@@ -97,7 +94,6 @@ interface Wording {
   readonly id: string
   /** The canonical words without articles, in lower case. */
   readonly words: readonly string[]
-  /** The words, joined by spaces. */
   readonly key: string
 }
 
@@ -273,7 +269,7 @@ function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
-/** Adds a value to the set of a key. Returns true if the key is new. */
+/** Returns true if the key is new. */
 function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined) sets.set(key, new Set([value]))
@@ -281,7 +277,7 @@ function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   return set === undefined
 }
 
-/** Removes a value from the set of a key. Returns true if the key was removed. */
+/** Returns true if the key has no value left. */
 function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined || !set.delete(value) || set.size > 0) return false

@@ -8,7 +8,6 @@ import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.
 /** Expectations about the further requests of a conversation. */
 export interface Outlook {
   readonly model: Model
-  /** Number of further requests. */
   readonly turns: number
   /** Tokens that each further request adds. */
   readonly growth: number
@@ -133,7 +132,7 @@ function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** Expects the conversation to continue as it did so far. */
+/** Assumes that the conversation continues as before. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -175,7 +174,6 @@ function turnsToRecoup(turns: number): number {
   return Math.floor(turns * CERTAIN_SHARE)
 }
 
-/** Returns the cost of an option for this request and for all further requests. */
 export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
   const now = add(sendingCost(model, option.tokens, option.warm), option.calls)
   const { steady, callsPerTurn = ZERO } = option
@@ -200,7 +198,6 @@ export function costsOf(option: SendOption, { model, turns, growth, staysWarm }:
 
 const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
 
-/** Returns the option of sending everything. */
 export function sendUnchanged(tokens: number, warm: number): SendOption {
   return { tokens, warm, calls: ZERO, steady: NEVER_CUT }
 }

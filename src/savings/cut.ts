@@ -35,7 +35,6 @@ export interface CutOptions {
   readonly exchangeTokens?: number
   /** Also ranks by the configured embedder. @default false */
   readonly byMeaning?: boolean
-  /** Search terms from a small model. */
   readonly terms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
   readonly noticeTokens?: number
@@ -112,7 +111,6 @@ function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: num
 interface Layout {
   /** Segments that stay unchanged. */
   readonly pinned: readonly Segment[]
-  /** Segments to select from. */
   readonly segments: readonly Segment[]
   /** The steps of a live turn that exceeds its limit. */
   readonly steps: ReadonlySet<Segment>
@@ -120,7 +118,6 @@ interface Layout {
   readonly newestCapacity: number
   /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
   readonly fixedTokens: number
-  /** True if the live turn exceeds its limit. */
   readonly overflows: boolean
 }
 

@@ -16,7 +16,6 @@ export interface Snippet {
   /** Range in the text, in UTF-16 units. */
   readonly start: number
   readonly end: number
-  /** Estimated tokens. */
   readonly tokens: number
   /** Distinct terms. */
   readonly terms: Int32Array
@@ -27,7 +26,6 @@ export interface Snippet {
 /** The messages to send for each segment: unchanged, or an excerpt. Other segments are left out. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
-/** The result of a selection. */
 export interface Selected {
   readonly selection: Selection
   /** Indexes of the snippets in each excerpt. */
@@ -198,7 +196,6 @@ export interface Snapshot {
   readonly from: number
   /** For each sent segment its index, then -1 if it is unchanged, or the indexes of its snippets. */
   readonly picks: readonly (readonly number[])[]
-  /** The notice or the summary. */
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
   readonly asked: number

@@ -29,7 +29,6 @@ import { controllerOf, type SmallModel } from './models.ts'
 const TARGET_SHARE = 0.6
 /** Size of the summary, as a share of the target. */
 const SUMMARY_SHARE = 0.1
-/** Tokens of the heading of the summary. */
 const HEADING_TOKENS = 60
 const NEWEST_MESSAGES = 5
 /** Maximum size of a prompt before it is cut again, as a multiple of the threshold. */

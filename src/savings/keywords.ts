@@ -1,7 +1,6 @@
 import type { Pause } from '../core/async.ts'
 import type { Snippet } from './excerpt.ts'
 
-/** Weights by term. */
 export type Query = ReadonlyMap<number, number>
 
 /** The distinct terms of one text and their numbers of occurrences. */

@@ -5,12 +5,10 @@ import { excerptSegment, type Snippet } from './excerpt.ts'
 import type { SegmentAnalysis } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
 
-/** A segment that may be packed. */
 export interface PackerEntry {
   readonly segment: Segment
   /** Index of the segment among the entries. */
   readonly index: number
-  /** Exact tokens of the whole segment. */
   readonly tokens: number
   readonly analysis: SegmentAnalysis
   /** Value per token. Orders whole segments. */

@@ -8,7 +8,6 @@ import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createChain } from './conversation.ts'
 import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
-/** A request that is ready to be sent. */
 export interface CacheableRequest {
   readonly prompt: Prompt
   readonly model: Model
@@ -28,7 +27,6 @@ export interface MarkedPrompt {
   report(usage: Usage): Promise<void>
 }
 
-/** The last turn of a conversation. */
 export interface CachedTurn {
   /** Milliseconds since 1970. */
   readonly at: number
@@ -39,7 +37,6 @@ export interface CachedTurn {
 }
 
 const KIND = 'prompt-cache'
-/** Maximum number of messages that one turn adds. */
 const MAX_ADDED_MESSAGES = 8
 const MARKER: JsonObject = { type: 'ephemeral' }
 

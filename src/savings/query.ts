@@ -8,7 +8,6 @@ const MAX_QUESTION_TERMS = 40
 const MAX_FOLLOW_UP_TERMS = 1
 /** A question with more terms is searched for without earlier questions. */
 const MAX_SHORT_TERMS = 7
-/** Words that refer to earlier messages. */
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
 /** A capital letter inside a sentence, or a quotation. A question with a name needs no earlier question. */
@@ -20,7 +19,6 @@ const EARLIER_TOPIC_WEIGHT = 0.3
 /** Number of recent steps of an agent that are part of the query. */
 const MAX_STEPS = 5
 const MAX_TERM_WEIGHT = 2
-/** Weight of terms from the small model. */
 const SUGGESTED_TERM_WEIGHT = 0.4
 /** Maximum number of characters of each text that are read. */
 const MAX_READ_LENGTH = 8000

@@ -17,7 +17,6 @@ import { controllerOf, type SmallModel } from './models.ts'
 
 /** Maximum tokens of the prompt. */
 const TARGET = 20_480
-/** Maximum target, as a share of the conversation. */
 const MAX_TARGET_SHARE = 0.45
 /** Maximum tokens of a chunk: 10,000 tokens without the instruction and the summary. */
 const CHUNK_TOKENS = 9200
@@ -30,7 +29,6 @@ const MIN_SAVED_SHARE = 0.2
 const MAX_PARALLEL_CALLS = 4
 const MAX_CHUNKS = 64
 const LIVE_CAP = 32_768
-/** Tokens of the heading of the summary. */
 const HEADING_TOKENS = 80
 
 interface Summaries {
@@ -153,7 +151,6 @@ export function createRecursive(
 }
 
 interface ChunkLimits {
-  /** Maximum size of a chunk. */
   readonly maxTokens: number
   /** Number of chunks after which at most one more is created. @default unlimited */
   readonly maxChunks?: number

@@ -7,7 +7,6 @@ import { countTerms, type TermCounts } from './keywords.ts'
 import { hasStandingInstruction, termsOf } from './query.ts'
 import type { Segment } from './conversation.ts'
 
-/** The data of a segment that ranking needs. */
 export interface SegmentAnalysis {
   readonly counts: TermCounts
   /** Snippets of the texts that may be excerpted, in order. */
@@ -19,7 +18,6 @@ export interface SegmentAnalysis {
 
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
-/** Maximum tokens of a snippet. */
 const SNIPPET_TOKENS = 80
 /** Maximum tokens of a snippet in a user message of many short texts. */
 const SHORT_TEXT_TOKENS = 512
@@ -89,7 +87,6 @@ async function analyzeSegment(
   }
 }
 
-/** UTF-16 units between two pauses. */
 const SLICE_LENGTH = 16_384
 
 /** Returns the end of a slice, moved by one so that it does not divide a surrogate pair. */

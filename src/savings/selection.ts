@@ -75,27 +75,27 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     entries.map((entry) => entry.analysis.counts),
     pause,
   )
-  const withTools = shareOfTools(entries) > TOOL_TRAFFIC
-  const wantsAnswers = job.asksForAnswer === true && !withTools
-  const lengthPenalty = wantsAnswers ? ANSWER_LENGTH_PENALTY : undefined
+  const hasTools = shareOfTools(entries) > TOOL_TRAFFIC
+  const prefersAnswers = job.asksForAnswer === true && !hasTools
+  const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
   const wordScores = await scoresOf(corpus, query, pause, lengthPenalty)
   const segmentScores = isMeeting
     ? withTopics(wordScores, await scoreTopics(corpus.texts, query, pause))
     : withMeaning(wordScores, entries, job.similarities)
-  const scoresNeighbors = !withTools && (isMeeting || job.capacity >= NEIGHBORS_CAPACITY)
-  rank(entries, scoresNeighbors ? withNeighbors(segmentScores) : segmentScores, withTools)
+  const usesNeighbors = !hasTools && (isMeeting || job.capacity >= NEIGHBORS_CAPACITY)
+  rank(entries, usesNeighbors ? withNeighbors(segmentScores) : segmentScores, hasTools)
   await pause()
   const packer = createPacker(job.capacity, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
   const newestFirst = entries.toReversed()
 
-  if (wantsAnswers) takeAnswers(packer, entries)
-  takeFixedShares(packer, entries, { byValue, newestFirst, job, withTools })
+  if (prefersAnswers) takeAnswers(packer, entries)
+  takeFixedShares(packer, entries, { byValue, newestFirst, job, hasTools })
   await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  packer.takeWhole(relevant, withTools ? job.capacity * WHOLE_SHARE_WITH_TOOLS : job.capacity)
+  packer.takeWhole(relevant, hasTools ? job.capacity * WHOLE_SHARE_WITH_TOOLS : job.capacity)
   const scores = await scoreSnippets(
     entries.map((entry) => entry.analysis),
     query,
@@ -170,8 +170,8 @@ function withNeighbors(scores: Float64Array): Float64Array {
 }
 
 /** Sets the value of each segment: its score and half of its partner's, by length and age. */
-function rank(entries: readonly PackerEntry[], scores: Float64Array, withTools: boolean): void {
-  const [decay, power] = withTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
+function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: boolean): void {
+  const [decay, power] = hasTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
     const score = scores[at] ?? 0
@@ -209,14 +209,14 @@ interface FixedShares {
   readonly byValue: readonly PackerEntry[]
   readonly newestFirst: readonly PackerEntry[]
   readonly job: SelectionJob
-  readonly withTools: boolean
+  readonly hasTools: boolean
 }
 
 /** Packs the steps of the live turn, standing instructions, user messages, the first and the last segment. */
 function takeFixedShares(
   packer: Packer,
   entries: readonly PackerEntry[],
-  { byValue, newestFirst, job, withTools }: FixedShares,
+  { byValue, newestFirst, job, hasTools }: FixedShares,
 ): void {
   const { capacity } = packer
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => job.steps.has(entry.segment))
@@ -232,7 +232,7 @@ function takeFixedShares(
   const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
   const userEntries = entries.filter(isUser)
   const userTokens = userEntries.reduce((sum, entry) => sum + entry.tokens, 0)
-  const share = !withTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
+  const share = !hasTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
   packer.takeWhole(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
   packer.takeWhole(entries.slice(0, 1), capacity * HEAD_SHARE)
   packer.takeWhole(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)

@@ -27,7 +27,6 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
-/** Size of a stable cut, as a share of the cap. */
 const STABLE_SHARE = 0.5
 /** Maximum size of the parts inserted for a question, as a share of the cap. */
 const BLOCK_SHARE = 1 / 16
@@ -119,7 +118,6 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
 }
 
 const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
-/** Minimum capacity of a block. */
 const MIN_BLOCK_TOKENS = 200
 
 interface BlockOptions {

@@ -106,7 +106,6 @@ export function summaryNotice(summary: string, tokens: number): string {
   return `[Summary of the earlier part of this conversation, ${amount}, ${source}]\n\n${summary}`
 }
 
-/** Returns the summary without its heading. */
 export function summaryOf(notice: string): string {
   return notice.replace(HEADING, '')
 }
@@ -158,9 +157,7 @@ export function roundTokens(tokens: number): string {
   return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
 }
 
-/** Numbers, dates, versions, paths, identifiers and names. */
 const FACT = /\d[\d.,:%/-]*|[\p{L}\d]+(?:[._/-][\p{L}\d]+)+|\p{Ll}+\p{Lu}[\p{L}\d]*|(?<=[\p{Ll},;:] )\p{Lu}\p{L}{2,}/gu
-/** Words of requirements, decisions and open points. */
 const IMPORTANT =
   /\b(?:decid|agree|chose|must|should|need|want|prefer|always|never|because|instead|error|fail|fix|todo|deadline|remember)/i
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
@@ -216,7 +213,6 @@ function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus:
   return facts + rarity + statements
 }
 
-/** Returns the distinct sentences in order. */
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {
   const sentences = new Set<string>()
   for (let at = 0; at < text.length;) {

@@ -9,7 +9,6 @@ import { invalidHeader, readFlag, type HeaderView } from '../core/http.ts'
 export type TierNumber = 2 | 3 | 4 | 5
 type SavingsLevel = 'extreme' | 'max' | 'med' | 'min' | 'off'
 
-/** The values of the steering headers. */
 export interface Steering {
   readonly level?: SavingsLevel
   readonly vanishing: boolean
@@ -57,7 +56,6 @@ export type TierResult =
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
-/** The expected result of a tier before it runs. */
 export interface TierForecast {
   /** Tokens of its prompt. */
   readonly tokens: number
@@ -78,7 +76,6 @@ export interface TierForecast {
   }
 }
 
-/** One way of shortening a prompt. */
 export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */

@@ -43,7 +43,6 @@ const MAX_ANSWERS_OF_REQUEST = 2
 const FALLBACK_TARGET = 4096
 /** Maximum tokens of a live turn that stays unchanged. */
 const LIVE_CAP = 16_384
-/** Maximum tokens of a request for search terms, for its price. */
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 

@@ -60,7 +60,6 @@ export interface WaterfallOptions {
   readonly summarizer?: Summarizer
   /** Also ranks by meaning, in tiers 5 and 2. @default none */
   readonly embedder?: Embedder
-  /** Sizes of the prompts of tier 2. */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** The tiers in their order. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
@@ -125,7 +124,6 @@ interface Outcome extends WaterfallResult {
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 
-/** Runs the tiers to try until one rewrites the prompt. */
 async function runTiers(job: TierJob, history: History, parts: WaterfallParts): Promise<Outcome> {
   const tiers = job.shadow === 'not-tried' ? [] : parts.tiers
   const verdicts = new Map<Tier, TierVerdict>()
