@@ -43,7 +43,7 @@ export interface SingleFlight<T, S = never> {
 }
 
 export interface SingleFlightOptions {
-  /** Maximum number of followers per key. Further requests call the upstream themselves. @default 1000 */
+  /** Maximum number of followers of one leader. Further requests call the upstream themselves. @default 1000 */
   readonly maxFollowers?: number
   /** Maximum wait of a follower, because the caller of the leader may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
@@ -58,6 +58,8 @@ interface Flight<T, S> {
   /** Longest waiting first. Undefined until the first follower, because most leaders have none. */
   followers: Set<Follower<T, S>> | undefined
   stream: S | undefined
+  /** Number of requests that have followed the stream. */
+  streamFollowers: number
 }
 
 export function createSingleFlight<T, S = never>(options: SingleFlightOptions = {}): SingleFlight<T, S> {
@@ -70,7 +72,9 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
       if (isComplete) return
       flight.stream = stream
       for (const { settle, followsStream } of flight.followers ?? []) {
-        if (followsStream) settle({ role: 'stream', stream })
+        if (!followsStream) continue
+        flight.streamFollowers++
+        settle({ role: 'stream', stream })
       }
     }
     const complete = (end: FlightEnd<T>): void => {
@@ -123,11 +127,14 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
       if (cancellation?.isCancelled === true) throw cancellation.reason
       const flight = flights.get(key)
       if (flight === undefined) {
-        const started: Flight<T, S> = { followers: undefined, stream: undefined }
+        const started: Flight<T, S> = { followers: undefined, stream: undefined, streamFollowers: 0 }
         flights.set(key, started)
         return leaderOf(key, started)
       }
-      if (flight.stream !== undefined && followsStream === true) return { role: 'stream', stream: flight.stream }
+      if (flight.stream !== undefined && followsStream === true) {
+        if (flight.streamFollowers++ >= maxFollowers) return { role: 'alone' }
+        return { role: 'stream', stream: flight.stream }
+      }
       const followers = (flight.followers ??= new Set())
       return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, joining)
     },

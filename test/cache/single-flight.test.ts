@@ -121,6 +121,16 @@ describe('single flight', () => {
     expect(await stateOf(waiting)).toBe('waiting')
   })
 
+  it('limits the followers of a stream, those that waited for it included', async () => {
+    const flights = createSingleFlight<string, string>({ maxFollowers: 2 })
+    const leader = await flights.join('k')
+    const waiting = flights.join('k', { followsStream: true })
+    if (leader.role === 'leader') leader.publish('stream')
+
+    const roles = [waiting, flights.join('k', { followsStream: true }), flights.join('k', { followsStream: true })]
+    expect(await Promise.all(roles.map(async (role) => (await role).role))).toEqual(['stream', 'stream', 'alone'])
+  })
+
   it('lets a follower call the upstream after the timeout, without a remaining timer', async () => {
     const runtime = manualRuntime(noNetwork)
     const flights = createSingleFlight<string>({ timeout: { ms: 1000, after: runtime.after } })
