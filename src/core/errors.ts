@@ -1,6 +1,6 @@
 import type { Json } from './json.ts'
 
-/** The reasons for which a request fails. */
+/** The kinds of failures of a request. */
 export type FailureKind =
   | 'invalid-request'
   | 'invalid-admin-request'

@@ -109,7 +109,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Paths whose values are not included in messages. Neither are addresses with credentials. */
+/** Values at these paths, and addresses with credentials, are not included in messages. */
 const SECRET = /key|secret|token|headers|value/i
 const MAX_SHOWN = 60
 

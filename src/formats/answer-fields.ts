@@ -43,8 +43,8 @@ const CLOSE_BRACE = 125
 const LOWER_N = 110
 
 /**
- * Patterns begin with a byte that is rare in events. A search stops at each occurrence of the first byte of its pattern,
- * and a quote occurs about 30 times per event.
+ * Patterns begin with a byte that is rare in events. A search stops at each occurrence of the first byte of its
+ * pattern, and a quote occurs about 30 times per event.
  */
 const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'

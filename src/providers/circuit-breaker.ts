@@ -251,7 +251,7 @@ export class FailureWindow {
   }
 
   /**
-   * Returns undefined unless the upstream fails. `keyId` is the only active key. It is undefined if several keys are
+   * Returns undefined unless the upstream fails. `keyId` is the only active key, or undefined if several keys are
    * active.
    */
   failing(now: number): { readonly keyId: string | undefined } | undefined {

@@ -198,7 +198,7 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { AwsV4Signer } = await import('aws4fetch')
     const { method, url, headers } = request
     const body = typeof request.body === 'string' ? request.body : new TextDecoder().decode(request.body)
-    // Proxies may change other headers.
+    // Other headers are not signed, because proxies may change them.
     const { 'content-type': type } = headers
     const signable = type === undefined ? {} : { 'content-type': type }
     const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })

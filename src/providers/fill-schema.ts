@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** The values in a text, in turn. */
+/** Cycles through the values of a text. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string

@@ -29,7 +29,7 @@ export interface LoadedUpstream extends RequestOptions {
   readonly format: UpstreamFormat
 }
 
-/** The part of a provider call that its requests need. */
+/** Fields of a provider call that its HTTP requests need. */
 export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 

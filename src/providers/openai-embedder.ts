@@ -53,7 +53,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 const MAX_TEXTS = 256
 
 /**
- * Creates an embedder for any endpoint with OpenAI's format. Embedding rejects with `upstream` unless the answer has
+ * Creates an embedder for any endpoint with OpenAI's format. `embed` rejects with `upstream` unless the answer has
  * one vector of the right length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
  * invalid options.
  */

@@ -74,7 +74,10 @@ function isRetryable(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/** Waits before the next call of the candidate. If there is none, reports the failure to the circuit and throws it. */
+/**
+ * Waits before the next call of the candidate. If there must be no further call, reports the failure to the circuit and
+ * throws it.
+ */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
   attempt.paid.failed(error)
   const wait = delayAfter(attempt, error)
