@@ -17,7 +17,12 @@ export function parseJson(text: string): Json | undefined {
 
 /** Returns undefined for a text that is not a JSON object or is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
-  return isTooDeep(text) ? undefined : asObject(parseJson(text))
+  if (isTooDeep(text)) return undefined
+  try {
+    return asObject(JSON.parse(text))
+  } catch {
+    return undefined
+  }
 }
 
 /** For answers of upstreams, which are parsed loosely. */

@@ -264,10 +264,12 @@ const MAX_ESCAPED_LENGTH = MODEL.length * 6
 function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'
-  if (length === MODEL.length) return MODEL.every((byte, index) => bytes[start + index] === byte) ? 'plain' : 'another'
-  let at = start
+  let equal = 0
+  while (equal < MODEL.length && bytes[start + equal] === MODEL[equal]) equal++
+  if (length === MODEL.length) return equal === length ? 'plain' : 'another'
+  let at = start + equal
   while (at < end && bytes[at] !== BACKSLASH) at++
-  if (at === end) return 'another'
+  if (at >= end) return 'another'
   try {
     return JSON.parse(`"${latin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'another'
   } catch {
