@@ -14,8 +14,8 @@ const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 const SEARCHING_MODEL = /:online$/
 
 /**
- * Returns true when the key may use the model: by its permissions, and (for `<provider>/<model_id>`) by its provider
- * configurations. One permitted name of the model suffices.
+ * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow the
+ * model. One permitted name of the model suffices.
  */
 export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
   if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
@@ -173,8 +173,10 @@ function refused(name: string, reason: string): GatewayError {
 }
 
 /**
- * Returns the providers that serve a model for a key: the first is drawn by weight, the others are its fallbacks in
- * descending order of weight. A provider with weight 0 is only a fallback. `random` returns a number from 0 up to 1.
+ * Returns the providers that serve a model for a key. The first is drawn by weight. The others are its fallbacks, in
+ * descending order of weight. A provider with weight 0 is only a fallback.
+ *
+ * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */
 export function weighProviders(
   configs: readonly ProviderConfig[],

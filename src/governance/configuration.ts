@@ -14,7 +14,7 @@ import * as field from './field-schema.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret } from './virtual-key.ts'
 
 /**
- * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API: at most 100,000 of
+ * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API. Maximum: 100,000 of
  * each.
  */
 export interface GovernanceConfiguration {

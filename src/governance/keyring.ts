@@ -23,7 +23,7 @@ import * as field from './field-schema.ts'
 
 /** Reads and changes virtual keys. */
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Returns the key without caching. Throws `not-found`. */
+  /** Returns the stored key, without the cache. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
    * Returns the new key and its secret. Throws `invalid-admin-request` if a shared record does not exist, and `conflict`

@@ -32,7 +32,7 @@ export interface VirtualKey {
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance
   readonly tokens?: Allowance
-  /** Ids of shared records, which apply in addition to the key's own limits. */
+  /** Id of a shared budget, which applies in addition to the key's own limits. */
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string

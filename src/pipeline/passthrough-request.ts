@@ -14,7 +14,7 @@ import type { Authenticated, Resolved } from './exchange.ts'
 import { readBytes, readSteering } from './parse-request.ts'
 import type { Services } from './services.ts'
 
-/** A request for whose price the operator's functions are called. */
+/** The request that `price` and `finalPrice` receive. */
 export interface PassthroughRequest {
   /** Such as `/v1/images/generations`. */
   readonly path: string

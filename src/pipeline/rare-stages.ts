@@ -1,6 +1,6 @@
 /**
- * Stages that few requests need, loaded when the first one is needed. They are one module, because each separately
- * loaded module splits the code that it shares with the rest of the gateway into further chunks.
+ * Stages of rare requests, which the first such request loads. They are one module, because each dynamic import splits
+ * shared code into further chunks. They cannot be part of on-demand.ts, which plan.ts imports: explain.ts imports plan.ts.
  */
 export { respondInBackground } from './background.ts'
 export { explain } from './explain.ts'
