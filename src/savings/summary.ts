@@ -32,7 +32,8 @@ const RULES = [
   'Use these headings, and omit empty ones: Goal, Standing instructions, Decisions and reasons, Facts and values, State of files and tools, Errors and fixes, Open points.',
 ].join('\n')
 
-const WITH_EARLIER = 'It begins with a summary of the earlier conversation. Keep everything in that summary that is still true.'
+const WITH_EARLIER =
+  'It begins with a summary of the earlier conversation. Keep everything in that summary that is still true.'
 
 const REFUSAL =
   /^\W*(?:(?:i(?:['’]?m| am) (?:very |so |truly )?)?sorry|(?:unfortunately,? )?i (?:can(?:no|['’])t|am unable|won['’]t|will not|do not have)|i(?:['’]m| am) (?:unable|not able)|as an ai)/i
