@@ -12,7 +12,7 @@ import { judge, measureRecall, selectionAt, through, type Method } from './recal
 const { values } = parseArgs({
   options: {
     data: { type: 'string', default: '../shared/data' },
-    step: { type: 'string', default: '8' },
+    step: { type: 'string', default: '2' },
     out: { type: 'string', default: 'docs/tiers/figures' },
   },
 })
