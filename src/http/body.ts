@@ -69,11 +69,18 @@ const BLOCK_BYTES = 16 * 1024
  * garbage collections and make them slower.
  */
 export class ByteLog {
-  readonly #blocks: Uint8Array[] = []
+  #blocks: Uint8Array[] = []
   #open: Uint8Array | undefined
   #used = 0
+  #size = 0
+
+  /** Number of stored bytes. */
+  get size(): number {
+    return this.#size
+  }
 
   add(bytes: Uint8Array): void {
+    this.#size += bytes.byteLength
     if (bytes.byteLength >= BLOCK_BYTES / 4) {
       this.#close()
       this.#blocks.push(bytes)
@@ -85,10 +92,13 @@ export class ByteLog {
     this.#used += bytes.byteLength
   }
 
-  /** Returns all bytes in order. Blocks end at any position of an event. */
-  blocks(): readonly Uint8Array[] {
+  /** Removes all bytes and returns them in order. Blocks end at any position of an event. */
+  takeBlocks(): readonly Uint8Array[] {
     this.#close()
-    return this.#blocks
+    const blocks = this.#blocks
+    this.#blocks = []
+    this.#size = 0
+    return blocks
   }
 
   #close(): void {

@@ -13,8 +13,9 @@ import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { collector, type Collector } from '../core/steps.ts'
 import type { StepWriter } from '../formats/format.ts'
-import { ByteLog, joinBytes } from '../http/body.ts'
+import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
+import { ReceivedAnswer } from './received-answer.ts'
 
 /** Whole events as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
@@ -39,8 +40,8 @@ export interface TranslatorOptions {
 /**
  * Translates an upstream's stream for the caller, and collects the answer for the bill, the cache and recordings.
  *
- * If both sides use the same format, plain events after the first content are relayed as the received bytes. The bytes
- * are stored and parsed only when the completion is read.
+ * If both sides use the same format, plain events after the first content are relayed as the received bytes. See
+ * `ReceivedAnswer` for the completion of such an answer.
  */
 export class AnswerTranslator {
   /** The upstream's id of the answer. */
@@ -55,10 +56,11 @@ export class AnswerTranslator {
   readonly writer: StepWriter
   readonly #options: TranslatorOptions
   readonly #reader: StepReader | undefined
-  readonly #isPlain: IsPlain | undefined
+  /** Undefined if every event is parsed. */
+  #isPlain: IsPlain | undefined
   readonly #frames: FrameReader | undefined
   readonly #collected: Collector = collector()
-  readonly #received = new ByteLog()
+  #received: ReceivedAnswer | undefined
   #size = 0
   #hasAnswer = false
   /** True while the frame reader holds the beginning of an event. */
@@ -71,8 +73,11 @@ export class AnswerTranslator {
     this.#options = options
     this.writer = options.writer
     this.#reader = options.format?.stepReader()
-    this.#isPlain = options.isSameFormat === true ? options.format?.isPlain : undefined
     this.#frames = this.#reader && createFrameReader(MAX_BYTES)
+    const { format, isSameFormat = false } = options
+    if (!isSameFormat || format?.isPlain === undefined) return
+    this.#isPlain = format.isPlain
+    this.#received = new ReceivedAnswer(format, MAX_BYTES)
   }
 
   /**
@@ -99,6 +104,7 @@ export class AnswerTranslator {
   /** Ends the answer after the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const frames = this.#frames?.end() ?? []
+    if (this.#hasRelayed) this.#received?.end()
     let text = ''
     for (const frame of frames) text += this.#translate(frame)
     if (this.isWhole) return text
@@ -127,16 +133,8 @@ export class AnswerTranslator {
 
   /** Returns the answer received so far. */
   completion(): Completion {
-    const reader = this.#options.format?.stepReader()
-    if (!this.#hasRelayed || reader === undefined) return this.#collected.completion()
-    const again = collector()
-    const frames = createFrameReader(MAX_BYTES)
-    try {
-      for (const bytes of this.#received.blocks()) for (const frame of frames.read(bytes)) again.add(reader(frame))
-    } catch {
-      // The answer consists of the events before the faulty event.
-    }
-    return again.completion()
+    const source = this.#hasRelayed ? this.#received : undefined
+    return (source ?? this.#collected).completion()
   }
 
   /** Writes events that end the stream: the last events of the answer, or an error. */
@@ -147,10 +145,19 @@ export class AnswerTranslator {
   #take(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
+    this.#receive(bytes)
     const isPlain = this.#isPlain
-    if (isPlain !== undefined) this.#received.add(bytes)
     if (isPlain === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
     else this.#relay(bytes, isPlain, chunks)
+  }
+
+  /** Stores bytes for the completion. If no event of a long answer has been relayed, further events are parsed as well. */
+  #receive(bytes: Uint8Array): void {
+    if (this.#received?.isFull === true) {
+      if (this.#hasRelayed) this.#received.read()
+      else this.#isPlain = this.#received = undefined
+    }
+    this.#received?.add(bytes)
   }
 
   /** Splits the bytes into the end of an open event, whole events, and the beginning of the next event. */

@@ -423,3 +423,18 @@ describe('a long stream', () => {
     expect(await stage.store.held()).toBe(0)
   })
 })
+
+describe('the stored answer of a relayed chat stream', () => {
+  const chunk = (content: string, finish: string | null): string =>
+    `data: ${JSON.stringify({ id: 'a', model: 'large', choices: [{ index: 0, delta: { content }, finish_reason: finish }] })}`
+
+  it('contains the last event although no blank line follows it', async () => {
+    const items = [chunk('One', null), '\n\n', chunk(' two', null), '\n\n', chunk(' three', 'stop')]
+    const stage = await startOne(() => events(items), { cache: {} })
+
+    expect(wordsOf((await stream(stage, CHAT)).text)).toBe('One two three')
+    const repeated = await ask(stage, CHAT.body, { path: CHAT.path })
+    expect(repeated.headers['x-svc-cache']).toBe('HIT')
+    expect(repeated.text).toContain('"One two three"')
+  })
+})

@@ -181,6 +181,32 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     expect(events.length).toBeLessThanOrEqual(10)
   })
 
+  it('parses a long answer while it arrives, so that its completion blocks the event loop briefly', () => {
+    const words = Array.from({ length: 10_000 }, (_, index) => ` word ${index}`)
+    const bytes = bytesOf(dialect, { text: words })
+    let parsedEvents = 0
+    const stepReader: WholeFormat['stepReader'] = () => {
+      const read = format.stepReader()
+      return Object.assign((frame: Frame) => {
+        parsedEvents += 1
+        return read(frame)
+      }, read)
+    }
+    const translator = translatorOf({ ...format, stepReader }, true, false)
+    let mostAtOnce = 0
+    for (let at = 0; at < bytes.length; at += 16_384) {
+      const before = parsedEvents
+      translator.push(bytes.subarray(at, at + 16_384))
+      mostAtOnce = Math.max(mostAtOnce, parsedEvents - before)
+    }
+    const before = parsedEvents
+    const { parts } = translator.completion()
+
+    expect(parts).toEqual([expect.objectContaining({ text: words.join('') })])
+    expect(Math.max(mostAtOnce, parsedEvents - before)).toBeLessThan(4_000)
+    expect(translator.completion().parts).toEqual(parts)
+  })
+
   it.each([true, false])('keeps the events before a faulty event of the same chunk (relayed: %s)', (isSameFormat) => {
     const whole = new TextDecoder().decode(bytesOf(dialect, { text: ['One', ' two', ' three'] }))
     const before = whole.slice(0, whole.indexOf('\n\n', whole.indexOf(' two')) + 2)
