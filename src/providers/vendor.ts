@@ -104,7 +104,7 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
     ...facts,
     ...createProviderModels({ who, family, known, entries, defaultPrice }),
     headers: { ...headers, ...credentials.headers, ...further },
-    secrets: () => secretsIn([...keys, ...signedValues], Object.values(further ?? {})),
+    secrets: () => secretsIn([...keys, ...signedValues], Object.values(further ?? {}).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
   })
@@ -143,7 +143,7 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
 
 /** Upstreams may repeat a token without its scheme. */
 function withoutScheme(value: string): string {
-  return value.replace(/^Bearer /i, '')
+  return value.replace(/^(Bearer|Basic|Token|Key|Api-?Key) +/i, '')
 }
 
 /**

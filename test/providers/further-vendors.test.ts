@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createGateway, openai, type Gateway, type Provider } from '../../src/index.ts'
+import { createGateway, openai, openaiCompatible, type Gateway, type Provider } from '../../src/index.ts'
 import * as vendors from '../../src/providers.ts'
+import type { SignRequest } from '../../src/providers/http-request.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 
 let upstream: Upstream
@@ -259,4 +260,21 @@ describe('vertex', () => {
     expect(text).toContain('Bearer [removed] and [removed] are refused')
     expect(text).not.toContain('ya29')
   })
+
+  it.each(['Bearer', 'Basic', 'Token', 'Key', 'Api-Key'])(
+    'removes a token from an error that repeats it without its scheme %s',
+    async (scheme) => {
+      const authorization = `${scheme} token-4711`
+      const models = [{ id: 'large', price: PRICE }]
+      const baseUrl = upstream.baseUrl
+      const sign: SignRequest = ({ headers, ...request }) => ({ ...request, headers: { ...headers, authorization } })
+      upstream.reply = () => ({ kind: 'failure', status: 400, failure: { message: 'No model for token-4711' } })
+
+      const byHeader = openaiCompatible({ name: 'own', baseUrl, headers: { authorization }, models })
+      expect((await ask(byHeader, 'own/large')).text).toContain('No model for [removed]')
+      await gateway?.close()
+      const bySign = vendors.vertex({ project: 'p', publisher: 'anthropic', baseUrl, sign, models })
+      expect((await ask(bySign, 'vertex/large')).text).toContain('No model for [removed]')
+    },
+  )
 })
