@@ -183,9 +183,10 @@ export class EventBuffer implements Recording {
     reader.sink.end()
   }
 
-  /** Drops all stored events, except those that the original reader has not read. */
+  /** Drops all stored events, except those that the original reader has not read. Fails all other readers. */
   #stopStoring(): void {
     this.#isStored = false
+    for (const reader of this.#readers) if (reader !== this.#original) this.#pump(reader)
     this.#dropRead()
     this.#capacity?.release()
   }

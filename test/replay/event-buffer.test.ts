@@ -124,6 +124,20 @@ describe('an event buffer', () => {
     )
   })
 
+  it('fails a follower as soon as the capacity is exceeded, although the original reader has left', () => {
+    const { buffer, demands } = bufferOf({ ...ROOMY, bytesOfOne: 100 })
+    const leave = buffer.attachOriginal(new Reader())
+    const followers = [new Reader(), new Reader(1)]
+    for (const follower of followers) buffer.follow(0, follower)
+    buffer.push(event(1))
+    leave()
+
+    buffer.push('data: '.padEnd(100, 'x'))
+
+    for (const { failures } of followers) expect(failures).toEqual([expect.objectContaining({ kind: 'too-large' })])
+    expect(demands).toEqual([false])
+  })
+
   it('ends a reader once that drains during a write', () => {
     const { buffer } = bufferOf()
     const reader = new Reader(Infinity)
