@@ -40,18 +40,19 @@ function lengthInside(value: Json | undefined): number {
 }
 
 /** Body fields with which a request chooses another price, and the values that cost at most the list price. */
-const LIST_PRICE_VALUES: Readonly<Record<string, readonly Json[]>> = {
-  service_tier: ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex'],
-  speed: ['standard'],
-  inference_geo: ['global', 'not_available'],
-}
+const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
+  [looseName('service_tier'), ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
+  [looseName('speed'), ['standard']],
+  [looseName('inference_geo'), ['global', 'not_available']],
+])
 
 /** Returns the name of a field that makes the vendor charge more than the list price, or undefined if there is none. */
-export function surchargeOf({ native }: Prompt): string | undefined {
-  for (const name in LIST_PRICE_VALUES) {
-    const value = native.value[name]
-    if (value === undefined || isUnset(value)) continue
-    if (LIST_PRICE_VALUES[name]?.includes(value) !== true) return name
+export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
+  for (const name in body) {
+    const values = LIST_PRICE_VALUES.get(looseNameOf(name))
+    const value = body[name]
+    if (values === undefined || value === undefined || isUnset(value)) continue
+    if (!values.includes(value)) return name
   }
   return undefined
 }
@@ -94,21 +95,21 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
   const { value } = native
   if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
-  for (const name in value) if (isVendorField(name) && !isUnset(value[name])) return name
+  for (const name in value) if (VENDOR_FIELDS.has(looseNameOf(name)) && !isUnset(value[name])) return name
   return undefined
 }
 
-/** Cached results of `isVendorField`. Most bodies have the same few fields. */
-const knownFields = new Map<string, boolean>()
-const MAX_KNOWN_FIELDS = 200
+/** Cached loose names. Most bodies have the same few fields. */
+const knownNames = new Map<string, string>()
+const MAX_KNOWN_NAMES = 200
 const MAX_KNOWN_LENGTH = 40
 
-function isVendorField(name: string): boolean {
-  const known = knownFields.get(name)
+function looseNameOf(name: string): string {
+  const known = knownNames.get(name)
   if (known !== undefined) return known
-  const isOne = VENDOR_FIELDS.has(looseName(name))
-  if (name.length <= MAX_KNOWN_LENGTH && knownFields.size < MAX_KNOWN_FIELDS) knownFields.set(name, isOne)
-  return isOne
+  const loose = looseName(name)
+  if (name.length <= MAX_KNOWN_LENGTH && knownNames.size < MAX_KNOWN_NAMES) knownNames.set(name, loose)
+  return loose
 }
 
 function toolOf(tools: readonly Tool[]): string | undefined {

@@ -276,6 +276,7 @@ describe('a field that chooses a higher price', () => {
     ['the priority tier', CHAT, { service_tier: 'priority' }],
     ['an unknown tier', CHAT, { service_tier: 'turbo' }],
     ['a tier that is not a string', CHAT, { service_tier: ['priority'] }],
+    ['another spelling, which lenient vendors accept', CHAT, { Service_Tier: 'priority' }],
     ['fast mode', MESSAGE, { speed: 'fast' }],
     ['a region', MESSAGE, { inference_geo: 'us' }],
   ]
