@@ -5,7 +5,7 @@ import type { Prompt } from '../core/prompt.ts'
 import type { Tier, TierForecast, TierJob } from './tier.ts'
 import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.ts'
 
-/** Expectations about the further requests of a conversation. */
+/** The expected further requests of a conversation. */
 export interface Outlook {
   readonly model: Model
   readonly turns: number
@@ -15,7 +15,7 @@ export interface Outlook {
   readonly staysWarm: boolean
 }
 
-/** One way of sending a conversation: unchanged, or by a tier. */
+/** One way to send a conversation: unchanged, or rewritten by a tier. */
 interface SendOption extends TierForecast {
   /** Tokens at the start of this prompt that the upstream has cached. */
   readonly warm: number
@@ -46,8 +46,8 @@ export interface TierCandidate {
 type ForecastCandidate = Required<TierCandidate>
 
 /**
- * Returns the tiers that are expected to save money, cheapest first. Tiers without a forecast come before them, in their
- * order.
+ * Returns the tiers that are expected to save money, cheapest first. Tiers without a forecast come first, in their
+ * original order.
  */
 export async function chooseTiers(
   tiers: readonly Tier[],
@@ -79,7 +79,7 @@ export async function chooseTiers(
   return [...withoutForecast, ...cheapestOf(candidates, { whole, wholeSoon, history })]
 }
 
-/** The tiers that declined so far. */
+/** The tiers that have already declined this request. */
 export interface Declined {
   /** Actual cost of their small-model calls. */
   readonly spent: NanoUsd
@@ -88,8 +88,9 @@ export interface Declined {
 }
 
 /**
- * Returns true if a tier without a header may run after others declined: its small-model calls cost at most as
- * much as theirs, and its total cost plus their actual cost is below the cost of sending everything.
+ * Returns true if a tier that no header orders may run after other tiers declined. Its small-model calls must cost at
+ * most as much as those of the declined tiers. Its total cost plus the actual cost of those calls must be below the
+ * cost of sending everything.
  */
 export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
@@ -111,7 +112,7 @@ function cheapestOf(
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
   const current = last?.expected.costs ?? whole
   const currentSoon = last?.expected.soon ?? wholeSoon
-  /** True if the loss is recouped soon, or is at most the savings of the conversation so far. */
+  /** Returns true if the loss is recouped soon, or is at most the amount that the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
     expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
   const allowed = candidates.filter(
@@ -132,7 +133,7 @@ function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** Assumes that the conversation continues as before. */
+/** Returns the outlook under the assumption that the conversation continues at its current rate. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -159,12 +160,17 @@ export function turnsSoFar({ messages }: Prompt): number {
 
 /** Maximum number of further requests that a decision considers, unless more are almost certain. */
 const MAX_TURNS = 10
-/** A conversation ends within this share of its turns so far with a probability of about 2 %. */
+/** Share of the turns so far. A conversation ends within this many further turns with a probability of about 2 %. */
 const CERTAIN_SHARE = 0.02
-/** Minimum ratio of the expected gain to the possible loss, because the conversation may end with this request. */
+/**
+ * Minimum ratio of the expected gain to the possible loss. Above 1, because the conversation may end with this request.
+ */
 export const MIN_GAIN_RATIO = 2
 
-/** Returns the expected number of further requests: as many as so far, at most ten unless more are almost certain. */
+/**
+ * Returns the expected number of further requests, which equals the number of turns so far. The maximum is ten, unless
+ * more requests are almost certain.
+ */
 export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), turnsToRecoup(turns) * (1 + MIN_GAIN_RATIO))
 }
@@ -203,8 +209,8 @@ export function sendUnchanged(tokens: number, warm: number): SendOption {
 }
 
 /**
- * Returns true if a candidate may replace the option of the last request: this request costs at most as much, or the
- * expected gain is at least twice the possible loss.
+ * Returns true if a candidate may replace the option of the last request. Either this request must not cost more, or
+ * the expected gain must be at least twice the possible loss.
  */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
@@ -213,10 +219,10 @@ export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'c
 }
 
 interface Risk {
-  /** Cost so far minus that of sending everything on each turn. */
+  /** Cost of the conversation so far minus the cost of sending everything on each turn. */
   readonly debt: NanoUsd
   readonly option: SendOption
-  /** Tokens of the whole conversation. */
+  /** Tokens of the full conversation. */
   readonly tokens: number
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly warm: number
@@ -225,12 +231,12 @@ interface Risk {
 }
 
 /**
- * Returns true if the conversation costs at most one rewrite more than sending everything, whenever it ends and even if
- * the next request must be sent unchanged. Otherwise an option that is cheap once, because nothing is cached, could lose
- * a little on each later turn. Assumes no growth.
+ * Returns true if the conversation costs at most one rewrite more than sending everything, regardless of when it ends
+ * and of whether the next request must be sent unchanged. Otherwise an option that is cheap only while the cache is
+ * empty could lose a little on each later turn. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
-  // A steady prompt may exceed its limit, so it need not be cut on the next turn.
+  // A prompt with a stable prefix may exceed its limit, so it does not have to be cut on the next turn.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
   const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const wholeNext = sendingCost(model, tokens, tokens)

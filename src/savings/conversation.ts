@@ -13,8 +13,8 @@ import { LRUCache } from 'lru-cache'
 import { quotaOf, type Store } from '../core/store.ts'
 
 /**
- * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection, so
- * a tool call never loses its result.
+ * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,
+ * so a tool call is never separated from its result.
  */
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'
@@ -97,7 +97,10 @@ export interface Chain {
 /** Approximate number of characters between two checkpoints. */
 const CHECKPOINT_LENGTH = 8000
 
-/** Hashes each prefix from the last checkpoint before it, so that the total cost is linear in the conversation. */
+/**
+ * Hashes each prefix from the preceding checkpoint, which makes the total cost linear in the length of the
+ * conversation.
+ */
 export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
   const texts = segments.map((segment) => segment.messages.map(hashedText).join('\u0001'))
   const checkpoints: { readonly segments: number; readonly hash: string }[] = []
@@ -132,7 +135,7 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** Returns the content of a message that a model receives, as one text. */
+/** Returns the content that a model receives from a message, as one text. */
 function hashedText(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashedPart).join('\u0003')}`
 }
@@ -167,7 +170,10 @@ function hashedSource(source: Source | TextSource): string {
   }
 }
 
-/** State of the tiers between turns, separate for each owner. A lost value may cost money, but no request fails. */
+/**
+ * State of the tiers between turns, separate for each owner. The loss of a value may cost money, but does not fail a
+ * request.
+ */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** Like `recall`, but reads the cache of this process only. */
@@ -216,7 +222,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Optional: another process computes the value again.
+        // Storing is optional. Without the value, another process computes it again.
       }
     },
   }

@@ -33,7 +33,7 @@ export interface CutOptions {
   readonly newest?: { readonly messages: number; readonly tokens: number }
   /** Maximum tokens of the question and answer before the live turn that stay unchanged. @default 0 */
   readonly exchangeTokens?: number
-  /** Also ranks by the configured embedder. @default false */
+  /** If true, also ranks segments by the configured embedder. @default false */
   readonly byMeaning?: boolean
   readonly terms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
@@ -92,18 +92,24 @@ export async function cutToQuery(
       capacity += Math.floor(unused * REFILLED_SHARE)
       continue
     }
-    // The cap has priority over a notice, but not over a summary, which contains the content of the cut segments.
+    // The cap takes priority over a notice, but not over a summary, which contains the content of the cut segments.
     if (capacity === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
     capacity = attempt < MAX_ATTEMPTS ? Math.max(0, capacity + unused - NOTICE_TOKENS) : 0
   }
 }
 
-/** Minimum unused share of the cap that is filled again. */
+/** Minimum unused share of the cap that triggers a refill. */
 const MIN_REFILL_SHARE = 0.005
-/** Share of the unused tokens that a refill uses. Added messages separate joined ones, so a full refill may not fit. */
+/**
+ * Share of the unused tokens that a refill uses. Added messages can separate joined messages, so a full refill may not
+ * fit.
+ */
 const REFILLED_SHARE = 0.95
 
-/** Joined messages save frames, which leaves tokens unused. A summary is never refilled, because it would be paid twice. */
+/**
+ * Returns true if the unused tokens may be filled. Joined messages have fewer frames, which leaves tokens unused. A cut
+ * with a summary is never refilled, because the summary would be paid for twice.
+ */
 function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
   return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > MIN_REFILL_SHARE
 }
@@ -153,7 +159,7 @@ async function layOut(
   }
 }
 
-/** Returns the newest old segments that `options.newest` requires, as long as they fit. */
+/** Returns the newest old segments that `options.newest` requires, up to the first that does not fit. */
 async function newestSegments(
   job: TierJob,
   { turns }: Conversation,

@@ -2,7 +2,7 @@ import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
 import type { Conversation, Segment, SplitConversation } from './conversation.ts'
 
-/** The indexes of a text in a segment. */
+/** The position of a text in a segment, as indexes. */
 export interface TextLocation {
   readonly message: number
   readonly part: number
@@ -19,11 +19,11 @@ export interface Snippet {
   readonly tokens: number
   /** Distinct terms. */
   readonly terms: Int32Array
-  /** Equal for equal texts, so that a repeated text is selected once. */
+  /** Equal for equal texts. Prevents the selection of a repeated text. */
   readonly fingerprint: number
 }
 
-/** The messages to send for each segment: unchanged, or an excerpt. Other segments are left out. */
+/** The messages to send for each segment: unchanged, or an excerpt. Other segments are omitted. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
 export interface Selected {
@@ -34,7 +34,7 @@ export interface Selected {
   readonly matches: number
 }
 
-/** Replaces the text that an excerpt leaves out. */
+/** Replaces the text that an excerpt omits. */
 const GAP = '[…]'
 
 /**
@@ -59,7 +59,10 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/** User text beside tool results is never shortened. Other text without a snippet is dropped. */
+/**
+ * Returns the text reduced to its snippets. User text next to tool results is never shortened. Other text without a
+ * snippet is dropped.
+ */
 function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
   if (snippets.length === 0) return []
@@ -100,7 +103,7 @@ interface IndexedMessage {
   readonly index: number
 }
 
-/** Text that is inserted for content that is left out. */
+/** Texts that replace omitted content. */
 interface Insertions {
   /** Inserted before the first cut segment, unless it is empty. */
   readonly notice: string
@@ -142,7 +145,7 @@ export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Sel
   return { ...prompt, messages }
 }
 
-/** Returns true if the segment is left out or excerpted. */
+/** Returns true if the segment is omitted or excerpted. */
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
@@ -188,8 +191,8 @@ function separatorBefore({ role }: Message): Message {
 }
 
 /**
- * A cut that is repeated on later turns, so that the upstream can read the prefix of the prompt from its cache. Segments
- * from `from` on are sent unchanged.
+ * A cut that later turns repeat, which lets the upstream read the prefix of the prompt from its cache. Segments from
+ * `from` on are sent unchanged.
  */
 export interface Snapshot {
   /** Number of segments at the time of the cut. */
@@ -199,7 +202,7 @@ export interface Snapshot {
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
   readonly asked: number
-  /** Blocks looked up for single questions. They are never removed, so that the prefix is stable. */
+  /** Blocks that were selected for individual questions. They are never removed, which keeps the prefix stable. */
   readonly blocks: readonly Block[]
   /** Time of the last request, in milliseconds since 1970. */
   readonly at: number

@@ -99,7 +99,7 @@ export function createFamilyLock(
     let text: string | undefined
     let spent: NanoUsd = ZERO
     const summarized = new Set<Segment>()
-    /** Called for each attempt to cut. Extends the summary by the segments that this attempt also cuts. */
+    /** Returns the notice for one attempt to cut. Extends the summary by the segments that no earlier attempt cut. */
     const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const segments = unsummarized(conversation, cut, snapshot).filter((segment) => !summarized.has(segment))
       for (const segment of segments) summarized.add(segment)
@@ -148,7 +148,10 @@ export function createFamilyLock(
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }
 }
 
-/** Returns the cut segments that the last summary does not cover: they are newer, or were unchanged beside it. */
+/**
+ * Returns the cut segments that the last summary does not cover: they are newer than the summary, or were sent
+ * unchanged next to it.
+ */
 function unsummarized(
   conversation: Conversation,
   cut: readonly Segment[],

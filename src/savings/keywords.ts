@@ -3,7 +3,7 @@ import type { Snippet } from './excerpt.ts'
 
 export type Query = ReadonlyMap<number, number>
 
-/** The distinct terms of one text and their numbers of occurrences. */
+/** The distinct terms of a text and their numbers of occurrences. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
@@ -107,8 +107,8 @@ const MAX_TOPIC_DISTANCE = 10
 const MAX_TOPIC_TERMS = 400
 
 /**
- * Returns the BM25 score of each text together with its neighbors. In a meeting of several speakers, the terms of a
- * question occur in different turns of its topic, and a needed turn may contain none of them.
+ * Returns the BM25 score of each text together with its neighbors. In a meeting transcript, the terms of a question
+ * occur in different turns of the same topic, and a relevant turn may contain none of them.
  */
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
   const reduced: TermCounts[] = []
@@ -126,7 +126,10 @@ export async function scoreTopics(texts: readonly TermCounts[], query: Query, pa
   return scoresOf(await corpusOf(topics, pause), query, pause)
 }
 
-/** Returns a text and its neighbors up to the maximum number of terms. Long neighbors are documents, not a topic. */
+/**
+ * Returns a text and its neighbors up to the maximum number of terms. Long neighbors are excluded, because they are
+ * documents of their own topic.
+ */
 function topicAround(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
   let length = texts[at]?.length ?? 0
   let distance = 0
@@ -137,7 +140,7 @@ function topicAround(texts: readonly TermCounts[], at: number): readonly TermCou
   return texts.slice(Math.max(0, at - reach), at + reach + 1)
 }
 
-/** Removes the terms that are not in the query, but keeps the length of the text. */
+/** Returns the counts of the query terms only, with the unchanged length of the text. */
 function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
   return {
@@ -157,7 +160,7 @@ function mergeCounts(texts: readonly TermCounts[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** Scores each snippet from 0 to 1 by the query terms that it contains and their rarity. */
+/** Returns a score from 0 to 1 for each snippet that contains query terms, by the rarity of these terms. */
 export async function scoreSnippets(
   analyses: readonly { readonly snippets: readonly Snippet[] }[],
   query: Query,
@@ -191,7 +194,7 @@ export async function scoreSnippets(
 
 const NO_TERMS: readonly number[] = []
 
-/** Most snippets contain no term of the query, so they share one empty array. */
+/** Returns the query terms in a snippet. Most snippets contain none, so they share one empty array. */
 function queryTermsIn(snippet: Snippet, query: Query): readonly number[] {
   let found: number[] | undefined
   for (const term of snippet.terms) {

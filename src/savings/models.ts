@@ -97,7 +97,7 @@ export function withSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Similarity of segments to the question, 0 to 1. The most similar segment has 1. */
+/** Similarity of segments to the question, from 0 to 1. The similarity of the most similar segment is 1. */
 export type Similarities = ReadonlyMap<Segment, number>
 
 interface Comparison {
@@ -107,11 +107,9 @@ interface Comparison {
   readonly onSpent: (cost: NanoUsd) => void
 }
 
-/** Compares the beginnings of segments with the question by an embedder. */
+/** Compares the beginnings of segments with the question. Uses an embedder. */
 export interface MeaningRanker {
-  /**
-   * Returns undefined in a meeting of several speakers, and if the embedder fails, is late or is paused. Never rejects.
-   */
+  /** Returns undefined for a meeting transcript, and if the embedder fails, times out or is paused. Never rejects. */
   compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
   /** Returns the cost of embedding the segments without a cached vector. */
   price(conversation: Conversation, owner: string): NanoUsd
@@ -133,7 +131,7 @@ const HEAD_LENGTH = 800
 const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
 const MAX_CACHED_BYTES = 64 * 1024 * 1024
-/** Weight of the earlier question, which has the topic of a follow-up. Longer messages are documents. */
+/** Weight of the earlier question, which contains the topic of a follow-up. Longer messages are documents. */
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
@@ -164,7 +162,7 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     return costOf(texts)
   }
 
-  /** Caches the vectors of each successful call, even if another call fails. */
+  /** Embeds the texts in parallel calls. Caches the vectors of each successful call, even if another call fails. */
   const embedAll = async (texts: readonly string[], comparison: Comparison): Promise<void> => {
     const { owner, onSpent } = comparison
     const timeout = new AbortController()
@@ -226,7 +224,7 @@ interface EmbeddedTexts {
   readonly earlier: string | undefined
 }
 
-/** Returns undefined without a question, and in a meeting of several speakers, whose turns are too short to compare. */
+/** Returns undefined without a question, and for a meeting transcript, whose turns are too short to compare. */
 function textsOf({ turns }: Conversation): EmbeddedTexts | undefined {
   const [first] = turns.live
   const question = first === undefined ? '' : headOf(first)

@@ -11,12 +11,12 @@ export interface PackerEntry {
   readonly index: number
   readonly tokens: number
   readonly analysis: SegmentAnalysis
-  /** Value per token. Orders whole segments. */
+  /** Value per token. Determines the order of complete segments. */
   value: number
-  /** Score divided by the best score. Orders snippets. */
+  /** Score divided by the best score. Determines the order of snippets. */
   share: number
   state: 'out' | 'excerpt' | 'whole'
-  /** The messages to send, unless the segment is left out. */
+  /** The messages to send, unless the segment is omitted. */
   messages: readonly Message[]
   picked: Snippet[]
   /** Tokens of the packed messages. */
@@ -27,15 +27,18 @@ export interface PackerEntry {
 export interface Packer {
   readonly capacity: number
   readonly spent: () => number
-  /** Packs whole segments that fit, in this order. */
+  /** Packs complete segments that fit, in the order of `entries`. */
   takeWhole(entries: readonly PackerEntry[], limit: number): void
   /** Packs the tool calls of segments that fit, without their results. */
   takeSkeletons(entries: readonly PackerEntry[], limit: number): void
   /** Packs snippets of segments, the last snippets first. */
   takeLast(entries: readonly PackerEntry[], limit: number): void
-  /** Packs the best snippets of segments that are not whole, by estimated size. Returns true if it packed any. */
+  /** Packs the best snippets of incomplete segments, by estimated size. Returns true if any snippet was packed. */
   takeSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
-  /** Replaces estimated sizes by exact sizes. Removes snippets, the last packed first, until the capacity suffices. */
+  /**
+   * Replaces estimated sizes by exact sizes. Removes snippets until the capacity suffices, starting with the last one
+   * packed.
+   */
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
@@ -43,7 +46,7 @@ export interface Packer {
 const SEGMENT_SHARE = 0.5
 /** Exponent of the size by which the score of a snippet is divided. */
 const SIZE_POWER = 0.6
-/** Added to the size, so that tiny snippets are not preferred. */
+/** Added to the size. Prevents a preference for tiny snippets. */
 const ADDED_TOKENS = 20
 /** Tokens of the gap marker before a snippet. */
 const GAP_TOKENS = 3

@@ -75,7 +75,7 @@ export async function markForCache(
     await remember({ at: now, tokens: 0, debt })
     return undefined
   }
-  // Assumes that everything is written to the cache, until the vendor reports its usage.
+  // Assumes that all tokens are written to the cache, until the vendor reports its usage.
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
@@ -99,7 +99,7 @@ export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlie
   return add(earlier.debt, loss) <= writePremium(model, tokens)
 }
 
-/** Returns the cost of a cache write minus that of sending the same tokens. */
+/** Returns the cost of a cache write minus the cost of sending the same tokens without one. */
 function writePremium({ price }: Model, tokens: number): NanoUsd {
   return subtract(
     costOf({ ...NO_USAGE, cacheWriteTokens: tokens }, price),
@@ -162,7 +162,10 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
   return { ...message, parts, native: { dialect: 'anthropic', value: { ...message.native.value, content } } }
 }
 
-/** The vendor rejects markers on empty texts and on reasoning. A tool result of another format is marked in its content. */
+/**
+ * Returns the part with a marker, or undefined if it cannot be marked. The vendor rejects markers on empty texts and on
+ * reasoning. A tool result of another format is marked in its content.
+ */
 function markPart(part: Part, dialect: Dialect): Part | undefined {
   if (part.type === 'text') {
     if (part.text.trim() === '') return undefined

@@ -4,13 +4,13 @@ import type { Segment, SplitConversation } from './conversation.ts'
 
 /** Maximum number of different terms in an earlier question. Longer messages are documents. */
 const MAX_QUESTION_TERMS = 40
-/** A question with at most this number of terms is a follow-up: "and the second one?". */
+/** Maximum number of terms in a follow-up, such as "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
-/** A question with more terms is searched for without earlier questions. */
+/** Maximum number of terms in a short question. The query of a longer question contains no earlier questions. */
 const MAX_SHORT_TERMS = 7
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
-/** A capital letter inside a sentence, or a quotation. A question with a name needs no earlier question. */
+/** Matches a capital letter inside a sentence, or a quotation. A question with a name needs no earlier question. */
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
@@ -20,7 +20,7 @@ const EARLIER_TOPIC_WEIGHT = 0.3
 const MAX_STEPS = 5
 const MAX_TERM_WEIGHT = 2
 const SUGGESTED_TERM_WEIGHT = 0.4
-/** Maximum number of characters of each text that are read. */
+/** Maximum number of characters that are read from each text. */
 const MAX_READ_LENGTH = 8000
 
 /**
@@ -85,7 +85,7 @@ function earlierQuestion(
 
 const STATED =
   'said|say|told|tell|mention(?:ed)?|recommend(?:ed)?|suggest(?:ed)?|advise[ds]?|propose[ds]?|explain(?:ed)?|describe[ds]?|list(?:ed)?|named?|g[ai]ve(?:n)?|warn(?:ed)?|answer(?:ed)?|compared?|point(?:ed)? out|la(?:y|id) out|provided?|shared?|wr[io]te|came? up with|walk(?:ed)? me'
-/** "What did you recommend …", "you once told me …", "remind me of the steps you listed", "your advice on …". */
+/** Matches questions about an earlier answer: "What did you recommend …", "you once told me …", "your advice on …". */
 const ASKS_FOR_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',

@@ -66,7 +66,7 @@ export function createRecursive(
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
-  /** Summarizes the texts, and then the summaries, until they fit or hardly become smaller. */
+  /** Summarizes the texts, and then the summaries, until they fit or a round saves too few tokens. */
   const condense = async (job: TierJob, chunks: readonly string[], maxTokens: number): Promise<Summaries> => {
     let texts = chunks
     let spent: NanoUsd = ZERO
@@ -125,7 +125,10 @@ export function createRecursive(
     return { texts: summaries, spent }
   }
 
-  /** Returns the stored summary of a text, preferably that of the model, or stores a new one under its author. */
+  /**
+   * Returns the stored summary of a text, preferably one by the model. Otherwise creates a summary and stores it under
+   * its author.
+   */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
     const small = smallOf(job)
@@ -157,7 +160,7 @@ interface ChunkLimits {
 }
 
 interface Chunks {
-  /** Serialized segments, divided from the oldest end, so that later turns have the same chunks. */
+  /** Serialized segments, divided from the oldest end, which gives later turns the same chunks. */
   readonly chunks: readonly string[]
   /** Segments after the last chunk, which stay unchanged. */
   readonly remainder: readonly Segment[]
@@ -195,7 +198,10 @@ export async function chunkSegments(
   return { chunks, remainder }
 }
 
-/** An estimate is at least an eighth of the bytes, so a text with more characters per token is always too long. */
+/**
+ * An estimate in tokens is at least an eighth of the bytes, so a text with more characters per available token is
+ * always too long.
+ */
 const MAX_CHARACTERS_PER_TOKEN = 8
 
 async function piecesOf(
@@ -224,7 +230,10 @@ async function piecesOf(
   return pieces
 }
 
-/** A line never has more tokens than bytes, so a quarter of the maximum in characters always fits. */
+/**
+ * Splits a line that may be too long. A line never has more tokens than bytes, so a piece with a quarter of the maximum
+ * in characters always fits.
+ */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))
   if (line.length <= maxLength) return [line]

@@ -21,9 +21,9 @@ export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<Segmen
 const SNIPPET_TOKENS = 80
 /** Maximum tokens of a snippet in a user message of many short texts. */
 const SHORT_TEXT_TOKENS = 512
-/** Longer lines are split, at the end of a sentence or word if possible. */
+/** Maximum length of a line, in UTF-16 units. Longer lines are split, at the end of a sentence or word if possible. */
 const MAX_LINE_LENGTH = 400
-/** A user message up to this length is never excerpted. A longer text is a pasted document. */
+/** Maximum length of a user message that is never excerpted, in UTF-16 units. Longer messages are pasted documents. */
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
@@ -62,7 +62,10 @@ interface AnalysisInProgress {
   readonly terms: number[]
 }
 
-/** Each text is tokenized once: the terms of a segment are those of its snippets and of its undivided texts. */
+/**
+ * Analyzes a segment. Tokenizes each text once, because the terms of a segment are those of its snippets and of its
+ * undivided texts.
+ */
 async function analyzeSegment(
   segment: Segment,
   estimate: (text: string) => number,
@@ -89,7 +92,7 @@ async function analyzeSegment(
 
 const SLICE_LENGTH = 16_384
 
-/** Returns the end of a slice, moved by one so that it does not divide a surrogate pair. */
+/** Returns the end of a slice, moved back by one if it would divide a surrogate pair. */
 export function withoutCutPair(text: string, end: number): number {
   const unit = text.charCodeAt(end)
   return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
@@ -117,7 +120,7 @@ function textsOf(message: Message, index: number): readonly SearchedText[] {
   })
 }
 
-/** Appends without a spread call, which would overflow the stack. */
+/** Appends without a spread call, which would overflow the stack for many terms. */
 function append(terms: number[], added: readonly number[]): void {
   for (const term of added) terms.push(term)
 }

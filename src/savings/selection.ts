@@ -10,7 +10,7 @@ import type { Similarities } from './models.ts'
 export interface SelectionTools {
   readonly meter: Meter
   readonly analyze: AnalyzeSegment
-  /** Called once per item in loops over a conversation. */
+  /** Yields to the event loop when necessary. Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
 
@@ -22,7 +22,7 @@ export interface SelectionJob {
   readonly query: Query
   /** Similarity of segments to the question. @default none: ranks by words only */
   readonly similarities?: Similarities
-  /** True if the question asks for an earlier answer. Whole answers are then selected first. @default false */
+  /** True if the question asks for an earlier answer. Complete answers are then selected first. @default false */
   readonly asksForAnswer?: boolean
   /** Maximum tokens of the selection. */
   readonly capacity: number
@@ -40,34 +40,49 @@ const HEAD_SHARE = 0.05
 const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
-/** Share of whole segments with tools. The remainder is for excerpts, because most of a tool result is irrelevant. */
+/**
+ * Share of the capacity for complete segments in a conversation with tools. The remainder is for excerpts, because most
+ * of a tool result is irrelevant.
+ */
 const WHOLE_SHARE_WITH_TOOLS = 0.5
-/** Share of tool traffic from which a conversation counts as one with tools. */
+/** Minimum share of tool traffic in a conversation with tools. */
 const TOOL_TRAFFIC = 0.2
-/** Exponent of the length by which a score is divided. Long segments contain more, but less than proportionally. */
+/**
+ * Exponent of the length by which a score is divided. Relevant content grows with the length, but less than
+ * proportionally.
+ */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** For a question about an answer. Answers are long and rarely repeat their terms. */
+/** Exponent of the length for a question about an answer. Answers are long and rarely repeat their terms. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
-/** Share of its neighbors' scores that a segment gets without tools, because a topic spans a few turns. */
+/**
+ * Share of its neighbors' scores that is added to a segment in a conversation without tools, because a topic spans
+ * several turns.
+ */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
-/** Weight of the score of the topic around a turn, in a meeting of several speakers. */
+/** Weight of the score of the topic around a turn, in a meeting transcript. */
 const TOPIC_SHARE = 0.5
 /** Weight of the similarity, as a share of the best score by words. */
 const MEANING_SHARE = 0.7
-/** Capacity from which neighbors are scored. Below it, they would displace other hits, except in meetings. */
+/**
+ * Minimum capacity for scoring neighbors, in tokens. With less capacity, neighbors would displace other hits, except in
+ * meeting transcripts.
+ */
 const NEIGHBORS_CAPACITY = 8000
-/** Decay with tools, where old segments are often outdated: the oldest segment counts 1/e of the newest. */
+/**
+ * Decay of scores by age in a conversation with tools, where old segments are often outdated. The weight of the oldest
+ * segment is 1/e of that of the newest.
+ */
 const DECAY = 1
-/** Snippets have estimated sizes. Tokens left after measuring are filled again. */
+/** Maximum number of rounds that fill the tokens left after measuring, because the sizes of snippets are estimates. */
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 
-/** Selects the fixed shares above, and then the segments and snippets with the best scores. */
+/** Selects the fixed shares, and then the segments and snippets with the best scores. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
@@ -182,8 +197,8 @@ function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: b
 }
 
 /**
- * Returns the score of the answer to a question, or of the question of an answer. Between user messages without answers,
- * returns a quarter of the scores of the messages before and after.
+ * Returns the score of the answer for a question, and of the question for an answer. Between user messages without
+ * answers, returns a quarter of the scores of the messages before and after.
  */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'

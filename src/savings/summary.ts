@@ -87,7 +87,7 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
   return { text: await extract(), spent, isByModel: false }
 }
 
-/** Replaces delimiters in the conversation, so that its text cannot end the data. */
+/** Replaces delimiters in the conversation. Otherwise its text could end the data block. */
 function withoutDelimiters(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }
@@ -113,7 +113,7 @@ export function summaryOf(notice: string): string {
 
 const MAX_ARGUMENTS_LENGTH = 400
 
-/** Serializes a segment for a summarizer, with tool results whole or as stubs. */
+/** Serializes a segment for a summarizer, with full tool results or with stubs. */
 export function serializeSegment(segment: Segment, results: 'whole' | 'stub'): string {
   return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
@@ -164,11 +164,11 @@ const IMPORTANT =
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
 const MIN_SENTENCE_LENGTH = 16
 const MAX_SENTENCE_LENGTH = 500
-/** UTF-16 units between two pauses. */
+/** Number of UTF-16 units between two pauses. */
 const SLICE_LENGTH = 16_384
-/** Exponent of the size by which the score of a sentence is divided. */
+/** Exponent of the size in tokens by which the score of a sentence is divided. */
 const SIZE_POWER = 0.7
-/** Size of shorter sentences in that division, so that they are not preferred. */
+/** Minimum size of a sentence in this division. Prevents a preference for short sentences. */
 const MIN_TOKENS = 12
 
 /** Returns the sentences of a text with the most facts, unchanged and in their original order. */
@@ -228,7 +228,7 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
   return [...sentences]
 }
 
-/** Returns the end of the first line or sentence after one slice, so that no sentence is cut. */
+/** Returns the end of the first line or sentence after one slice. Prevents a slice from dividing a sentence. */
 function endOfSlice(text: string, start: number): number {
   const boundary = /[.!?。！？]\s|\n/gu
   boundary.lastIndex = start + SLICE_LENGTH

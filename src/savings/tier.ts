@@ -17,7 +17,7 @@ export interface Steering {
 
 export interface TierJob {
   readonly prompt: Prompt
-  /** The requested model name as received. */
+  /** The model name in the request. */
   readonly modelName: string
   readonly model: Model
   /** Tokens of the received prompt: estimated, or counted if the estimate is too close to a threshold. */
@@ -33,7 +33,7 @@ export interface TierJob {
   }
   readonly signal: AbortSignal
   readonly now: number
-  /** Set if the prompt is sent as received, with or without a trial of the tiers. @default none: the tiers decide */
+  /** Set if the prompt is sent unchanged, with or without a trial of the tiers. @default none: the tiers decide */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -93,7 +93,7 @@ export interface TierVerdict {
 }
 
 export interface WaterfallResult {
-  /** Absent if the prompt is sent as received. */
+  /** Absent if the prompt is sent unchanged. */
   readonly rewrite?: Rewrite
   /** Tokens of the received prompt: exact if there is a rewrite, otherwise an estimate. */
   readonly tokens: number
@@ -110,7 +110,7 @@ export interface WaterfallResult {
 }
 
 export interface Waterfall {
-  /** Never rejects: a failing tier is a verdict. */
+  /** Never rejects. The failure of a tier is reported as a verdict. */
   (job: TierJob): Promise<WaterfallResult>
   /** Returns true if no tier can rewrite a prompt of at most this number of tokens. The prompt is then not counted. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
@@ -181,7 +181,7 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   }
 }
 
-/** The result of a trial: the tiers ran, but the request was sent as received. */
+/** The result of a trial: the tiers ran, but the request was sent unchanged. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
@@ -190,7 +190,7 @@ export interface ShadowRecord {
   readonly spent: NanoUsd
 }
 
-/** Returns true for the share of requests on which the tiers are only tried. */
+/** Returns true if the tiers are only tried on this request. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }

@@ -14,7 +14,10 @@ function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The others are written to it. */
+/**
+ * Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The remaining tokens are written
+ * to the cache.
+ */
 export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd {
   if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
   const read = Math.round(Math.min(warm, tokens))
@@ -51,13 +54,16 @@ interface SentPrompt {
 export interface History {
   /** Time of the last request; 0 for a new conversation. */
   readonly at: number
-  /** Tokens of the whole conversation at that time. */
+  /** Tokens of the full conversation at the time of the last request. */
   readonly tokens: number
   /** The last request that was sent unchanged. */
   readonly whole: SentPrompt
   /** The last request that a tier rewrote. */
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /** Cost so far minus that of sending everything on each turn. Negative if the tiers saved money. */
+  /**
+   * Cost of the conversation so far minus the cost of sending everything on each turn. Negative if the tiers saved
+   * money.
+   */
   readonly debt: NanoUsd
   /** Recent share of the expected cached tokens that the upstream reported as read from its cache, 0 to 1. */
   readonly trust: number
@@ -128,12 +134,15 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
 
 /** Weight of the newest report. */
 const NEWEST_WEIGHT = 0.5
-/** Share that counts as the whole prompt, because upstreams cache whole blocks only. */
+/** Minimum share of read tokens that counts as the full prompt, because upstreams cache only complete blocks. */
 const FULL_READ_SHARE = 0.9
-/** Above zero, so that a later report can raise the trust again. */
+/**
+ * Minimum trust. Above 0, because no prompt would be expected in the cache at 0, so no report could raise the trust
+ * again.
+ */
 const MIN_TRUST = 0.01
 
-/** Corrects the trust by a report: of `warm` expected tokens, the upstream read `read` from its cache. */
+/** Corrects the trust by a report of the upstream, which read `read` of the `warm` expected tokens from its cache. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,

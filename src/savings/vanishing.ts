@@ -50,7 +50,10 @@ const MAX_REPLY_TOKENS = 100
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
-  /** Without a header, large targets are for one long request only. A long conversation would pay for them on each turn. */
+  /**
+   * Without a header, large targets apply only to one long request. A long conversation would pay for a large target on
+   * each turn.
+   */
   const capFor = (job: TierJob): number => {
     const allowsLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
     const min = minTargetFor(leastTarget, allowsLarge ? job.tokens : 0)

@@ -58,7 +58,7 @@ export interface WaterfallOptions {
   readonly slider?: SliderMode
   /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
-  /** Also ranks by meaning, in tiers 5 and 2. @default none */
+  /** Embedder by which tiers 5 and 2 also rank segments. @default none */
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /** The tiers in their order. @default tiers 5, 2, 3, 4 */
@@ -252,7 +252,7 @@ interface Attempt {
   readonly continues: boolean
 }
 
-/** Runs a tier. Never rejects: a failure is a verdict. */
+/** Runs a tier. Never rejects. A failure is reported as a verdict. */
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallParts): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
