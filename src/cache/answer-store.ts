@@ -23,14 +23,18 @@ interface Entry {
 /** The entries of one key, least recently used first. */
 interface Owner {
   readonly entries: Map<string, Entry>
-  /** Continues after the last evicted entry, because a new iterator of a Map would skip all deleted entries again. */
+  /**
+   * Iterator that continues after the last evicted entry, because a new iterator of a Map would skip all deleted
+   * entries again.
+   */
   oldest: Iterator<Entry, undefined>
   bytes: number
 }
 
 /**
  * Creates a store in memory, limited by count and bytes. When the store is full, the least recently used entry of the
- * owner with the largest share is evicted, so an owner with less than an equal share never loses an entry to others.
+ * owner with the largest share is evicted, so an owner with less than an equal share never loses an entry to other
+ * owners.
  */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
@@ -71,7 +75,10 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     detach(entry)
     onRemove(entry.answer)
   }
-  /** Marks the entry and its owner as the most recently used. Of owners with equal shares, the first one loses an entry. */
+  /**
+   * Marks the entry and its owner as the most recently used. Among owners with equal shares, the least recently used
+   * owner loses an entry.
+   */
   const touch = (entry: Entry): void => {
     const { id, keyId } = entry.answer
     const owner = owners.get(keyId)

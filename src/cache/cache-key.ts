@@ -14,7 +14,7 @@ import {
 export interface CacheKeyOptions {
   /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
-  /** The requested model name as received. */
+  /** The model name in the request. */
   readonly modelName: string
 }
 
@@ -26,11 +26,13 @@ export interface CacheKey {
   readonly id: string
   /** The last user message, normalized. */
   readonly text: string
-  /** False if only the same text is a hit. */
+  /** False if only identical text is a hit. */
   readonly comparable: boolean
 }
 
-/** Body fields that the prompt contains or that do not affect the answer. Other fields are hashed as received. */
+/**
+ * Body fields that the prompt contains or that do not affect the answer. Other fields are hashed without normalization.
+ */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
@@ -49,7 +51,8 @@ const MAX_COMPARED_LENGTH = 4000
  * with several choices, or in a thread that the upstream stores.
  *
  * Bodies with only fields that both formats have get the same scope in both. Other fields, tools, images and unknown
- * blocks are hashed as received with the name of their format, so that they match only requests of that format.
+ * blocks are hashed without normalization and with the name of their format. They therefore match only requests of that
+ * format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const index = lastUserIndex(prompt.messages)

@@ -13,7 +13,7 @@ export interface CacheMiss {
   readonly hit: false
   /** Cost of the verifier, a part of the actual cost of the request. */
   readonly spent: NanoUsd
-  /** Equal for identical requests, so that one answer can be shared. Absent if the answer is not stored. */
+  /** Equal for identical requests, which can share one answer. Absent if the answer is not stored. */
   readonly id?: string | undefined
   /** Stores a complete answer of status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
@@ -26,7 +26,7 @@ export interface CacheMiss {
 /** The claim of one request on an answer that several processes may compute at the same time. */
 export interface AnswerClaim {
   /**
-   * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the
+   * Takes the claim, or waits for the process that owns it. Resolves with undefined if this process must compute the
    * answer: it has the claim, the other process stored no answer or took too long, or the store failed. Rejects only
    * when the caller disconnects.
    *
@@ -36,7 +36,7 @@ export interface AnswerClaim {
   /** Releases the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
-  /** Publishes streams to other processes. Absent if the store cannot. */
+  /** Publishes streams to other processes. Absent if the store does not support streams. */
   readonly values: StreamValues | undefined
   /** Returns true while this process has the claim. */
   isOwned(): boolean
@@ -77,7 +77,7 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
 
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
-/** Stores and indexes an answer. A question that cannot be indexed is found only by the same text. */
+/** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
 function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const { id, scope, text } = lookup.key
@@ -88,7 +88,7 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // Not cancelled, because the answer is complete even if its caller has disconnected.
+    // Indexing is not cancelled, because the answer is complete even if its caller has disconnected.
     const indexing = { ...lookup, cancellation: undefined }
     const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)
@@ -171,13 +171,13 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
       try {
         await claims.release(key.id)
       } catch {
-        // The claim expires.
+        // Ignored, because the claim expires.
       }
     },
   }
 }
 
-/** Polls until the other process releases its claim. Returns its stored answer, or its stream as soon as it has one. */
+/** Polls until the other process releases its claim. Returns its stored answer, or its stream as soon as one exists. */
 async function waitForOther<stream>(
   parts: CacheParts,
   lookup: Lookup,

@@ -21,7 +21,7 @@ export interface SemanticCacheOptions {
   readonly ttlSeconds?: number
   /** Lifetime of the answer to a question about the present (today, latest, weather), in seconds. @default 60 */
   readonly freshTtlSeconds?: number
-  /** Minimum cosine similarity of a hit, 0.85 to 1; 1 means the same text only. @default 0.95 */
+  /** Minimum cosine similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
@@ -168,9 +168,9 @@ const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Reads both cache headers. `header` returns the value of a lower-case name. A threshold above 1 counts as 1: only the
- * same text is a hit. Throws `invalid-request` for an invalid value, because an ignored misspelling of `no-store` would
- * store the answer.
+ * Reads both cache headers. `header` returns the value of a lower-case name. A threshold above 1 counts as 1, which
+ * accepts identical text only. Throws `invalid-request` for an invalid value, because an ignored misspelling of
+ * `no-store` would store the answer.
  */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')

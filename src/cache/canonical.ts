@@ -20,7 +20,7 @@ import { withoutFinalPunctuation, withoutPleasantries } from './pleasantries.ts'
 import { asWords, isPlainWord, tokenize, withGrammarWord, type Token } from './tokenize.ts'
 
 export interface Item extends Token {
-  /** Set for an article that the other text may lack: `the`, or `a` for `a` and `an`. */
+  /** Set for an article that the other text may omit: `the`, or `a` for `a` and `an`. */
   readonly article?: 'the' | 'a'
 }
 

@@ -37,7 +37,7 @@ function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | u
   return ending === undefined ? raced : raced.finally(() => ending.abort())
 }
 
-/** Returns true for any thenable, because custom parts may use other promise implementations. */
+/** Returns true for any thenable, because custom parts of the cache may use other promise implementations. */
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }
@@ -56,7 +56,10 @@ export interface FailurePause {
   succeeded(): void
 }
 
-/** Pauses a part for ten seconds after three consecutive failures, so that later requests do not wait for its timeout. */
+/**
+ * Pauses a part for ten seconds after three consecutive failures. Otherwise each later request would wait for its
+ * timeout.
+ */
 export function createFailurePause(now: () => number): FailurePause {
   let failures = 0
   let pausedUntil = 0

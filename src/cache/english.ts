@@ -7,10 +7,12 @@ export const ENGLISH_MARKS: ReadonlySet<string> = words(
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Words of which two identify a text as English. A single one may be a word of another language. */
+/** Words of which two identify a text as English. A single word may belong to another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/** Words after which `a` cannot be a letter (vitamin A) or a foreign word, so that the article may be missing. */
+/**
+ * Words after which `a` is an article that may be missing, because it cannot be a letter (vitamin A) or a foreign word.
+ */
 export const BEFORE_ARTICLE: ReadonlySet<string> = words(
   `is are was were be been being am do does did has have had can could will would shall should may might must
   of in on at to for from by with without about into onto over under between through during before after since until
@@ -123,7 +125,7 @@ const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** Matches the words that a row of SPELLINGS may change, so that most words need one test. */
+/** Matches the words that a row of SPELLINGS may change. Most words therefore need only one test. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /** Returns the American spelling, or one word for all its synonyms; undefined if the word does not change. */

@@ -30,7 +30,7 @@ export interface CacheTallies {
   readonly refused: Partial<Record<Difference | 'verifier', number>>
 }
 
-/** Maximum number of candidates that the guard compares. */
+/** Maximum number of candidates that the guard compares with a question. */
 const MAX_CANDIDATES = 16
 /** Number of long texts that are compared between two pauses. */
 const COMPARED_PER_SLICE = 4
@@ -40,7 +40,7 @@ const NEAR = 0.95
 
 export interface CacheHit {
   readonly hit: true
-  /** The argument of `reportWrongHit`. */
+  /** Id of the entry, the argument of `reportWrongHit`. */
   readonly id: string
   readonly completion: Completion
   /** Tokens of the answered prompt before any tier shortened it. */

@@ -60,8 +60,8 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
 }
 
 /**
- * Returns true if two texts have the same numbers, names, quotations, code and negations in the same order. In another
- * order, names often have other roles.
+ * Returns true if two texts have the same numbers, names, quotations, code and negations in the same order. In a
+ * different order, names often have different roles.
  */
 export function hasSameFacts(left: Canonical, right: Canonical): boolean {
   return factsOf(left) === factsOf(right)
@@ -86,7 +86,7 @@ interface Walk {
   typos: number
 }
 
-/** Returns which of the texts has an article that the other lacks. */
+/** Returns the text that has an article that the other text lacks. */
 function extraArticles(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
   const both = one?.article !== undefined && other?.article !== undefined
   if (both || one?.key === other?.key) return [false, false]
@@ -137,7 +137,10 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/** Requires one English text only, because the typo may be in the only English word of the other. */
+/**
+ * Returns true if typos are forgiven. One of the two texts must be English, because the typo may be in the only English
+ * word of the other text.
+ */
 function mayForgive(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'

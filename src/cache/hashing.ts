@@ -10,7 +10,7 @@ export function hash32(text: string, seed: number): number {
   return mix(hash)
 }
 
-/** Mixes the bits of a 32-bit number, so that each input bit affects all output bits. */
+/** Mixes the bits of a 32-bit number. Each input bit affects all output bits. */
 export function mix(value: number): number {
   let hash = value
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
@@ -28,7 +28,7 @@ const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_PIECE = 3
 const MAX_PIECE = 5
-/** Maximum embedded characters. Of longer texts, only the start and the end are embedded. */
+/** Maximum number of embedded characters. Of longer texts, only the start and the end are embedded. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE: Embedder = {
@@ -129,7 +129,7 @@ const ROUNDS = 3
  * a near vector is 10^-10.
  */
 const DEVIATIONS = 6.5
-/** Tolerance in bits, so that rounding never rejects equal vectors. */
+/** Tolerance in bits. Prevents the rejection of equal vectors by rounding. */
 const SLACK = 2
 
 /** Writes the signs of a vector's projections on 1024 fixed random directions. */

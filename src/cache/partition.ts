@@ -19,7 +19,9 @@ export interface VectorSearch {
 
 /** Minimum number of rows with signatures. With fewer rows, comparing all vectors is cheaper. */
 const MIN_SIGNED_ROWS = 256
-/** Words of a signature that are compared first. For all vectors, they are stored in one array. */
+/**
+ * Number of words of a signature that are compared first. The first words of all signatures are stored in one array.
+ */
 const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
 /** Number of words that are compared up to each stage. A vector that fails a stage is skipped. */
@@ -29,7 +31,7 @@ const STAGE_COST = 6
 const EXACT_COST = 60
 /** Work between two pauses, relative to the first stage: about 3 ms. */
 const SLICE_WORK = 200_000
-/** Tolerance, so that rounding never rejects a vector of exactly the minimum similarity. */
+/** Tolerance of the similarity. Prevents the rejection of a vector of exactly the minimum similarity by rounding. */
 const ROUNDING = 1e-5
 
 export interface Partition {
@@ -85,7 +87,7 @@ export function createPartition(sign: Signer): Partition {
   }
 }
 
-/** Signs two rows per new row, so that no call signs all rows of a scope. */
+/** Signs two rows per new row. Otherwise one call would sign all rows of a scope. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {

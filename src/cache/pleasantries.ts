@@ -60,7 +60,9 @@ const SUBJECT_OPENINGS = words('the a an my your his her its our their this that
 const ENDING =
   /(?<=\S)(?: [.,!?])+(?: (?:many )?(?:please|thanks|thank you|cheers|much appreciated|if possible|if you can|if you could|if you do not mind)(?: (?:so|very) much| a lot| in advance)*)(?: [.,!?])*$/
 
-/** `please` at the end of a request needs no punctuation. At the end of a question it may be the object. */
+/**
+ * `please` at the end of a request, which needs no punctuation. At the end of a question, `please` may be the object.
+ */
 const PLEA = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
@@ -87,7 +89,7 @@ const ABOUT_PLEASANTRIES = words(
 /** Forms of `how to`: `how do I`, `how can I`, `how I can`, `how does one`. `how should I` asks for advice. */
 const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could)|does one)(?= (?!not\b)[a-z])/
 
-/** The same in the word order of a clause: `tell me how I reset it`. */
+/** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
 /** Tokens that are searched for pleasantries at the start and at the end of a text. */

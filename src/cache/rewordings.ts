@@ -27,7 +27,7 @@ const REQUESTS: readonly (readonly [string, string])[] = [
   ['description', 'describe'],
   ['list', 'list'],
 ]
-/** Requires a verb after `to`, not a place: "the way to the station" does not ask for a method. */
+/** Requires a verb after `to`, because "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
 /** Rewordings by the first word of the question. They retain every word that could change the answer. */

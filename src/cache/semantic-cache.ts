@@ -25,7 +25,7 @@ export interface CacheQuestion {
   /** The prompt with the default settings of the model, which are part of the key. */
   readonly prompt: Prompt
   readonly keyId: string
-  /** The requested model name as received. */
+  /** The model name in the request. */
   readonly modelName: string
   /** @default read and write */
   readonly directives?: CacheDirectives
@@ -40,12 +40,12 @@ export interface SemanticCache {
   lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
    * Like `lookUp`, but without an effect on the cache or its statistics. Custom embedders and verifiers are not called,
-   * because they may cost money. With them, only the same text is a hit.
+   * because they may cost money. With custom embedders or verifiers, only identical text is a hit.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Raises the threshold of an entry above the similarity of its hits. Removes an entry with hits on the same text
-   * only. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
+   * Raises the threshold of an entry above the similarity of its hits. Removes an entry whose hits all had identical
+   * text. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
    */
   reportWrongHit(id: string): void | Promise<void>
   clear(filter?: { readonly key?: string }): void | Promise<void>
@@ -62,7 +62,7 @@ export interface CacheStatistics {
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
-  /** Number of hits on the same text. */
+  /** Number of hits on identical text. */
   readonly exactHits: number
   /** Number of candidates above the threshold that the guard refused, by first difference. */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>

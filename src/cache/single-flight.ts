@@ -2,7 +2,7 @@ import type { Cancellation } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export type FlightEnd<T> =
-  /** Every follower receives this value. */
+  /** The value that every follower receives. */
   | { readonly shared: T }
   /** The leader could not finish, because its caller disconnected. The longest waiting follower becomes the leader. */
   | 'handed-over'

@@ -30,7 +30,7 @@ const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/** For texts without characters of addresses, whose pattern is the most expensive part. */
+/** Pattern for texts without characters of addresses. Matching addresses is the most expensive part of `TOKEN`. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_CHARACTER = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
@@ -141,7 +141,7 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns tokens of these words in place of a token. */
+/** Returns tokens of these words that replace a token. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))

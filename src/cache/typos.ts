@@ -23,13 +23,13 @@ const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   ),
 )
 
-/** Returns true for two words that the guard may accept as one. */
+/** Returns true for two words that the guard may accept as the same word. */
 export function mayBeTypo(left: string, right: string): boolean {
   const [one, other] = withoutPossessive(left, right)
   return isOneTypo(one, other) || isFunctionTypo(one, other)
 }
 
-/** Removes `'s` if both words have it. */
+/** Removes `'s` if both words end with it. */
 export function withoutPossessive(left: string, right: string): readonly [string, string] {
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }

@@ -47,7 +47,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     if (waiting?.size === 0) pending.delete(scope)
   }
   /**
-   * Adds the waiting questions that are still stored. A question without a usable vector is found only by the same
+   * Adds the waiting questions that are still stored. A question without a usable vector is found only by identical
    * text.
    */
   const addWaiting = (scope: string, waiting: readonly (readonly [string, Pending])[], vectors: Vectors): void => {
@@ -112,8 +112,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
 }
 
 /**
- * Embeds texts of one key. Throws or rejects if the embedder fails, is late or is paused after failures, and if the
- * vector of the first text is unusable: wrong dimensions, NaN, only zeros.
+ * Embeds texts of one key. Throws or rejects if the embedder fails, times out or is paused after failures, and if the
+ * vector of the first text is unusable: wrong dimensions, NaN, or only zeros.
  */
 type EmbedTexts = (
   texts: readonly string[],
@@ -166,7 +166,7 @@ interface EmbedderHealth {
 }
 
 /**
- * Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. If several keys have
+ * Counts failures per key. Otherwise the texts of one key could pause the embedder for other keys. If several keys have
  * failures, the embedder is paused for all.
  */
 function createEmbedderHealth(now: () => number): EmbedderHealth {

@@ -9,7 +9,7 @@ import { mayBeTypo } from './typos.ts'
 export interface Lookup {
   readonly key: CacheKey
   readonly keyId: string
-  /** The requested model name as received. */
+  /** The model name in the request. */
   readonly modelName: string
   readonly threshold: number
   readonly cancellation: Cancellation | undefined
@@ -29,7 +29,7 @@ export interface CacheCandidate {
 
 export interface CandidateSearch {
   bytesOf(text: string): number
-  /** Returns the best candidates, at most `limit`. Rejects if a part fails or is late. */
+  /** Returns the best candidates, at most `limit`. Rejects if a part fails or times out. */
   find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
   add(lookup: Lookup, expiresAt: number): void | Promise<void>
   remove(scope: string, id: string): void | Promise<void>
@@ -51,7 +51,7 @@ const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 export function createWordingSearch(): CandidateSearch {
   const index = createWordingIndex()
   return {
-    // The sets and strings of the words.
+    // Includes the sets and strings of the words.
     bytesOf: (text) => 512 + text.length * 40,
     find: (lookup, limit) => {
       const { scope, text } = lookup.key
@@ -89,7 +89,10 @@ export interface FoundWording {
   readonly typos: number
 }
 
-/** A stored question without its canonical form, because few questions are compared and their texts are stored. */
+/**
+ * A stored question. Its canonical form is not stored, because few questions are compared and the form can be computed
+ * from the text.
+ */
 interface Wording {
   readonly id: string
   /** The canonical words without articles, in lower case. */
@@ -106,7 +109,7 @@ interface Wordings {
 }
 
 interface Scope {
-  /** The first question until it is canonicalized. Most scopes have only one question. */
+  /** The first question, until it is canonicalized. Most scopes have only one question. */
   only: { readonly id: string; readonly text: string } | undefined
   /** Texts of further questions that are not canonicalized yet. */
   pending: Map<string, string> | undefined
@@ -193,7 +196,7 @@ function removeFrom(scope: Scope, id: string): void {
   }
 }
 
-/** Returns the compared words of a form. In lower case, because the guard accepts `youtube` for YouTube. */
+/** Returns the compared words of a form in lower case, because the guard accepts `youtube` for YouTube. */
 function wordsOf(form: Canonical): readonly string[] {
   const words: string[] = []
   for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
@@ -269,7 +272,7 @@ function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
-/** Returns true if the key is new. */
+/** Adds a value to the set of a key. Returns true if the key is new. */
 function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined) sets.set(key, new Set([value]))
@@ -277,7 +280,7 @@ function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   return set === undefined
 }
 
-/** Returns true if the key has no value left. */
+/** Removes a value from the set of a key. Returns true if this removed the key, because its set is empty. */
 function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined || !set.delete(value) || set.size > 0) return false

@@ -15,7 +15,7 @@ const SEARCHING_MODEL = /:online$/
 
 /**
  * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow the
- * model. One permitted name of the model suffices.
+ * model. A model with several names is allowed if one of its names is permitted.
  */
 export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
   if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
@@ -38,7 +38,7 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
   )
 }
 
-/** Throws if the key does not permit the model, the tools or the length of the answer. */
+/** Throws if the key does not permit the model, the tools or the output limit of the request. */
 export function checkAccess(
   key: VirtualKey,
   requested: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
@@ -88,7 +88,10 @@ function checkLength(requested: number | undefined, permitted: number | undefine
   )
 }
 
-/** Returns the output limit in tokens: that of the request, or else the smaller maximum of the key and the model. */
+/**
+ * Returns the output limit in tokens: the limit of the request, otherwise the smaller of the maximums of the key and
+ * the model.
+ */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
@@ -123,7 +126,7 @@ const KNOWN_FIELDS = [
   'prompt',
 ]
 
-/** Fields that make vendors choose other models or run their own tools. */
+/** Fields by which vendors choose other models or run their own tools. */
 const VENDOR_SWITCHES = [
   'models',
   'route',

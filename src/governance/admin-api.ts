@@ -145,7 +145,7 @@ export interface UsageTotals {
     readonly total: number
     readonly saved: number
   }
-  /** Dollars with six fraction digits. `savingsUsd` is `theoreticalUsd` minus `actualUsd`. */
+  /** Dollars with six fraction digits. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
   readonly cost: {
     /** At list price, without optimization. */
     readonly theoreticalUsd: number

@@ -42,12 +42,12 @@ import { createUsageReports, type BudgetStatus, type UsageReports } from './usag
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 /**
- * Operations on the records of one kind, with the checks and effects of the admin API over HTTP. Fields are in camel
- * case. The names of the HTTP API (`budget_limit_cents`) are accepted, too.
+ * Operations on the records of one kind, with the same checks and effects as the HTTP admin API. Field names are in
+ * camel case. The names of the HTTP API (`budget_limit_cents`) are also accepted.
  *
  * Rejects with a GatewayError: `invalid-admin-request` for an invalid field (its name is in `details.param`),
- * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store does
- * not answer.
+ * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store
+ * does not answer.
  */
 export interface RecordMethods<create, change, record, page, created = record> {
   /** Creates a record. */
@@ -55,14 +55,18 @@ export interface RecordMethods<create, change, record, page, created = record> {
   get(id: string): Promise<record>
   /** Lists records in ascending order of their ids. */
   list(query?: PageOptions): Promise<page>
-  /** Changes the given fields. Absent fields keep their values. Returns the record after the change. */
+  /** Updates the fields that `change` contains. Absent fields keep their values. Returns the updated record. */
   update(id: string, change: change | WireForm<change>): Promise<record>
-  /** Deletes the record. Keys that refer to a deleted budget or rate limit are refused until they are changed. */
+  /**
+   * Deletes the record. Requests with keys that refer to a deleted budget or rate limit are refused until the keys are
+   * changed.
+   */
   delete(id: string): Promise<DeletedRecord>
 }
 
 /**
- * The virtual keys: `/api/governance/virtual-keys` in process. Usage and audit records of a deleted key are retained.
+ * Operations on virtual keys, as in `/api/governance/virtual-keys` but without HTTP. Usage and audit records of a
+ * deleted key are retained.
  */
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
   /** Returns the usage of the key in the current window of its budget, or in this month if it has no budget. */
@@ -73,10 +77,13 @@ export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPag
   limits(id: string): Promise<KeyLimits>
 }
 
-/** Budgets that several keys share by `budgetId`: `/api/governance/budgets` in process. */
+/** Operations on budgets that several keys share by `budgetId`, as in `/api/governance/budgets` but without HTTP. */
 export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, BudgetPage>
 
-/** Rate limits that several keys share by `rateLimitId`: `/api/governance/rate-limits` in process. */
+/**
+ * Operations on rate limits that several keys share by `rateLimitId`, as in `/api/governance/rate-limits` but without
+ * HTTP.
+ */
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
 /** The same operations with the field names of the HTTP API. Bodies are validated. */
@@ -144,7 +151,7 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   }
 }
 
-/** Differences between shared budgets and shared rate limits. */
+/** The functions that differ between shared budgets and shared rate limits. */
 interface SharedKind<record, shown, page> {
   readonly object: DeletedRecord['object']
   /** Parses the body of a creation. `newId` is the id of a record without one. */
@@ -168,7 +175,7 @@ function sharedRecords<record extends { readonly id: string }, shown extends obj
       const label = kind.object.replace('_', ' ')
       throw new GatewayError(
         'conflict',
-        `id: there is a ${label} with the id ${JSON.stringify(record.id)} already. Choose another id, or update that record.`,
+        `id: a ${label} with the id ${JSON.stringify(record.id)} already exists. Choose another id, or update the existing record.`,
         { param: 'id' },
       )
     },

@@ -49,8 +49,8 @@ function minUsefulCost(quote: Quote): number {
 }
 
 /**
- * Returns the recount with which a refused request may still be accepted, or undefined if no recount can help. A key
- * whose budget is spent therefore causes no recounts.
+ * Returns the recount with which a refused request may still be accepted, or undefined if no recount can lead to its
+ * acceptance. Prevents recounts for keys whose budgets are spent.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
   const left = limit.max - (limit.carried ?? 0) - level
@@ -63,7 +63,7 @@ function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** Returns the claim on a limit. Its amount is at least 1, so that a limit of 0 also refuses free requests. */
+/** Returns the claim on a limit. Its amount is at least 1. Otherwise a limit of 0 would accept free requests. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
@@ -94,7 +94,10 @@ export function countable(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }
 
-/** Returns the status of the limit that refused, or else of the request limit with the fewest remaining requests. */
+/**
+ * Returns the status of the limit that refused the request, otherwise of the request limit with the fewest remaining
+ * requests.
+ */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],
@@ -122,7 +125,10 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
   '1M': 'month',
 }
 
-/** Returns the error of the limit that refused. A shared limit must not reveal the usage of other keys. */
+/**
+ * Returns the error for the limit that refused the request. The error must not reveal the usage of other keys that
+ * share the limit.
+ */
 export function refusal(
   limit: Limit,
   request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
@@ -142,7 +148,7 @@ export function refusal(
     code: 'rate_limit_exceeded',
     retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
     rate,
-    // No later window accepts the request either.
+    // A later window would also refuse the request.
     ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
   }
   const text =

@@ -27,7 +27,7 @@ export interface GovernanceConfiguration {
 export interface ConfiguredKey extends NewKey {
   /** Id of the key. Stable across restarts. @default derived from the secret's hash */
   readonly id?: string | undefined
-  /** The SHA-256 of the secret as 64 hex digits, so that the configuration does not contain the secret. */
+  /** The SHA-256 of the secret as 64 hex digits, which keeps the secret out of the configuration. */
   readonly valueSha256?: string | undefined
 }
 

@@ -10,7 +10,7 @@ const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** Returns a schema with the expectation as its error message. */
+/** Returns a schema whose error message is the expectation. */
 function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
   return z.custom<value>(accepts, { error: expectation })
 }
@@ -99,7 +99,7 @@ export const moment: z.ZodMiniType<string> = expecting(
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
-/** Fields that only the gateway sets. They are ignored, so that a client can send a record that it has read. */
+/** Fields that only the gateway sets. They are ignored, because clients send back records that they have read. */
 const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
@@ -131,7 +131,7 @@ export function parseChange<change extends object>(
   if (Object.keys(change).some((name) => !IGNORED.includes(name) && !IGNORED_IN_CHANGES.includes(name))) return change
   throw new GatewayError(
     'invalid-admin-request',
-    `The body changes nothing. Send the fields to change, such as ${example}.`,
+    `The body contains no field to change. Send at least one field, such as ${example}.`,
   )
 }
 

@@ -127,9 +127,9 @@ export function readSpent(
 const RUNNING_MS = 600_000
 
 /**
- * Returns the amounts that running requests have reserved in other windows of each owner, because they began before the
- * window changed. Must be called before `readSpent`, so that a settlement between the two reads is counted twice
- * instead of omitted.
+ * Returns the amounts that running requests have reserved in other windows of each owner, because the requests began
+ * before the window changed. Must be called before `readSpent`. A settlement between the two reads is then counted
+ * twice. In the other order, it would be omitted.
  */
 function readHeldElsewhere(
   store: Pick<Store, 'levels'>,
@@ -172,7 +172,10 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
   /** Keyed by owner, because a budget that returns to an earlier window lacks the amounts billed in between. */
   const cache = new Map<string, Carried>()
 
-  /** Settlements between the reads of tallies and counters lower the amount, so an earlier, greater amount is retained. */
+  /**
+   * Stores the greater of the new and the last amount, because settlements between the reads of tallies and counters
+   * lower the new one.
+   */
   function remember(limit: Limit, read: number, held: number, now: number): void {
     const carried = Math.max(read, recall(limit)?.carried ?? 0)
     if (cache.size >= MAX_CACHED) cache.clear()

@@ -57,7 +57,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
   let carryOver: CarryOver | undefined
-  /** The first key with a budget loads this code. */
+  /** Loads the code of carried amounts for the first key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
     return (carryOver = createCarryOver(store, allowsUnreserved))
@@ -73,7 +73,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  /** Repeats the reservation with more exact quotes until one is accepted or none is left. */
+  /** Repeats the reservation with more exact quotes until a quote is accepted or no recount remains. */
   async function reserveCounted(key: VirtualKey, refused: Refused, wait: WaitForStore): Promise<Reservation> {
     let reserved: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
@@ -99,7 +99,9 @@ export function createLedger(options: LedgerOptions): Ledger {
     })
   }
 
-  /** Returns a reservation without an entry in the store, which failed. The settlement creates the entry. */
+  /**
+   * Returns a reservation without an entry in the store, because the store failed. The settlement creates the entry.
+   */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
@@ -115,7 +117,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
     const { quote, requests, at, limitClaims } = step
     const { limits: claimed, worst, tokens } = limitClaims
-    // A store may return an index out of range. The request is refused nevertheless.
+    // The request is refused even if a store returns an index out of range.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests

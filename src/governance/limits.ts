@@ -42,7 +42,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** The shared records of a key. Undefined: the key refers to none, or to a deleted record. */
+/** The shared records of a key. Undefined if the key refers to no record or to a deleted record. */
 interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -64,7 +64,7 @@ export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
 
-/** The limit of keys whose shared record was deleted. It refuses every request. */
+/** The limit of keys whose shared record was deleted. Every request is refused. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
@@ -116,8 +116,8 @@ const MINUTE = 60_000
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
- * Returns the time at which a counter expires. Counters outlive their windows, so that late settlements are counted and
- * remain valid when the clock is set back. Counters of minutes expire sooner, because they are many.
+ * Returns the time at which a counter expires. Counters outlive their windows, because late settlements must be counted
+ * and the clock may be set back. Counters of minutes expire sooner, because there are many of them.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
@@ -181,7 +181,7 @@ function windowsOf(
   key: VirtualKey,
   { limits, isFinal, shared, at }: CarriedLimits & { readonly shared: SharedOfKey; readonly at: number },
 ): CachedWindows {
-  // Days, weeks and months begin with an hour.
+  // The start of each day, week and month is also the start of an hour.
   const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
   return {
     windows: { limits, tallies: tallyTargets(key, at) },
@@ -200,7 +200,7 @@ const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
-/** The tallies of a shared budget are read for windows of at most a month. */
+/** Retention of the tallies of a shared budget, which are read for windows of at most a month. */
 const BILLED_RETENTION_MS = 32 * DAY
 
 /** A tally of one window that the requests of a key are added to. */

@@ -5,7 +5,10 @@ import type { Store } from '../core/store.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
 export interface RecordTable<record> {
-  /** Returns a cached record. Changes by this process are visible immediately, changes by others within `cacheMs`. */
+  /**
+   * Returns a cached record. Changes by this process are visible immediately, changes by other processes within
+   * `cacheMs`.
+   */
   find(id: string): MaybePromise<record | undefined>
   /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<record>
@@ -47,7 +50,10 @@ export interface RecordTableOptions<record> extends LookupOptions {
 
 export const MAX_CACHED = 10_000
 export const CACHE_MS = 2_000
-/** Maximum number of attempts of a change. Of concurrent changes of one record, one succeeds per attempt. */
+/**
+ * Maximum number of attempts of a change. If several changes of a record are concurrent, one of them succeeds per
+ * attempt.
+ */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
@@ -160,7 +166,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
 /** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
 export interface Recent<value> {
   get(key: string, now: number): { readonly value: value } | undefined
-  /** Returns the last value, however old. */
+  /** Returns the last value, regardless of its age. */
   last(key: string): { readonly value: value } | undefined
   put(key: string, value: value, until: number): void
   forget(key: string): void

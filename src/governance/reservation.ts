@@ -27,9 +27,9 @@ export interface Quote {
   readonly requestOnly?: boolean
   /** Maximum amount by which an exact count of the prompt could lower the cost. @default 0 */
   readonly uncounted?: NanoUsd
-  /** Maximum number of prompt tokens that the cost covers on a candidate model. @default no bound */
+  /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** More exact quotes, used if a limit refuses this quote. */
+  /** Recounts that return a more exact quote, used if a limit refuses this quote. */
   readonly recount?: {
     /** Used if a token limit refuses. */
     readonly tokens?: Recount
@@ -57,7 +57,7 @@ export interface Used {
   readonly theoretical: NanoUsd
   readonly actual: NanoUsd
   readonly billed: NanoUsd
-  /** The model name as received from the caller. */
+  /** The model name in the request. */
   readonly model: string
 }
 
@@ -66,7 +66,7 @@ export interface Reservation {
   /** False if the request is served while the store fails. Its settlement then bills it without a reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
-  /** The quote that was accepted. */
+  /** The accepted quote. */
   readonly quote: Quote
   /** The output limit that the budgets cover: at most that of the quote. */
   readonly outputTokens: number
@@ -77,7 +77,10 @@ export interface Reservation {
    * @param entries @default none
    */
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
-  /** Returns the data that `settle` writes. It can be stored and sent after a restart: the store applies it once. */
+  /**
+   * Returns the data that `settle` writes. The data can be stored and sent after a restart, because the store applies
+   * it once.
+   */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }
 
@@ -110,7 +113,7 @@ export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
 
-/** Computes its values on demand, because most requests have no budget. */
+/** A quote whose values are computed on demand, because most requests have no budget. */
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts

@@ -9,8 +9,8 @@ import type { Used } from './reservation.ts'
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
-   * Sends a settlement. Rejects if the store fails. The settlement is then retried after a later settlement, by `retry`,
-   * and periodically.
+   * Sends a settlement. Rejects if the store fails. A failed settlement is retried after a later settlement, by
+   * `retry`, and periodically.
    *
    * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
    */
@@ -41,7 +41,7 @@ export interface SettlementsOptions {
 const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
-/** Retries are safe, because the store settles a reservation once. */
+/** Creates the sender of settlements. Retries are safe, because the store settles a reservation once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxFailed = MAX_FAILED, onDropped } = options
   const failed: Sending[] = []
@@ -138,7 +138,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /** Drops a settlement that the store refuses. Otherwise it would block the settlements after it. */
+  /** Discards a settlement that the store refuses. Otherwise the settlement would block later ones. */
   async function isAccepted(sending: Sending): Promise<boolean> {
     try {
       await send(sending)
@@ -152,7 +152,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   return { settle, retry, waiting: () => failed.length, dropped: () => dropped }
 }
 
-/** Returns true if the store refused the amounts of the settlement, so that a retry cannot succeed. */
+/** Returns true if the store refused the amounts of the settlement, in which case a retry cannot succeed. */
 function isRefused(error: unknown): boolean {
   return error instanceof RangeError
 }

@@ -146,7 +146,7 @@ export function createUsageReports(parts: {
   return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
-/** Reserved amounts count as used, as they do for a reservation. */
+/** Returns the balances of limits. Reserved amounts count as used, as in a reservation. */
 function toLimitStatus(
   limit: Limit,
   level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },

@@ -157,9 +157,9 @@ export const storedRateLimit: z.ZodMiniType<RateLimit> = z.object({
 /** Finds virtual keys by their secrets. The store contains the hash of a secret, not the secret. */
 export interface KeyLookup {
   /**
-   * Returns the key of a secret, or undefined for an unknown secret. The key may be inactive or expired. Changes by this
-   * process are visible immediately, changes by other processes within `cacheMs`. Rejects with `overloaded` for a record
-   * that cannot be parsed.
+   * Returns the key with this secret, or undefined if the secret is unknown. The returned key may be inactive or
+   * expired. Changes by this process are visible immediately, changes by other processes within `cacheMs`. Rejects with
+   * `overloaded` for a record that cannot be parsed.
    */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
@@ -173,7 +173,7 @@ export const HASHES = 'key-hash:'
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
-  /** Two caches, so that a flood of wrong secrets cannot evict valid ones. Keyed by hash. */
+  /** Two caches by hash. Separate, because a flood of wrong secrets would otherwise evict valid keys. */
   const known = createRecent<string>(MAX_CACHED)
   const unknown = createRecent<undefined>(MAX_CACHED)
 

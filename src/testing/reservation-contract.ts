@@ -95,7 +95,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
       ).toEqual({ accepted: true, granted: 40, levels: [1, 100, 50] })
     })
 
-    it('are granted whole when they fit', async () => {
+    it('are granted in full when they fit', async () => {
       expect(await reserve('t', [claim('a', 80, 100, elastic)], { least: 5 })).toMatchObject({ granted: 80 })
     })
 
@@ -109,7 +109,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
       expect(await reserve('t3', [claim('a', 50, 100, elastic)], { least: 10 })).toMatchObject({ granted: 10 })
     })
 
-    it('are granted whole or refused without a minimum grant', async () => {
+    it('are granted in full or refused without a minimum grant', async () => {
       expect(await reserve('t', [claim('a', 101, 100, elastic)])).toMatchObject({ accepted: false })
     })
 

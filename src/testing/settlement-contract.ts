@@ -16,7 +16,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       expect(await reserve('t2', [claim('b', 1, 10)])).toMatchObject({ accepted: false, levels: [25] })
     })
 
-    it('releases the whole amount when nothing was used', async () => {
+    it('releases the full amount when the usage is zero', async () => {
       await reserve('t', [claim('a', 10, 10)])
       expect(await settle('t')).toBe(true)
       expect(await level('a')).toEqual({ spent: 0, held: 0 })

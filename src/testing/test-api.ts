@@ -1,8 +1,8 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Store } from '../core/store.ts'
 
 /**
- * The functions of a test runner that the contract suites call, such as those of vitest, Jest or `bun:test`. They are an
- * argument, so that this package depends on no test runner.
+ * The functions of a test runner that the contract suites call, such as those of vitest, Jest or `bun:test`. The
+ * functions are an argument, because this package must not depend on a test runner.
  */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown
@@ -65,7 +65,7 @@ export const ODD_TEXTS: readonly string[] = [
 /** Creates an empty store that uses the clock. The suite closes it after each test. */
 export type MakeStore = (clock: TestClock) => Promise<Store>
 
-/** The store of the current test, and short forms of its calls. */
+/** The store of the current test, and shortcuts for its methods. */
 export interface StoreSuite {
   readonly store: Store
   readonly clock: TestClock
@@ -83,7 +83,7 @@ export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: Tes
   let store: Store | undefined
   const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
   const current = (): Store => {
-    if (store === undefined) throw new Error('A store exists only during a test.')
+    if (store === undefined) throw new Error('The store exists only during a test. Access it inside a test function.')
     return store
   }
   const expiresAt = START + 24 * HOUR_MS

@@ -4,7 +4,7 @@ import type { TestApi, TestClock } from './test-api.ts'
 /** Limits of the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
-  /** Minimum number of entries that the index must hold. */
+  /** Minimum number of entries that the index must be able to store. */
   readonly entries: number
 }
 
@@ -134,7 +134,7 @@ export function testVectorIndex(
       expect(await find(0, 0.9, 10, 't')).toEqual([])
     })
 
-    it('keeps all entries while others are removed', async () => {
+    it('retains entries while other entries are removed', async () => {
       const count = Math.min(limits.entries, 300)
       const step = 360 / count
       for (let entry = 0; entry < count; entry += 1) await add(String(entry), entry * step)
