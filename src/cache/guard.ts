@@ -86,7 +86,7 @@ interface Walk {
   typos: number
 }
 
-/** Returns the text that has an article that the other text lacks. */
+/** Returns for each of the two texts whether it has an article that the other text lacks. */
 function extraArticles(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
   const both = one?.article !== undefined && other?.article !== undefined
   if (both || one?.key === other?.key) return [false, false]

@@ -19,8 +19,8 @@ export interface PoolLimit {
 }
 
 /**
- * Limits of the data that requests write. Keys, budgets and rate limits are in a separate pool without a limit, so that
- * bulk data never evicts or blocks them.
+ * Limits on the data that requests write. Keys, budgets and rate limits are in a separate pool without a limit, which
+ * prevents bulk data from evicting or blocking them.
  */
 export interface BulkLimits {
   /**
@@ -29,7 +29,7 @@ export interface BulkLimits {
    */
   readonly owned: PoolLimit
   /**
-   * Values with an expiry: recordings, idempotency records, transcripts. A full pool drops the oldest value of its
+   * Values with an expiry: recordings, idempotency records and transcripts. A full pool drops the oldest value of its
    * largest share.
    */
   readonly expiring: PoolLimit
@@ -48,7 +48,7 @@ const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }
 
 export const BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
 
-/** A pool of values. Log entries are in a fourth pool, `logs`. */
+/** The pools of values. Log entries are in a fourth pool, `logs`. */
 export type ValuePool = 'durable' | 'owned' | 'expiring'
 
 /** Overhead of a value or log entry, in bytes. */
@@ -73,7 +73,7 @@ export function logShareOf(log: string, quota: Quota | undefined): string {
   return quota === undefined ? `log:${log}` : `quota:${quota.name}`
 }
 
-/** Returns true for a value that exceeds the limits even if all others are dropped. */
+/** Returns true for a value that exceeds the limits even if all other values are dropped. */
 export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
@@ -170,14 +170,14 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
   }
 }
 
-/** Omits entries that exceed their quota, because they must not prevent the settlement. */
+/** Returns the entries without those that exceed their quota, because such entries must not prevent the settlement. */
 export function entryRequests(entries: readonly SettledEntry[], limits: BulkLimits): readonly object[] {
   return entries
     .filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
     .map((entry) => entryRequest(entry, limits))
 }
 
-/** Omits amounts that are not safe integers, because they would corrupt later sums. */
+/** Returns the amounts without those that are not safe integers, because such amounts would corrupt later sums. */
 function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
   return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
@@ -203,7 +203,7 @@ export function fieldOf(reply: unknown, name: string): unknown {
   return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
 }
 
-/** Reads a list. Lua encodes an empty list as an empty object. */
+/** Returns the value as a list. Lua encodes an empty list as an empty object. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }
@@ -212,7 +212,7 @@ export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : String(value ?? '')
 }
 
-/** Reads a number, which scripts return as text. */
+/** Returns the value as a number. Scripts return numbers as text. */
 export function numberOf(value: unknown): number {
   return Number(value ?? 0)
 }
@@ -224,7 +224,7 @@ const ESCAPED = /\ufdd0([0-9a-f]{4})/g
 /**
  * Encodes any string as valid UTF-8 text. PostgreSQL rejects NUL and lone surrogates, and clients of SQLite and Redis
  * truncate or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged,
- * and a prefix of a text remains a prefix.
+ * and the encoded prefix of a text is a prefix of the encoded text.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE, escape).replaceAll('\0', escape)

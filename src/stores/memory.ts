@@ -19,7 +19,7 @@ export interface MemoryBounds {
   readonly owned: PoolBounds
   /**
    * Values with an expiry: contexts, recordings, answers. A full pool drops the least recently used value of its
-   * largest share (one kind of one key), so that a key never evicts values of a key that uses less.
+   * largest share (one kind of one key), which protects the values of keys that use less.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolBounds
@@ -117,6 +117,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable, so that a copy of the store with asynchronous calls is not marked as local.
+  // Not enumerable. Otherwise a copy of the store with asynchronous calls would be marked as local.
   return Object.defineProperty(store, 'local', { value: true })
 }

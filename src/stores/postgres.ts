@@ -68,7 +68,7 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, so that any number of processes
+ * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, which lets any number of processes
  * share limits and budgets exactly. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
@@ -152,12 +152,15 @@ function warningOf(row: unknown): string {
   return `${textOf(fieldOf(row, 'name'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`
 }
 
-/** A cursor is the id of a transaction and the id of an entry, zero-padded so that cursors sort as text. */
+/**
+ * A cursor contains the id of a transaction and the id of an entry. Both are zero-padded, because cursors are sorted as
+ * text.
+ */
 const WRITER_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** An unknown cursor starts from the beginning. */
+/** Returns the request to read entries. An unknown cursor starts from the beginning. */
 function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }

@@ -26,7 +26,7 @@ export interface RedisStoreOptions {
   /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
   /**
-   * Puts the limits of each key, and each shared budget or rate limit, into a separate slot of a Redis Cluster. With
+   * Assigns the limits of each key, and each shared budget or rate limit, to a separate slot of a Redis Cluster. If
    * `false`, all data is in one slot, and each step is one call. See docs/stores.md.
    * @default false
    */
@@ -47,7 +47,7 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so that any number of
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, which lets any number of
  * processes share limits and budgets exactly. Enable the append-only file of the server, because without it a restart
  * loses writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */

@@ -46,7 +46,10 @@ export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): 
   if (!(expiresAfterMs > 0)) throw new RangeError(`expiresAfterMs is ${expiresAfterMs}; expected a number above 0.`)
 }
 
-/** Compares each pair: a reservation has few claims, so this is faster than a Set. */
+/**
+ * Returns true if two claims name the same counter. Compares each pair, which is faster than a Set for the few claims
+ * of a reservation.
+ */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {
     for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true

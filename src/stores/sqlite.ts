@@ -117,7 +117,7 @@ function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }
 
-/** `reserve`, `settle` and `add` run within a transaction of the caller. */
+/** `reserve`, `settle` and `add` must be called within a transaction. */
 interface SqliteCounters {
   reserve(request: ReserveRequest): ReserveResult
   /** Returns false if the reservation is unknown or settled. */

@@ -29,9 +29,9 @@ const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED = 10_000
 
 /**
- * Creates an answer store whose answers are values of a store, by id. An id contains the hash of its scope, so that a
- * request never reads answers of another scope. `answer-of` lists the answers of a key, `answer-in` the comparable answers of a
- * scope.
+ * Creates an answer store whose answers are values of a store, by id. An id contains the hash of its scope, which
+ * prevents a request from reading answers of another scope. `answer-of` lists the answers of a key, `answer-in` the
+ * comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
@@ -55,7 +55,10 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     return true
   }
 
-  /** Called after the answer is written, so that a full quota drops the answer before its list entries. */
+  /**
+   * Writes the list entries of an answer. Must be called after the answer is written. A full quota then drops the
+   * answer before its list entries.
+   */
   async function list({ id, keyId, scope, comparable }: CachedAnswer, writeOptions: WriteOptions): Promise<void> {
     const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', writeOptions)
     await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', writeOptions)] : [])])
@@ -116,7 +119,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Quotes names, so that no name is a prefix of another. */
+/** Quotes a name. Otherwise a name could be a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 

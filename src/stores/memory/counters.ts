@@ -56,7 +56,7 @@ export function createCounters(
     reservationExpiries.schedule(reservation, at + LATE_MS)
   }
 
-  /** Releases the held amounts. Their counter objects exist even if the counters have expired. */
+  /** Releases the held amounts. The counter objects still exist after the counters have expired. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -149,7 +149,10 @@ function capacityExceeded(items: string): GatewayError {
   )
 }
 
-/** Sums for reports. At the limit, the least recently updated tally is dropped, because no budget depends on it. */
+/**
+ * Sums for reports. At the limit, the least recently updated tally is dropped, because budgets do not depend on
+ * tallies.
+ */
 interface Tallies {
   add(tally: Tally): void
   get(name: string): Readonly<Record<string, number>>
@@ -192,7 +195,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     dropOldest()
   }
 
-  /** Keeps the least recently updated tally first, because a Map keeps the order of insertion. */
+  /** Moves a tally to the end of the Map, whose first entry is then the least recently updated tally. */
   function moveToEnd(name: string): Sums {
     const found = tallies.get(name)
     if (found === undefined) size += 1

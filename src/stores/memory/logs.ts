@@ -21,13 +21,13 @@ interface Line extends Pick<LogEntry, 'at'> {
   value: string
   readonly bytes: number
   readonly expiresAt: number
-  /** A dropped line remains in the queue of its log until half of the queue is dropped. */
+  /** True for a dropped line, which remains in the queue of its log until half of the queue is dropped. */
   isDropped: boolean
 }
 
 interface Queue {
   readonly name: string
-  /** Elements before `head` are undefined, so that removed lines can be garbage collected. */
+  /** Elements before `head` are undefined, which lets the garbage collector free removed lines. */
   lines: (Line | undefined)[]
   head: number
   /** Number of dropped lines after `head`. */
@@ -41,15 +41,18 @@ interface Share extends Dated {
 
 /** Approximate overhead of a line, in bytes. */
 const OVERHEAD_BYTES = 160
-/** Shares are compared in steps of 1 / 8192 of the total, so that most lines need no sorting. */
+/**
+ * Number of steps of the total in which shares are compared. With coarse steps, most lines do not change the order of
+ * the shares.
+ */
 const STEPS = 8192
-/** Number of digits of a cursor, which is zero-padded so that cursors sort as text. */
+/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as text. */
 const CURSOR_DIGITS = 16
 
 export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** Orders shares by their negative size, so that the largest share is due first. */
+  /** Shares by their negative size. The largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0

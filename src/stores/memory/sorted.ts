@@ -1,9 +1,9 @@
-/** An item with a due time, or Infinity while it is not scheduled. Only the queue writes `dueAt`. */
+/** An item with a due time, which is Infinity while the item is not scheduled. Only the queue writes `dueAt`. */
 export interface Dated {
   dueAt: number
 }
 
-/** Items in the order of their due times. The queue has no timer: its user calls `due`. */
+/** Items in the order of their due times. The queue has no timer. Its owner calls `due`. */
 interface ExpiryQueue<item extends Dated> {
   /** Sets the due time. Infinity removes the item. */
   schedule(item: item, at: number): void
@@ -18,8 +18,8 @@ interface Slot<item> {
 }
 
 /**
- * Rescheduled and removed items leave stale slots. The heap is rebuilt when stale slots outnumber the others by more than
- * this number.
+ * Maximum excess of stale slots over live slots. Above it, the heap is rebuilt. Rescheduled and removed items leave
+ * stale slots.
  */
 const MAX_EXCESS_SLOTS = 256
 

@@ -117,7 +117,7 @@ function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds
   return entries + 1 > limit.entries || bytes + added > limit.bytes
 }
 
-/** Throws if a value exceeds the limits even after all others are dropped. */
+/** Throws if a value exceeds the limits even after all other values are dropped. */
 function refuseOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw storeIsFull()
@@ -138,7 +138,7 @@ function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota
     if (free.entries < 0 || free.bytes < 0) throw storeIsFull()
     return
   }
-  // A key may use at most as much as remains free, so that further keys can also store values.
+  // A key may use at most as much as remains free, which leaves capacity for other keys.
   const held = pool.sizeOfShare(share)
   const fits =
     held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&
@@ -191,7 +191,7 @@ export interface Pool {
 
 interface Share extends Dated {
   readonly name: string
-  /** Least recently used first: a Map keeps the order of insertion. */
+  /** Entries, least recently used first, because a Map preserves the order of insertion. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
@@ -201,7 +201,7 @@ const EMPTY: PoolBounds = { entries: 0, bytes: 0 }
 export function createPool(bounds: PoolBounds): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** Orders shares by their negative size, so that the largest share is due first. */
+  /** Shares by their negative size. The largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 

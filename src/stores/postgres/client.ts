@@ -24,7 +24,9 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 /** Calls a function of the schema. Functions take and return JSON as text, which no driver converts. */
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
-/** Codes of a deadlock and a serialization failure. The server has rolled back the step, so it can be repeated. */
+/**
+ * Codes of a deadlock and a serialization failure. The server has rolled back the step, so the step can be repeated.
+ */
 const RETRYABLE = new Set(['40P01', '40001'])
 const MAX_ATTEMPTS = 5
 

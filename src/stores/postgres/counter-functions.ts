@@ -3,8 +3,8 @@ import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 /**
  * Returns the functions over counters, reservations and tallies.
  *
- * Each step locks the reservation, then counters, tallies and shares of logs, each in the order of their names, so that
- * no two steps wait for each other. A held amount changes only under the lock of its counter.
+ * Each step locks the reservation, then counters, tallies and shares of logs, each in the order of their names, which
+ * prevents deadlocks. A held amount changes only under the lock of its counter.
  */
 export function counterFunctions(schema: string): string {
   return `${clock(schema)}${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`

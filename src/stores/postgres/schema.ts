@@ -17,7 +17,10 @@ function functions(schema: string): string {
   return [counterFunctions, valueFunctions, logFunctions, sweepFunctions].map((create) => create(schema)).join('')
 }
 
-/** Upgrades the schema to the newest version. Several processes may migrate concurrently: the first one does the work. */
+/**
+ * Upgrades the schema to the newest version. Several processes may migrate concurrently. Only the first one changes the
+ * schema.
+ */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
   const versions = tableVersions(schema)
   const newest = versions.length
@@ -28,7 +31,7 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
         INSERT INTO ${schema}.migrations (version) VALUES (${index + 1});
       END IF;`,
   )
-  // One DO block, so that every driver sends one statement and a failure changes nothing.
+  // One DO block, because every driver can send one statement, and a failure rolls back all changes.
   await run(
     `DO $migrate$
     DECLARE version integer;
@@ -140,7 +143,7 @@ function renameReservations(schema: string): string {
  */
 function sweepFunctions(schema: string): string {
   return `
-    -- Creates the partitions of this month and the next two. A month that has entries in the default partition keeps them there.
+    -- Creates the partitions of this month and the next two. If the default partition has entries of a month, they remain there.
     CREATE OR REPLACE FUNCTION ${schema}.create_partitions(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       month timestamp;

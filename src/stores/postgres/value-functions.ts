@@ -178,7 +178,7 @@ function reads(schema: string): string {
  *
  * Transactions may commit in a different order than that of their ids, so a reader that continues after the greatest id
  * could miss an entry. Reads therefore follow the order of transactions and end before the oldest running transaction.
- * A read waits up to 200 ms for transactions that run at its start, so that it includes all earlier writes.
+ * A read waits up to 200 ms for transactions that run at its start, in order to include all earlier writes.
  */
 export function logFunctions(schema: string): string {
   return `

@@ -75,11 +75,11 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
 
 interface VectorTable {
   readonly schema: string
-  /** Suffix of the names of the table and its functions, so that a schema can contain vectors of several lengths. */
+  /** Suffix of the names of the table and its functions, because a schema can contain vectors of several lengths. */
   readonly dimensions: number
 }
 
-/** Number of partitions. Each has a separate index and contains whole scopes. */
+/** Number of partitions. Each has a separate index and contains complete scopes. */
 const PARTITIONS = 8
 /** Maximum size of a scope whose vectors are compared one by one, for an exact result. */
 const MAX_COMPARED = 1_000

@@ -1,6 +1,6 @@
 import type { BulkLimits } from '../durable-store.ts'
 
-/** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false`, so that an outage is reported immediately. */
+/** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false` to report outages immediately. */
 export interface IoredisClient {
   evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
   eval(script: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
@@ -25,7 +25,7 @@ export interface UpstashClient {
   eval(script: string, keys: string[], args: string[]): Promise<unknown>
 }
 
-/** A connected client of Redis, in one of three shapes. */
+/** A connected client of Redis, with one of three interfaces. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
 /** A Lua script, and the SHA-1 of its text, by which EVALSHA identifies it. */
@@ -42,11 +42,11 @@ export function defineScript(text: string): Script {
 }
 
 /**
- * Start of every script. All keys begin with KEYS[1], which contains a hash tag, so that they are in one slot.
+ * Start of every script. All keys begin with KEYS[1], whose hash tag puts them in one slot.
  *
  * Without `request.now`, the server's clock applies to all processes. With it, the server deletes expired keys an hour
- * late, because its clock may be ahead of the caller's, and the scripts compare the times. Amounts are returned as text,
- * because cjson writes only 14 digits.
+ * late, because its clock may be ahead of the caller's, and the scripts compare the times. Amounts are returned as
+ * text, because cjson writes only 14 digits.
  */
 export const COMMON: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
@@ -69,8 +69,8 @@ async function sha1(text: string): Promise<string> {
 }
 
 /**
- * Sends EVALSHA. Sends EVAL if the server does not have the script, as after a restart, SCRIPT FLUSH or a failover.
- * Scripts take and return JSON. Clients with the interface of Upstash parse the returned JSON.
+ * Sends EVALSHA. Sends EVAL if the server does not have the script, such as after a restart, SCRIPT FLUSH or a
+ * failover. Scripts take and return JSON. Clients with the interface of Upstash parse the returned JSON.
  */
 export function createRunScript(client: RedisClient): RunScript {
   const send = senderOf(client)

@@ -3,11 +3,11 @@ import { COMMON, defineScript, type Script } from './client.ts'
 import { ITEMS } from './value-scripts.ts'
 
 /**
- * Counters: `c:<name>` is "spent held end generation". A counter that expires and is created again has another
- * generation, so that an old reservation is not released from it.
+ * Counters: `c:<name>` contains "spent held end generation". A counter that expires and is created again has another
+ * generation, which prevents the release of an old reservation from the new counter.
  *
  * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
- * expiry. These keys and the field `lapses` keep their original names, so that processes of different versions can share
+ * expiry. These keys and the field `lapses` keep their original names, because processes of different versions share
  * the data.
  */
 const COUNTERS = `

@@ -38,9 +38,9 @@ const MAX_REMEMBERED = 100_000
 /**
  * Reserves and settles. Without sharding there is one owner, and each step is one call.
  *
- * With sharding, a reservation over several owners is made owner by owner. The key comes first, so that a key above its
- * own limits never holds a part of a shared budget. A refusal releases the amounts of the earlier owners. No limit is
- * exceeded, because each owner holds at least the granted amount until the settlement.
+ * With sharding, a reservation over several owners is made owner by owner. The key comes first. Otherwise a key above
+ * its own limits could hold a part of a shared budget. A refusal releases the amounts of the earlier owners. No limit
+ * is exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createCounters(context: RedisContext): RedisCounters {
   const { run, limits, isSharded } = context
@@ -124,8 +124,8 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   /**
-   * Settles at the first owner that has the reservation, then at the others. Each owner marks the reservation as
-   * settled, so that a repeated settlement completes the missing parts and charges nothing twice.
+   * Settles at the first owner that has the reservation, then at the remaining owners. Each owner marks the reservation
+   * as settled. A repeated settlement therefore completes only the missing parts.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
@@ -237,15 +237,15 @@ type SlotResult =
   | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
 
 interface SettleOptions {
-  /** Marks the reservation as settled, so that a repeated settlement has no effect in this slot. */
+  /** If true, marks the reservation as settled, which prevents a repeated settlement in this slot. */
   readonly mark?: boolean
-  /** Charges without a reservation in this slot, because another slot has settled it. */
+  /** If true, charges without a reservation in this slot, because another slot has settled the reservation. */
   readonly force?: boolean
 }
 
 type SettleResult = 'settled' | 'repeated' | 'unknown'
 
-/** Steps on the data of one owner. Each is one call. */
+/** Steps on the data of one owner. Each step is one call. */
 interface Slot {
   reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
   settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
@@ -286,7 +286,7 @@ function createSlot({ run, limits }: RedisContext): Slot {
   }
 }
 
-/** Reads a hash as a list of alternating names and values. The name of a sum begins with `f`. */
+/** Returns the tally in a hash, which is a list of alternating names and values. The name of a sum begins with `f`. */
 function readTally(fields: readonly unknown[]): Readonly<Record<string, number>> {
   const amounts: [string, number][] = []
   for (let index = 0; index + 1 < fields.length; index += 2) {

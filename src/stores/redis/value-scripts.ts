@@ -184,7 +184,7 @@ end
 return cjson.encode({ entries = found })
 `)
 
-/** Returns the settings on which durability depends. A setting that the server does not report is omitted. */
+/** Returns the settings on which durability depends. Settings that the server does not report are omitted. */
 export const READ_SETTINGS: Script = defineScript(`
 local function setting(section, pattern)
   local info = redis.pcall('INFO', section)

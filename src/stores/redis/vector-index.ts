@@ -39,7 +39,7 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-/** Maximum number of vectors per scope without vector sets. Each process copies and compares them. */
+/** Maximum number of vectors per scope without vector sets. Each process copies and compares these vectors. */
 const MAX_SCANNED = 256
 
 /**

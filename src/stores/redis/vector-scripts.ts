@@ -70,7 +70,7 @@ keepFor(ofOwner, ttl)
 if request.scans then
   local order, time = root .. ':o:' .. scope, call('TIME')
   local last = call('ZREVRANGE', order, 0, 0, 'WITHSCORES')[2] or '0'
-  -- Numbers follow the clock, so that no number is reused after FLUSHDB.
+  -- Numbers follow the clock. Otherwise they would be reused after FLUSHDB.
   call('ZADD', order, text(math.max(last + 1, time[1] * 1000000 + time[2])), id)
   call('HSET', root .. ':d:' .. scope, id, request.vector)
   keepFor(order, ttl)

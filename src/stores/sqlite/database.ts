@@ -1,7 +1,7 @@
 /** A parameter of a statement. */
 export type SqliteValue = string | number
 
-/** The expiry of a row that never expires. A number, so that comparisons need no special case. */
+/** The expiry of a row that never expires. A number, because comparisons with NULL would need a special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */
@@ -64,7 +64,9 @@ export function createSql(database: SqliteDatabase): Sql {
   }
 }
 
-/** Ignores errors: SQLite rolls back automatically after some errors, so that a second rollback fails. */
+/**
+ * Rolls back. Ignores errors, because SQLite rolls back automatically after some errors, and a second rollback fails.
+ */
 function rollBack(database: SqliteDatabase): void {
   try {
     database.exec('ROLLBACK')
@@ -86,8 +88,8 @@ export function textIn(row: Row, column: string): string {
 }
 
 /**
- * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change after a release. Triggers keep `shares`
- * and `pools` equal to the sums of the rows.
+ * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change after a release. Triggers maintain
+ * `shares` and `pools` as the sums of the rows.
  */
 const MIGRATIONS: readonly string[] = [
   `
@@ -181,7 +183,10 @@ function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string 
   END;`
 }
 
-/** Upgrades the file to the newest schema. Several processes may migrate concurrently: the first one does the work. */
+/**
+ * Upgrades the file to the newest schema. Several processes may migrate concurrently. Only the first one changes the
+ * schema.
+ */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
   if (versionOf(sql) === MIGRATIONS.length) return
   sql.atomically(() => {

@@ -92,7 +92,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     if (moreEntries === 0 && moreBytes <= 0) return
     const held = sizeOfShare(sql, 'owned', entry.share)
     const all = sizeOfPool(sql, 'owned')
-    // A key may use at most as much as remains free, so that further keys can also store values.
+    // A key may use at most as much as remains free, which leaves capacity for other keys.
     const maxEntries = Math.min(quota.maxEntries, limits.owned.entries - all.entries - moreEntries)
     const maxBytes = Math.min(quota.maxBytes, limits.owned.bytes - all.bytes - moreBytes)
     if (held.entries + moreEntries > maxEntries || held.bytes + moreBytes > maxBytes) throw quotaExceeded(quota)
@@ -106,7 +106,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     return true
   }
 
-  /** Keys with a common prefix are contiguous, so the list ends before the first key without the prefix. */
+  /** Returns keys with a prefix. Such keys are contiguous, so the list ends before the first key without the prefix. */
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
     const start = encodeText(prefix)
     const rows = sql.rows(
@@ -182,12 +182,12 @@ function isOver({ entries, bytes }: PoolLimit, added: number, limit: PoolLimit):
 }
 
 export interface SqliteLogs {
-  /** Runs within a transaction of the caller. */
+  /** Appends an entry. Must be called within a transaction. */
   append(log: string, entry: NewLogEntry): void
   entries(log: string, query: LogQuery): readonly LogEntry[]
 }
 
-/** Number of digits of a cursor, which is zero-padded so that cursors sort as text. */
+/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as text. */
 const CURSOR_DIGITS = 16
 /** Maximum time value of a Date, in milliseconds. */
 const MAX_TIME = 8.64e15
@@ -240,7 +240,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** An unknown cursor starts from the beginning. */
+/** Returns the number in a cursor. An unknown cursor starts from the beginning. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }
