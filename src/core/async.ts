@@ -1,22 +1,22 @@
 /** Returned by functions that are asynchronous only if they must wait. */
-export type MaybePromise<value> = value | Promise<value>
+export type MaybePromise<T> = T | Promise<T>
 
-export function isPromise<value>(given: MaybePromise<value>): given is Promise<value> {
+export function isPromise<T>(given: MaybePromise<T>): given is Promise<T> {
   return given instanceof Promise
 }
 
 /** Calls `proceed` with the value, synchronously unless the value is a promise. */
-export function chain<value, result>(
-  given: MaybePromise<value>,
-  proceed: (value: value) => MaybePromise<result>,
-): MaybePromise<result> {
+export function chain<T, Result>(
+  given: MaybePromise<T>,
+  proceed: (value: T) => MaybePromise<Result>,
+): MaybePromise<Result> {
   return isPromise(given) ? given.then(proceed) : proceed(given)
 }
 
 /** Returns a function that loads a value on its first call. After a failure, the next call loads again. */
-export function lazy<value>(load: () => Promise<value>): () => Promise<value> {
-  let loading: Promise<value> | undefined
-  const attempt = (): Promise<value> => {
+export function lazy<T>(load: () => Promise<T>): () => Promise<T> {
+  let loading: Promise<T> | undefined
+  const attempt = (): Promise<T> => {
     const started = Promise.resolve().then(load)
     started.catch(() => {
       if (loading === started) loading = undefined
@@ -38,11 +38,11 @@ export interface TimeLimit {
  *
  * @param discard Receives a value that arrives too late.
  */
-export function withTimeout<value>(
-  work: Promise<value>,
+export function withTimeout<T>(
+  work: Promise<T>,
   { ms, after, late, cancellation }: TimeLimit,
-  discard?: (value: value) => void,
-): Promise<value> {
+  discard?: (value: T) => void,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     let isOver = false
     let unsubscribe: (() => void) | undefined
@@ -57,7 +57,7 @@ export function withTimeout<value>(
     }
     const cancelTimer = after(Math.max(0, ms), () => stop(late()))
     unsubscribe = cancellation?.onCancel(() => stop(cancellation.reason))
-    const succeed = (value: value): void => {
+    const succeed = (value: T): void => {
       if (isOver) return discard?.(value)
       end()
       resolve(value)
@@ -74,7 +74,7 @@ export function withTimeout<value>(
 
 /** Maximum duration of uninterrupted work, in milliseconds. */
 const MAX_WORK_MS = 8
-const SLICE = 32_768
+const SLICE_LENGTH = 32_768
 
 /**
  * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item, so
@@ -105,10 +105,10 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
 
 /** Sums the results of `measure` for the slices of a text, with pauses between them. */
 export async function measureInSlices(text: string, measure: (text: string) => number, pause: Pause): Promise<number> {
-  if (text.length <= SLICE) return measure(text)
+  if (text.length <= SLICE_LENGTH) return measure(text)
   let sum = 0
-  for (let at = 0; at < text.length; at += SLICE) {
-    sum += measure(text.slice(at, at + SLICE))
+  for (let at = 0; at < text.length; at += SLICE_LENGTH) {
+    sum += measure(text.slice(at, at + SLICE_LENGTH))
     await pause()
   }
   return sum

@@ -2,8 +2,8 @@ import type { Json, JsonObject } from './json.ts'
 import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
 
 /** A text of at most this length is its own digest. */
-const MAX_PLAIN = 256 * 1024
-const SLICE = 256 * 1024
+const MAX_PLAIN_LENGTH = 256 * 1024
+const SLICE_LENGTH = 256 * 1024
 
 /** Returns the hash of a text in hexadecimal. The core imports no hash, so callers pass one. */
 export type TextHash = (text: string) => string
@@ -16,7 +16,7 @@ const digests = new WeakMap<object, string>()
  * digest is cached for `owner`, the object that contains the text.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
-  if (text.length <= MAX_PLAIN) return text
+  if (text.length <= MAX_PLAIN_LENGTH) return text
   return finish(digestSteps(owner, text, hash))
 }
 
@@ -25,7 +25,7 @@ export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
   const text = JSON.stringify(value)
-  return text.length <= MAX_PLAIN ? text : finish(jsonSteps(value, hash))
+  return text.length <= MAX_PLAIN_LENGTH ? text : finish(jsonSteps(value, hash))
 }
 
 function finish(steps: Generator<void, string, undefined>): string {
@@ -51,9 +51,9 @@ const SURROGATE = /[\uD800-\uDFFF]/
 
 function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
   let digest = ''
-  for (let at = 0; at < text.length; at += SLICE) {
+  for (let at = 0; at < text.length; at += SLICE_LENGTH) {
     if (at > 0) yield
-    const slice = text.slice(at, at + SLICE)
+    const slice = text.slice(at, at + SLICE_LENGTH)
     digest = hash(`${digest}${SURROGATE.test(slice) ? JSON.stringify(slice) : slice}`)
   }
   return `sha256 ${text.length} ${digest}`
@@ -71,7 +71,7 @@ function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, 
   const rest = JSON.stringify(value, (_name, field: Json | undefined) => {
     // JSON omits undefined fields.
     if (field !== undefined) visited++
-    if (typeof field !== 'string' || field.length <= MAX_PLAIN) return field
+    if (typeof field !== 'string' || field.length <= MAX_PLAIN_LENGTH) return field
     long.push([visited, field])
     return null
   })
@@ -133,7 +133,7 @@ function mediaOf(part: Part): readonly Media[] {
 }
 
 function isLong(source: Media['source']): source is Extract<Source, { readonly type: 'base64' }> {
-  return source.type === 'base64' && source.data.length > MAX_PLAIN
+  return source.type === 'base64' && source.data.length > MAX_PLAIN_LENGTH
 }
 
 /**

@@ -74,14 +74,14 @@ export const WIRE_NAMES = {
   virtualKeys: 'virtual_keys',
 } as const
 
-type WireName<name> = name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[name] : name
+type WireName<Name> = Name extends keyof typeof WIRE_NAMES ? (typeof WIRE_NAMES)[Name] : Name
 
 /** A record with the field names of the HTTP API and the configuration, such as `budget_limit_cents`. */
-export type WireForm<value> = value extends readonly (infer item)[]
-  ? readonly WireForm<item>[]
-  : value extends object
-    ? { readonly [name in keyof value as WireName<name>]: WireForm<value[name]> }
-    : value
+export type WireForm<T> = T extends readonly (infer Item)[]
+  ? readonly WireForm<Item>[]
+  : T extends object
+    ? { readonly [Name in keyof T as WireName<Name>]: WireForm<T[Name]> }
+    : T
 
 const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
 const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
@@ -91,27 +91,27 @@ const MAX_DEPTH = 5
 
 /** Throws `invalid-admin-request` for a field that is given in both spellings. */
 export function toWire(value: unknown): unknown {
-  return renamed(value, toWireName)
+  return renameFields(value, toWireName)
 }
 
 /** Renames the fields of an admin API response. */
 export function fromWire(value: unknown): unknown {
-  return renamed(value, toOwnName)
+  return renameFields(value, toOwnName)
 }
 
-function renamed(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
+function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
   if (depth === MAX_DEPTH) return value
-  if (Array.isArray(value)) return value.map((item) => renamed(item, names, depth + 1))
+  if (Array.isArray(value)) return value.map((item) => renameFields(item, names, depth + 1))
   if (!isJsonObject(value) || value instanceof Date) return value
   const fields = Object.entries(value).map(([name, field]) => {
     const other = names.get(name)
-    if (other !== undefined && Object.hasOwn(value, other)) throw givenTwice(name, other)
-    return [other ?? name, renamed(field, names, depth + 1)] as const
+    if (other !== undefined && Object.hasOwn(value, other)) throw duplicateFieldError(name, other)
+    return [other ?? name, renameFields(field, names, depth + 1)] as const
   })
   return Object.fromEntries(fields)
 }
 
-function givenTwice(name: string, other: string): GatewayError {
+function duplicateFieldError(name: string, other: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${name}: ${other} is the same field. Set one of them.`, {
     param: name,
   })

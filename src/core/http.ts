@@ -80,7 +80,7 @@ const PREFIX = 'x-svc-'
 const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN.map((name) => name.toLowerCase()))
 const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
-const MAX_ECHO = 40
+const MAX_ECHO_LENGTH = 40
 
 /** Throws `invalid-request` for a value that is neither true nor false. */
 export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
@@ -105,7 +105,7 @@ export function invalidHeader(name: string, value: string, expected: string): Ga
   const shown = value
     .trim()
     .replace(/[^\x20-\x7e]/g, '?')
-    .slice(0, MAX_ECHO)
+    .slice(0, MAX_ECHO_LENGTH)
   return new GatewayError(
     'invalid-request',
     `${name} is "${shown}"; expected ${expected}. Omit the header for the default.`,
@@ -129,10 +129,10 @@ export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
   for (const given of headers.keys()) {
     const name = given.toLowerCase()
     if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue
-    const shown = given.slice(0, MAX_ECHO)
+    const shown = given.slice(0, MAX_ECHO_LENGTH)
     throw new GatewayError(
       'invalid-request',
-      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO), KNOWN, 2 * MAX_ECHO)}? Correct the name or omit the header.`,
+      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), KNOWN, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
       { param: shown },
     )
   }

@@ -114,7 +114,7 @@ function isEscapedAt(text: string, index: number, start: number): boolean {
 }
 
 /** Number of bytes that are compared one by one before `indexOf`, which is slower for short strings. */
-const SHORT_BYTES = 24
+const SHORT_STRING_BYTES = 24
 
 /**
  * Returns the index of the quote that ends a string, or the length of the text if no quote follows. If `limit` is
@@ -124,7 +124,7 @@ export function closingQuote(bytes: Uint8Array, start: number, limit: number): n
   const { length } = bytes
   let at = start
   while (at < length) {
-    for (const near = Math.min(length, at + SHORT_BYTES); at < near; at++) {
+    for (const near = Math.min(length, at + SHORT_STRING_BYTES); at < near; at++) {
       const byte = bytes[at]
       if (byte === QUOTE) return at
       if (byte === BACKSLASH) at++
@@ -158,11 +158,11 @@ export function countEscapes(bytes: Uint8Array): number {
 }
 
 /** Maximum length of a `data:` URL before its data, in bytes. */
-export const MAX_URL_START = 200
+export const MAX_URL_START_BYTES = 200
 
 /** Skips the beginning of a `data:` URL up to `;base64,`. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
-  const prefix = latin1(bytes, start, start + MAX_URL_START)
+  const prefix = latin1(bytes, start, start + MAX_URL_START_BYTES)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
   return end === -1 ? start : start + end + ';base64,'.length
 }

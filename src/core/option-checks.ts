@@ -70,7 +70,7 @@ export function numberFrom(min: number, max: number): OptionCheck {
 }
 
 export function oneOf(...values: readonly unknown[]): OptionCheck {
-  return expects(values.map((value) => shown(value, '')).join(' or '), (value) => values.includes(value))
+  return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
 }
 
 /** @param signature How the function is called, such as `now()`. */
@@ -98,7 +98,7 @@ export function unknownOption(name: string, names: readonly string[], noun: 'opt
 
 /** Returns `expected …, got …`, without secrets. */
 export function expectedText(expected: string, value: unknown, path: string): string {
-  return `expected ${expected}, got ${shown(value, path)}.`
+  return `expected ${expected}, got ${describeValue(value, path)}.`
 }
 
 /** Returns a path such as `providers[0].apiKey`. */
@@ -111,16 +111,16 @@ export function pathText(path: readonly PropertyKey[]): string {
 
 /** Values at these paths, and addresses with credentials, are not included in messages. */
 const SECRET = /key|secret|token|headers|value/i
-const MAX_SHOWN = 60
+const MAX_SHOWN_LENGTH = 60
 
-function shown(value: unknown, path: string): string {
+function describeValue(value: unknown, path: string): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list'
   if (typeof value === 'function') return 'a function'
   if (typeof value === 'object' && value !== null) return 'an object'
   if (typeof value !== 'string') return String(value)
   return SECRET.test(path) || value.includes('@')
     ? `a text of ${value.length} characters`
-    : JSON.stringify(value.slice(0, MAX_SHOWN))
+    : JSON.stringify(value.slice(0, MAX_SHOWN_LENGTH))
 }
 
 function isObject(value: unknown): value is object {
@@ -134,25 +134,25 @@ function isWithin(value: unknown, min: number, max: number): boolean {
 /**
  * Returns the known name nearest to a misspelled name, or undefined if none is near. Ignores case.
  *
- * @param far Maximum distance. @default a third of the name, at least 2
+ * @param maxDistance Maximum distance. @default a third of the name, at least 2
  */
 export function nearestName(
   given: string,
   known: readonly string[],
-  far: number = Math.max(2, Math.floor(given.length / 3)),
+  maxDistance: number = Math.max(2, Math.floor(given.length / 3)),
 ): string | undefined {
   const name = given.toLowerCase()
-  const distances = known.map((one) => distanceOf(one.toLowerCase(), name))
+  const distances = known.map((one) => prefixDistance(one.toLowerCase(), name))
   const least = Math.min(...distances)
-  return least > far ? undefined : known[distances.indexOf(least)]
+  return least > maxDistance ? undefined : known[distances.indexOf(least)]
 }
 
 /** The distance of a prefix of a name is 0. */
-function distanceOf(known: string, given: string): number {
-  return given.length > 2 && known.startsWith(given) ? 0 : distance(known, given)
+function prefixDistance(known: string, given: string): number {
+  return given.length > 2 && known.startsWith(given) ? 0 : editDistance(known, given)
 }
 
-export function distance(left: string, right: string): number {
+export function editDistance(left: string, right: string): number {
   let previous = Array.from({ length: right.length + 1 }, (_, index) => index)
   for (let row = 1; row <= left.length; row++) {
     const current = [row]

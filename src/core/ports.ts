@@ -119,8 +119,8 @@ export interface Timeouts {
 }
 
 /** An answer and the fields that were not sent. */
-export interface Sent<answer> {
-  readonly answer: answer
+export interface Sent<T> {
+  readonly answer: T
   /** Names of optional fields that the upstream's format does not support. */
   readonly ignored: readonly string[]
 }

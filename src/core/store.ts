@@ -235,13 +235,13 @@ const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 const WEEK = 7 * DAY
 /** 1970-01-01 was a Thursday, so its week began three days earlier. */
-const MONDAY_SHIFT = 3 * DAY
+const MONDAY_OFFSET = 3 * DAY
 
 const periods: Record<DurationCode, (at: number) => Period> = {
   '1m': (at) => aligned(at, MINUTE, 0),
   '1h': (at) => aligned(at, HOUR, 0),
   '1d': (at) => aligned(at, DAY, 0),
-  '1w': (at) => aligned(at, WEEK, MONDAY_SHIFT),
+  '1w': (at) => aligned(at, WEEK, MONDAY_OFFSET),
   '1M': month,
 }
 

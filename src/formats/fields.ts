@@ -103,7 +103,7 @@ export function isUnset(value: Json | undefined): boolean {
 }
 
 /** Reads an upstream's answer with functions for callers' fields. Throws `upstream` for an invalid field. */
-export function blameUpstream<value>(read: () => value): value {
+export function blameUpstream<T>(read: () => T): T {
   try {
     return read()
   } catch (error) {
@@ -139,7 +139,7 @@ export function urlSource(url: string): Source {
 
 // ─── Text of a body ───
 
-const MAX_REASON = 100
+const MAX_REASON_LENGTH = 100
 const REPLACEMENT = '\uFFFD'
 
 /** Throws `invalid-request`. For a part of a text, the message omits positions, which would be wrong. */
@@ -148,7 +148,7 @@ export function parseText(text: string, isPart = true): unknown {
     return JSON.parse(text)
   } catch (error) {
     if (text.trim() === '') throw notAnObject('is empty')
-    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON) : 'it cannot be parsed'
+    const reason = error instanceof Error ? error.message.slice(0, MAX_REASON_LENGTH) : 'it cannot be parsed'
     throw notAnObject(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
   }
 }

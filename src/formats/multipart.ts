@@ -17,9 +17,9 @@ interface FormPart {
 }
 
 const MAX_PARTS = 1_000
-const MAX_PART_HEAD = 8 * 1024
+const MAX_PART_HEAD_BYTES = 8 * 1024
 /** Maximum size of all fields except files, in bytes. */
-const MAX_TEXT = 1024 * 1024
+const MAX_TEXT_BYTES = 1024 * 1024
 
 /** Returns undefined for another content type, and for boundaries with blanks, which not all parsers trim. */
 export function boundaryOf(contentType: string): string | undefined {
@@ -42,7 +42,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
     textBytes += end - start
-    if (textBytes > MAX_TEXT) throw malformed(`has more than ${MAX_TEXT} bytes outside of its files`)
+    if (textBytes > MAX_TEXT_BYTES) throw malformed(`has more than ${MAX_TEXT_BYTES} bytes outside of its files`)
     texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
   const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
@@ -70,7 +70,7 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     if (!isAt(bytes, at, '\r\n')) throw malformed('has a boundary that is followed by other characters')
     const headEnd = search.find('\r\n\r\n', at)
     const lineFeed = search.find(delimiter, headEnd)
-    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD) throw malformed('is cut off')
+    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw malformed('is cut off')
     const end = lineFeed - 1
     if (!isAt(bytes, end, '\r')) throw malformed('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)

@@ -84,7 +84,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
   if (isLong) yield
   if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
   if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
-  const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT
+  const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
   const spliced = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
   return { body, hasRepeatedKeys: false, bytes: size, received: spliced }
 }
@@ -92,7 +92,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
 /** Maximum length at which strings are joined faster than bytes. */
-const MAX_SPLICED_TEXT = 64 * 1024
+const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
 /** Replaces the model, and inserts `added` fields after the opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {

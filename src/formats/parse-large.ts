@@ -1,6 +1,6 @@
 import { isNodeBytes } from '../core/answer.ts'
 import { decodeUtf8, parseText, utf8Decoder } from './fields.ts'
-import { MAX_URL_START } from '../core/json.ts'
+import { MAX_URL_START_BYTES } from '../core/json.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
 const STEP_BYTES = 1024 * 1024
@@ -52,7 +52,7 @@ const UNPLAIN = /[\0-\x1f\\]/
 
 /** Parses base64 without escapes, after an optional `data:` prefix. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
-  const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START)))
+  const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START_BYTES)))
   if (!isPlain) return yield* parseString(bytes)
   return isNodeBytes(bytes) ? bytes.latin1Slice() : decodeUtf8(bytes)
 }

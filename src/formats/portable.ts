@@ -168,9 +168,9 @@ function portablePart(part: Part, declared: DeclaredTools, omitted: Set<string>)
   return undefined
 }
 
-function withoutNative<part extends Part>(part: part): part {
+function withoutNative<T extends Part>(part: T): T {
   const { native: _native, ...others } = part
-  return others as part
+  return others as T
 }
 
 function customCall(value: JsonObject, declared: DeclaredTools): Part {
@@ -219,7 +219,7 @@ interface DeclaredTools {
 }
 
 /** Maximum length that every vendor accepts. */
-const MAX_NAME = 64
+const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. Tools in namespaces get flat names. */
@@ -248,10 +248,10 @@ function declare(declared: Declaring, value: JsonObject, namespace: string | und
   }
   const isCustom = type === 'custom'
   if (name === undefined || (type !== 'function' && !isCustom)) {
-    declared.omitted.push(`tools (${type.slice(0, MAX_NAME)})`)
+    declared.omitted.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
     return
   }
-  const flat = unusedName(flatName(name, namespace), declared.called)
+  const flat = findUnusedName(flatName(name, namespace), declared.called)
   declared.called.set(flat, { name, namespace, isCustom })
   declared.tools.push({
     name: flat,
@@ -279,14 +279,14 @@ function descriptionOf({ description, format }: JsonObject, isCustom: boolean): 
 
 function flatName(name: string, namespace: string | undefined): string {
   const whole = namespace === undefined ? name : `${namespace}__${name}`
-  return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME)
+  return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
 }
 
-function unusedName(name: string, used: ReadonlyMap<string, unknown>): string {
+function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): string {
   let unused = name
   for (let number = 2; used.has(unused); number++) {
     const suffix = `_${number}`
-    unused = name.slice(0, MAX_NAME - suffix.length) + suffix
+    unused = name.slice(0, MAX_NAME_LENGTH - suffix.length) + suffix
   }
   return unused
 }

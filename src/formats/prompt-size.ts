@@ -125,20 +125,22 @@ function isRunByVendor({ type, environment }: JsonObject): boolean {
 
 function contentOf(messages: readonly Message[]): string | undefined {
   const index = messages.findIndex(
-    ({ parts, native }) => parts.some(leadsOutside) || isJsonObject(native?.value['audio']),
+    ({ parts, native }) => parts.some(hasExternalReference) || isJsonObject(native?.value['audio']),
   )
   return index === -1 ? undefined : `messages[${index}]`
 }
 
-function leadsOutside(part: Part): boolean {
+function hasExternalReference(part: Part): boolean {
   switch (part.type) {
     case 'image':
     case 'document':
       return part.source.type === 'url' || part.source.type === 'file'
     case 'tool-result':
-      return part.content.some(leadsOutside)
+      return part.content.some(hasExternalReference)
     case 'opaque':
-      return isReferenceItem(part.native.value) || bringsTools(part.native.value) || refersOutside(part.native.value)
+      return (
+        isReferenceItem(part.native.value) || declaresTools(part.native.value) || isExternalReference(part.native.value)
+      )
     default:
       return false
   }
@@ -150,12 +152,12 @@ function isReferenceItem({ type, role, id }: JsonObject): boolean {
 }
 
 /** Returns true for items that declare tools, such as `additional_tools`. */
-function bringsTools({ tools }: JsonObject): boolean {
+function declaresTools({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 
-function refersOutside(value: JsonObject): boolean {
-  return Object.entries(value).some(([name, field]) => isReference(name, field) || holdsReference(field))
+function isExternalReference(value: JsonObject): boolean {
+  return Object.entries(value).some(([name, field]) => isReference(name, field) || containsReference(field))
 }
 
 /** A data URL contains its data, so it is not a reference. */
@@ -163,7 +165,7 @@ function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }
 
-function holdsReference(field: Json | undefined): boolean {
-  if (Array.isArray(field)) return (field as readonly Json[]).some(holdsReference)
-  return isJsonObject(field) && refersOutside(field)
+function containsReference(field: Json | undefined): boolean {
+  if (Array.isArray(field)) return (field as readonly Json[]).some(containsReference)
+  return isJsonObject(field) && isExternalReference(field)
 }

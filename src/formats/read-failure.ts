@@ -103,8 +103,8 @@ export function responseFailure(holder: JsonObject): GatewayError {
 }
 
 const REMOVED = '[removed]'
-const MAX_TEXT = 2000
-const MAX_DETAILS = 4096
+const MAX_TEXT_LENGTH = 2000
+const MAX_DETAILS_LENGTH = 4096
 
 /**
  * Removes private data from an upstream's text, in linear time. Upstreams may repeat credentials, addresses and host
@@ -115,7 +115,7 @@ const MAX_DETAILS = 4096
  */
 export function upstreamText(text: string): string {
   const walk: Walk = { hidesNext: 'nothing', label: 'nothing', word: '' }
-  return shortened(text)
+  return truncateAtSpace(text)
     .replace(INVISIBLE, '')
     .split(/(\s+)/)
     .map((chunk) => (isAddress(chunk) ? REMOVED : cleanChunk(chunk, walk)))
@@ -126,7 +126,7 @@ export function upstreamText(text: string): string {
 export function upstreamDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
-    return JSON.stringify(details).length > MAX_DETAILS ? undefined : cleanJson(details)
+    return JSON.stringify(details).length > MAX_DETAILS_LENGTH ? undefined : cleanJson(details)
   } catch {
     // The value is nested too deeply to be serialized.
     return undefined
@@ -185,9 +185,9 @@ function isAddress(chunk: string): boolean {
 }
 
 /** Cuts the text at a space, because a part of an address may look safe. */
-function shortened(text: string): string {
-  if (text.length <= MAX_TEXT) return text
-  const cut = text.slice(0, MAX_TEXT)
+function truncateAtSpace(text: string): string {
+  if (text.length <= MAX_TEXT_LENGTH) return text
+  const cut = text.slice(0, MAX_TEXT_LENGTH)
   return `${cut.slice(0, cut.lastIndexOf(' ') + 1)}…`
 }
 
@@ -210,7 +210,7 @@ function hasSafeShape(atom: string): boolean {
   const [start, end] = wordRange(atom)
   const core = atom.slice(start, end)
   if (!LEADING_MARKS.test(atom.slice(0, start)) || !TRAILING_MARKS.test(atom.slice(end))) return false
-  if (core.length > MAX_ATOM || !ALLOWED.test(core)) return false
+  if (core.length > MAX_ATOM_LENGTH || !ALLOWED.test(core)) return false
   if (KNOWN_ID.test(core)) return true
   if (SECRET_PREFIX.test(core) || DASHED_ADDRESS.test(core)) return false
   if (atom[start - 1] === '.') return isFieldPath(core) || /^\d{1,6}$/.test(core)
@@ -237,7 +237,7 @@ function isName(name: string): boolean {
 function isPiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
-  return piece.length <= MAX_MIXED
+  return piece.length <= MAX_MIXED_LENGTH
 }
 
 function isMixed(piece: string): boolean {
@@ -262,10 +262,10 @@ function isWordUnit(text: string, at: number): boolean {
   return unit > 0x7f || unit === 0x5f || /[A-Za-z0-9]/.test(text.charAt(at))
 }
 
-const MAX_ATOM = 200
+const MAX_ATOM_LENGTH = 200
 const MAX_LETTERS = 30
 const MAX_DIGITS = 15
-const MAX_MIXED = 8
+const MAX_MIXED_LENGTH = 8
 const MAX_MIXED_PIECES = 3
 
 const LEADING_MARKS = /^[$#*+.&~^-]*$/

@@ -4,7 +4,7 @@ import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '
 import { promptTooLong } from './fields.ts'
 
 /** Work in steps of about a millisecond. Callers yield to the event loop between steps. */
-export type Steps<value> = Generator<void, value, undefined>
+export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits of a JSON body. They bound the time for which `JSON.parse` blocks the event loop. */
 export interface ParseLimits {
@@ -70,9 +70,9 @@ class ScanState {
 
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Number of bytes between two yields of the scan. */
-const SLICE = 256 * 1024
+const SLICE_BYTES = 256 * 1024
 /** Minimum length of base64. Shorter strings count as text. */
-const MIN_LONG_STRING = 4096
+const MIN_LONG_STRING_BYTES = 4096
 /**
  * Base64 may contain escaped slashes and line ends. Strings with more escapes count as text, because they are slow to
  * parse.
@@ -86,7 +86,7 @@ const MIN_BYTES_PER_ESCAPE = 16
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
   for (;;) {
-    const sliceEnd = Math.min(state.at + SLICE, bytes.length)
+    const sliceEnd = Math.min(state.at + SLICE_BYTES, bytes.length)
     while (state.at < sliceEnd) {
       if (!state.isInString) readToken(state)
       else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
@@ -207,7 +207,7 @@ function readLiteral(state: ScanState): void {
 }
 
 function endOf(bytes: Uint8Array, start: number, kind: number): number {
-  const limit = Math.min(bytes.length, start + SLICE)
+  const limit = Math.min(bytes.length, start + SLICE_BYTES)
   let end = start + 1
   while (end < limit && KINDS[bytes[end] ?? 0] === kind) end++
   return end
@@ -227,7 +227,7 @@ function findStringEnd(state: ScanState, sliceEnd: number): void {
   if (at < 0) return
   state.stringEnd = at
   // A smaller body cannot exceed the limit.
-  if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING) return closeString(state, true)
+  if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING_BYTES) return closeString(state, true)
   state.at = startOfBase64(bytes, stringStart)
   state.escapes = 0
 }
@@ -250,7 +250,7 @@ function closeString(state: ScanState, isText: boolean): void {
   state.at = stringEnd + 1
   state.stringBytes += stringEnd - stringStart
   if (isText) state.textBytes += stringEnd - stringStart
-  if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING) {
+  if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING_BYTES) {
     state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapes === 0 })
   }
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)

@@ -16,13 +16,13 @@ const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 /** Fields of a body and their new values. Undefined removes a field. */
 export type Changes = Record<string, Json | undefined>
 
-export type WritableSettings = { -readonly [name in keyof Settings]: Settings[name] }
+export type WritableSettings = { -readonly [Name in keyof Settings]: Settings[Name] }
 
 /** Sets a setting if it has a value. Filtering all settings would take ten times as long. */
-export function setIfDefined<name extends keyof Settings>(
+export function setIfDefined<Name extends keyof Settings>(
   settings: WritableSettings,
-  name: name,
-  value: Settings[name] | undefined,
+  name: Name,
+  value: Settings[Name] | undefined,
 ): void {
   if (value !== undefined) settings[name] = value
 }

@@ -3,7 +3,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
-import { boundByBytes, tokensBesideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
+import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import type { Authenticated, Counter, Resolved, Route, Size } from './exchange.ts'
 import { callerLeft } from './settle.ts'
@@ -150,7 +150,7 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
-  const beside = (): number => tokensBesideText(size.weight, model)
+  const beside = (): number => tokensOutsideText(size.weight, model)
   if (tokenizer !== undefined) {
     const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
     return { count: async () => (await count()) + beside(), callsUpstream: false }

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName } from '../core/model.ts'
 import { mayUse, weighProviders } from '../governance/access.ts'
-import { distance } from '../core/option-checks.ts'
+import { editDistance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolve } from './services.ts'
 import type { Resolved, Route } from './exchange.ts'
@@ -72,7 +72,7 @@ function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly
   const distanceTo = (candidate: string): number =>
     Math.abs(candidate.length - lowerCase.length) > maxDistance
       ? maxDistance + 1
-      : distance(candidate.toLowerCase(), lowerCase)
+      : editDistance(candidate.toLowerCase(), lowerCase)
   const near = models.list().flatMap(({ name: whole }) => {
     const away = Math.min(distanceTo(whole), distanceTo(whole.slice(whole.indexOf('/') + 1)))
     return away <= maxDistance && mayUse(key, whole) ? [{ whole, away }] : []

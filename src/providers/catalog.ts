@@ -145,10 +145,12 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   for (const [index, provider] of providers.entries()) {
     const { name } = provider
     if (!providerName.safeParse(name).success) {
-      throw wrong(`providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`)
+      throw optionError(
+        `providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`,
+      )
     }
     if (named.has(name)) {
-      throw wrong(`providers[${index}]: the name "${name}" is used by another provider: set a different name`)
+      throw optionError(`providers[${index}]: the name "${name}" is used by another provider: set a different name`)
     }
     named.set(name, boundedProvider(provider))
   }
@@ -165,14 +167,14 @@ function changedModels(
     const parts = splitModelName(entry.id)
     const provider = parts && providers.get(parts.provider)
     if (parts === undefined || provider === undefined) {
-      throw wrong(
+      throw optionError(
         `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, not "${entry.id}"`,
       )
     }
     const known = provider.model(parts.id)
     const price = entry.price ?? known?.price
     if (price === undefined) {
-      throw wrong(
+      throw optionError(
         `catalog.models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars ` +
           'per million tokens',
       )
@@ -196,9 +198,9 @@ function aliasRoutes(
   const replaced = new Set(own.map((alias) => alias.id))
   for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) addRoute(alias)
   for (const [index, alias] of own.entries()) {
-    if (routes.has(alias.id)) throw wrong(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
+    if (routes.has(alias.id)) throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
     if (addRoute(alias)) continue
-    throw wrong(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
+    throw optionError(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
   }
   return routes
 }
@@ -222,7 +224,7 @@ function asAlias(alias: CatalogAlias, model: Model): Model {
   }
 }
 
-function wrong(problem: string): GatewayError {
+function optionError(problem: string): GatewayError {
   return new GatewayError('invalid-request', `createGateway: ${problem}.`)
 }
 
@@ -235,8 +237,8 @@ function boundedProvider(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
   const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
   const bound =
-    <call extends RequestCall, value>(method: (call: call) => Promise<value>, discard?: (value: value) => void) =>
-    (call: call): Promise<value> =>
+    <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
+    (call: C): Promise<T> =>
       callWithDeadline(name, call, async () => method.call(provider, call), discard)
   return {
     name,

@@ -141,7 +141,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
 
 /** Adds an entry. If the map is full, removes the least recently added entry. */
-function setNewest<value>(entries: Map<string, value>, name: string, value: value): void {
+function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.delete(name)
   const [oldest] = entries.keys()
   if (entries.size >= MAX_ENTRIES && oldest !== undefined) entries.delete(oldest)
@@ -214,12 +214,12 @@ interface Slot {
 }
 
 /** Requests expire in steps of a tenth of the window. */
-const SLOTS = 10
+const SLOT_COUNT = 10
 /** Further keys share one count per slot. */
 const MAX_KEYS = 64
 const OTHER_KEYS = ''
 /** The divisor of the failure rate for the other keys. Their requests differ, so a lower rate is sufficient. */
-const OTHERS_SHARE = 2
+const OTHER_KEYS_DIVISOR = 2
 
 /** Counts recent requests to an upstream by key. */
 export class FailureWindow {
@@ -265,7 +265,7 @@ export class FailureWindow {
     if (perKey.size === 1) return { keyId: only }
     const worst = [...perKey.values()].reduce((most, count) => (count.failed > most.failed ? count : most))
     const others = { succeeded: all.succeeded - worst.succeeded, failed: all.failed - worst.failed }
-    return reaches(this.#failureRate / OTHERS_SHARE, others) ? { keyId: undefined } : undefined
+    return reaches(this.#failureRate / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
   }
 
   #recent(now: number): readonly Slot[] {
@@ -273,7 +273,7 @@ export class FailureWindow {
   }
 
   #countOf(keyId: string, now: number): Count {
-    const startsAt = now - (now % (this.#windowMs / SLOTS))
+    const startsAt = now - (now % (this.#windowMs / SLOT_COUNT))
     let slot = this.#slots.at(-1)
     if (slot?.startsAt !== startsAt) {
       slot = { startsAt, counts: new Map() }

@@ -37,7 +37,7 @@ function compose(prompt: Prompt, model: Model): string {
 
 /** A longer last message without a question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
-const SENTENCES = 5
+const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a share of the text. */
 const SUMMARY_SHARE = 0.25
 const CHARACTERS_PER_TOKEN = 4
@@ -53,7 +53,7 @@ function sentencesFor(prompt: Prompt, model: Model): string {
     return extractSummary([question], { sentences: Infinity, characters: limit }).join(' ')
   }
   const asked = query ?? sentences.at(-1) ?? ''
-  const found = extractAnswer(texts, asked, { sentences: SENTENCES, characters })
+  const found = extractAnswer(texts, asked, { sentences: ANSWER_SENTENCES, characters })
   if (found.length > 0) return found.join(' ')
   return `The conversation contains no answer to: ${asked.slice(0, 200)}`
 }

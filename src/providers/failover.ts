@@ -41,7 +41,7 @@ export interface FailoverEmbedding extends FailoverRequest {
   readonly request: EmbeddingRequest
 }
 
-export interface FailoverAnswer<answer> extends Sent<answer> {
+export interface FailoverAnswer<T> extends Sent<T> {
   readonly route: Candidate
 }
 
@@ -58,7 +58,7 @@ export interface Failover {
   circuits(): Readonly<Record<string, CircuitReport>>
 }
 
-const TRIES = 3
+const DEFAULT_TRIES = 3
 
 /**
  * Calls candidates in order until one answers. A candidate that fails before any part of its answer has arrived is
@@ -66,7 +66,7 @@ const TRIES = 3
  * candidates. A refusal of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
 export function createFailover(given: FailoverOptions): Failover {
-  const options = { tries: TRIES, breaker: createCircuitBreaker(), ...given }
+  const options = { tries: DEFAULT_TRIES, breaker: createCircuitBreaker(), ...given }
   const { runtime, breaker } = options
   return {
     complete: (candidates, call) =>
@@ -103,14 +103,14 @@ export function createFailover(given: FailoverOptions): Failover {
 }
 
 type Options = Required<FailoverOptions>
-type CallUpstream<answer> = (attempt: UpstreamAttempt) => Promise<Sent<answer>>
+type CallUpstream<T> = (attempt: UpstreamAttempt) => Promise<Sent<T>>
 
-async function callInOrder<answer>(
+async function callInOrder<T>(
   options: Options,
   candidates: readonly Candidate[],
   call: FailoverRequest,
-  callUpstream: CallUpstream<answer>,
-): Promise<FailoverAnswer<answer>> {
+  callUpstream: CallUpstream<T>,
+): Promise<FailoverAnswer<T>> {
   let firstFailure: unknown
   for (let index = 0; index < candidates.length; index++) {
     try {
@@ -124,13 +124,13 @@ async function callInOrder<answer>(
   throw firstFailure ?? noProvider()
 }
 
-async function callCandidate<answer>(
+async function callCandidate<T>(
   options: Options,
   candidates: readonly Candidate[],
   index: number,
   call: FailoverRequest,
-  callUpstream: CallUpstream<answer>,
-): Promise<FailoverAnswer<answer>> {
+  callUpstream: CallUpstream<T>,
+): Promise<FailoverAnswer<T>> {
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
   const circuit = circuitOf(candidate)
@@ -222,8 +222,8 @@ function tooSlow(provider: string, totalMs: number): GatewayError {
 function noop(): void {}
 
 /** The signal is created when a provider reads it. */
-class OutgoingCall<prompt extends Prompt | undefined> {
-  readonly prompt: prompt
+class OutgoingCall<P extends Prompt | undefined> {
+  readonly prompt: P
   readonly model: Model
   readonly runtime: Runtime
   readonly timeouts: Timeouts
@@ -231,7 +231,7 @@ class OutgoingCall<prompt extends Prompt | undefined> {
   readonly cancellation: Cancellation
   readonly onAccepted: () => void
 
-  constructor({ options, call, candidate, paid }: UpstreamAttempt, prompt: prompt) {
+  constructor({ options, call, candidate, paid }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
     const { firstByte, idle, connect, total } = timeouts
     this.prompt = prompt

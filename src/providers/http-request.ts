@@ -182,7 +182,7 @@ function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
 }
 
 /** Attributes unexpected errors to the upstream whose answer is read. */
-export function readAnswer<value>(provider: string, read: () => value): value {
+export function readAnswer<T>(provider: string, read: () => T): T {
   try {
     return read()
   } catch (error) {
@@ -191,12 +191,12 @@ export function readAnswer<value>(provider: string, read: () => value): value {
 }
 
 /** Settles like `start()`, but rejects on cancellation and timeout. Passes a late value to `discard`. */
-export function callWithDeadline<value>(
+export function callWithDeadline<T>(
   name: string,
   call: RequestCall,
-  start: () => Promise<value>,
-  discard?: (value: value) => void,
-): Promise<value> {
+  start: () => Promise<T>,
+  discard?: (value: T) => void,
+): Promise<T> {
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
   if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call

@@ -81,8 +81,8 @@ export interface ProviderModels {
   readonly model: (id: string) => Model | undefined
 }
 
-const CONTEXT_WINDOW = 128_000
-const MAX_OUTPUT = 16_384
+const CONTEXT_WINDOW_TOKENS = 128_000
+const MAX_OUTPUT_TOKENS = 16_384
 
 /** Throws `invalid-request` for a model without a price, a duplicate model, and an unknown small model. */
 export function createProviderModels(options: ProviderModelsOptions): ProviderModels {
@@ -95,7 +95,7 @@ export function createProviderModels(options: ProviderModelsOptions): ProviderMo
   }
   const written = new Set<string>()
   for (const [index, entry] of entries.entries()) {
-    if (written.has(entry.id)) throw wrong(options, `models[${index}]: the model "${entry.id}" is listed twice`)
+    if (written.has(entry.id)) throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice`)
     written.add(entry.id)
     listed.add(entry.id)
     byId.set(entry.id, describe(entry, byId.get(entry.id), options, index))
@@ -114,7 +114,7 @@ export function createProviderModels(options: ProviderModelsOptions): ProviderMo
 function describe(entry: ModelEntry, known: Model | undefined, options: ProviderModelsOptions, index: number): Model {
   const price = entry.price ?? known?.price ?? options.defaultPrice
   if (price !== undefined) return completeModel({ ...known, ...entry, price }, options.family)
-  throw wrong(
+  throw optionError(
     options,
     `models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars per million ` +
       'tokens, or give all models a defaultPrice',
@@ -123,12 +123,12 @@ function describe(entry: ModelEntry, known: Model | undefined, options: Provider
 
 /** Adds the defaults of ModelEntry. */
 export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
-  const { contextWindow = CONTEXT_WINDOW } = entry
+  const { contextWindow = CONTEXT_WINDOW_TOKENS } = entry
   return {
     ...entry,
     family: entry.family ?? familyOf(entry.id) ?? family,
     contextWindow,
-    maxOutputTokens: entry.maxOutputTokens ?? Math.min(MAX_OUTPUT, contextWindow),
+    maxOutputTokens: entry.maxOutputTokens ?? Math.min(MAX_OUTPUT_TOKENS, contextWindow),
   }
 }
 
@@ -141,7 +141,10 @@ function checkSmall(
   const small = find(model.small)
   if (small?.family === model.family) return
   const problem = small === undefined ? 'is not a model of this provider' : `is of the family "${small.family}"`
-  throw wrong(options, `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`)
+  throw optionError(
+    options,
+    `models: small: "${model.small}" ${problem}; expected a model of the family "${model.family}"`,
+  )
 }
 
 /** Removes the date of a model id. */
@@ -149,6 +152,6 @@ export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }
 
-function wrong(options: ProviderModelsOptions, problem: string): GatewayError {
+function optionError(options: ProviderModelsOptions, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${options.who}: ${problem}.`)
 }

@@ -33,7 +33,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, CHECK)
   const { pricedAt } = options
   const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
-  if (rows === undefined) throw wrong("expected the parsed JSON of LiteLLM's or models.dev's price file")
+  if (rows === undefined) throw optionError("expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {
     over: (known, vendor) => {
       const byId = new Map(known.map((model) => [model.id, model]))
@@ -144,9 +144,11 @@ const MAX_PRICE = 10_000
 function amount(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
-  throw wrong(`the price of "${id}" is ${JSON.stringify(value)}; expected 0 to ${MAX_PRICE} dollars per million tokens`)
+  throw optionError(
+    `the price of "${id}" is ${JSON.stringify(value)}; expected 0 to ${MAX_PRICE} dollars per million tokens`,
+  )
 }
 
-function wrong(problem: string): GatewayError {
+function optionError(problem: string): GatewayError {
   return new GatewayError('invalid-request', `priceList: ${problem}.`)
 }

@@ -19,7 +19,7 @@ export interface ModelEntry extends Omit<
   readonly maxOutputTokens?: number
 }
 
-type Schema<value> = z.ZodMiniType<value>
+type Schema<T> = z.ZodMiniType<T>
 
 export const tokenCount: Schema<number> = z
   .int({ error: 'expected a whole number of tokens' })
@@ -132,8 +132,8 @@ export const headersSchema: Schema<Record<string, string>> = z.record(
   z.string().check(z.regex(/^[\t\x20-\x7e]*$/, { error: 'expected printable ASCII' })),
 )
 
-export function functionSchema<signature>(expected = 'a function'): Schema<signature> {
-  return z.custom<signature>((value) => typeof value === 'function', { error: `expected ${expected}` })
+export function functionSchema<Signature>(expected = 'a function'): Schema<Signature> {
+  return z.custom<Signature>((value) => typeof value === 'function', { error: `expected ${expected}` })
 }
 
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
@@ -142,7 +142,7 @@ export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a fu
  * Throws `invalid-request` with the path of every invalid option, the expected and the given value, such as `openai:
  * baseUrl: expected an http or https address …, got "localhost".`
  */
-export function parseOptions<value>(who: string, schema: Schema<value>, options: unknown): value {
+export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown): T {
   const result = schema.safeParse(withoutUndefined(options))
   if (result.success) return result.data
   const problems = result.error.issues.map((issue) => problemOf(issue, schema, options))

@@ -52,8 +52,8 @@ export interface VendorOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-type OptionFields<options> = {
-  readonly [field in keyof options]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<options[field]>>>
+type OptionFields<O> = {
+  readonly [Field in keyof O]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<O[Field]>>>
 }
 
 export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
@@ -110,17 +110,17 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
   })
 }
 
-const MIN_KEY = 4
+const MIN_KEY_LENGTH = 4
 /** Shorter values of additional headers are not secrets but words, such as a version. */
-const MIN_HEADER_VALUE = 8
+const MIN_HEADER_VALUE_LENGTH = 8
 /** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
 /** Returns the texts to redact. Longer texts are first, because they may contain shorter ones. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
-    ...keys.filter(({ length }) => length >= MIN_KEY),
-    ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE),
+    ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
+    ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE_LENGTH),
   ]
   return secrets.toSorted((one, other) => other.length - one.length)
 }

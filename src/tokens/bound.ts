@@ -22,13 +22,13 @@ const TOOL_INSTRUCTION_TOKENS = 1000
 /** Maximum tokens of one image at the vendors of the catalog. Exceptions set `Model.imageTokens`. */
 const MAX_IMAGE_TOKENS = 9600
 /** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
-const TRANSLATED_PART = 32
-const TRANSLATED_TOOL = 32
-const TRANSLATED_REQUEST = 32
+const TRANSLATED_PART_TOKENS = 32
+const TRANSLATED_TOOL_TOKENS = 32
+const TRANSLATED_REQUEST_TOKENS = 32
 /** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
-const TRANSLATED_SHAPE = 128
+const TRANSLATED_SHAPE_TOKENS = 128
 /** Tokens of the schema of the function that replaces a tool with one text argument. */
-const CUSTOM_TOOL = 160
+const CUSTOM_TOOL_TOKENS = 160
 /**
  * Growth of decoded base64. Base64 has 4 characters for 3 bytes, and an invalid byte becomes a character of 3 bytes.
  */
@@ -52,15 +52,15 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   }
   if (prompt.tools.length > 0) weight.frame += TOOL_INSTRUCTION_TOKENS
   weight.frame += prompt.tools.length * TOOL_TOKENS
-  weight.translation += TRANSLATED_REQUEST + prompt.tools.length * TRANSLATED_TOOL
-  if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE
+  weight.translation += TRANSLATED_REQUEST_TOKENS + prompt.tools.length * TRANSLATED_TOOL_TOKENS
+  if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE_TOKENS
   for (const { parameters, native } of prompt.tools) if (parameters === undefined) weighTool(native.value, weight, 0)
   return weight
 }
 
 /** Weighs a tool that is not a function and the tools in it, whose translated names start with the name of the group. */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
-  weight.translation += CUSTOM_TOOL + groupName
+  weight.translation += CUSTOM_TOOL_TOKENS + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
@@ -73,7 +73,7 @@ function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing
 }
 
 function weighPart(part: Part, weight: Weighing): void {
-  weight.translation += TRANSLATED_PART
+  weight.translation += TRANSLATED_PART_TOKENS
   switch (part.type) {
     case 'image': {
       const data = imageData(part)
@@ -119,11 +119,11 @@ function imageData(part: Extract<Part, { readonly type: 'image' }>): string | un
 /** Returns the maximum number of tokens of a prompt for this model. */
 export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: boolean): number {
   const bytes = weight.bytes + (isTranslated ? weight.translation : 0)
-  return bytes + tokensBesideText(weight, model)
+  return bytes + tokensOutsideText(weight, model)
 }
 
 /** Returns the tokens of the frame and the images, which an exact count of the text does not include. */
-export function tokensBesideText({ frame, images }: PromptWeight, model: Model): number {
+export function tokensOutsideText({ frame, images }: PromptWeight, model: Model): number {
   return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
@@ -146,7 +146,7 @@ export function utf8Length(text: string): number {
 }
 
 /** Maximum length of the head of a data URL: `data:image/png;base64,`. */
-const MAX_HEAD = 200
+const MAX_HEAD_LENGTH = 200
 
 /**
  * Returns the texts of the body that a tokenizer would see, in pieces: each element of a top-level list is one piece.
@@ -197,7 +197,7 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
 /** Removes the base64 text from a field of an image's block: bare, in a data URL or in an object. */
 function withoutImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
-    const isImage = field.length - data.length <= MAX_HEAD && field.endsWith(data)
+    const isImage = field.length - data.length <= MAX_HEAD_LENGTH && field.endsWith(data)
     return isImage ? field.slice(0, field.length - data.length) : field
   }
   if (typeof field !== 'object' || field === null || Array.isArray(field)) return field

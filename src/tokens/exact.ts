@@ -108,16 +108,16 @@ function writeCodePoint(code: number, at: number): number {
 }
 
 /** Maximum size of a piece in bytes. */
-const MAX_PIECE = 32_768
+const MAX_PIECE_BYTES = 32_768
 
 /** Arrays for the merges of one piece. Positions are indexes of bytes at which tokens start. */
 const workspace = {
-  next: new Int32Array(MAX_PIECE + 1),
-  previous: new Int32Array(MAX_PIECE + 1),
+  next: new Int32Array(MAX_PIECE_BYTES + 1),
+  previous: new Int32Array(MAX_PIECE_BYTES + 1),
   /** Rank of the pair of tokens that starts at a position, or -1. */
-  pairRank: new Int32Array(MAX_PIECE + 1),
+  pairRank: new Int32Array(MAX_PIECE_BYTES + 1),
   /** A heap of `rank × MAX_PIECE + position` for each pair: lowest rank first, then leftmost. */
-  queue: new Float64Array(MAX_PIECE * 3),
+  queue: new Float64Array(MAX_PIECE_BYTES * 3),
 }
 
 /** Returns the number of tokens of a piece by byte-pair merges, lowest rank first, in n log n steps for n bytes. */
@@ -130,7 +130,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     previous[at] = at - 1
     const rank = at + 1 < length ? ranks.rankOfPair(bytes[at] ?? 0, bytes[at + 1] ?? 0) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
+    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE_BYTES + at)
   }
 
   const updatePair = (at: number): void => {
@@ -138,15 +138,15 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     const end = middle < length ? (next[middle] ?? length) : length
     const rank = middle < length && end - at <= ranks.maxLength ? ranks.rankOf(bytes, at, end) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE + at)
+    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE_BYTES + at)
   }
 
   let tokens = length
   while (queued > 0) {
     const best = queue[0] ?? 0
     queued = pop(queue, queued)
-    const at = best % MAX_PIECE
-    if (pairRank[at] !== (best - at) / MAX_PIECE) continue
+    const at = best % MAX_PIECE_BYTES
+    if (pairRank[at] !== (best - at) / MAX_PIECE_BYTES) continue
     const right = next[at] ?? length
     const after = next[right] ?? length
     pairRank[right] = -1

@@ -16,12 +16,12 @@ const MIN_CACHED_LENGTH = 64
 /** Multiple of a threshold from which an estimate is not verified by a count. */
 const CERTAIN_MULTIPLE = 1.6
 /** Tokens that upstreams add before the answer. */
-const ANSWER_FRAME = 3
+const ANSWER_FRAME_TOKENS = 3
 
 /** Tokens of the frame of each message (role and separators), of each tool call and of each tool. */
-const MESSAGE_FRAME = 4
-const TOOL_CALL_FRAME = 4
-const TOOL_FRAME = 8
+const MESSAGE_FRAME_TOKENS = 4
+const TOOL_CALL_FRAME_TOKENS = 4
+const TOOL_FRAME_TOKENS = 8
 /** Tokens of an image of 1,092 × 1,092 pixels in the message format, or of about 1,024 × 2,048 in the chat format. */
 export const IMAGE_TOKENS = 1600
 /** Estimated tokens of a document page, including its image, and its estimated length in base64 characters. */
@@ -84,14 +84,14 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
-    let sum = ANSWER_FRAME
+    let sum = ANSWER_FRAME_TOKENS
     for (const message of prompt.messages) sum += measure(message)
     for (const tool of prompt.tools) sum += measure(tool)
     return sum
   }
 
   const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
-    let sum = ANSWER_FRAME
+    let sum = ANSWER_FRAME_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
       sum += await count(item, signal)
       const due = pause()
@@ -158,8 +158,8 @@ function textOfPartCounted(part: Part): string {
 
 /** Returns the tokens that are not part of the counted text: frames, calls, images and documents. */
 function fixedTokens(item: Counted): number {
-  if (!('parts' in item)) return TOOL_FRAME
-  return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME)
+  if (!('parts' in item)) return TOOL_FRAME_TOKENS
+  return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
 }
 
 function fixedTokensOfPart(part: Part): number {
@@ -173,7 +173,7 @@ function fixedTokensOfPart(part: Part): number {
     case 'document':
       return documentTokens(part.source)
     case 'tool-call':
-      return TOOL_CALL_FRAME
+      return TOOL_CALL_FRAME_TOKENS
     case 'tool-result':
       return part.content.reduce((sum, inner) => sum + fixedTokensOfPart(inner), 0)
     case 'opaque':

@@ -10,7 +10,7 @@ import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { bodyText } from '../support/body-text.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
-import { boundByBytes, tokensBesideText, weighPrompt } from '../../src/tokens/bound.ts'
+import { boundByBytes, tokensOutsideText, weighPrompt } from '../../src/tokens/bound.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/whole-formats.ts'
@@ -263,7 +263,7 @@ describe('the exact count', () => {
     await fc.assert(
       fc.asyncProperty(chatBody, async (body) => {
         const { prompt, bytes } = send(chatFormat, chatFormat, JSON.stringify(body))
-        const beside = tokensBesideText(weighPrompt(prompt, bytes), model)
+        const beside = tokensOutsideText(weighPrompt(prompt, bytes), model)
         const texts = textsOf(body).filter((one) => !one.includes(image))
         for (const [vocabulary, reference] of [
           ['o200k', countO200k],

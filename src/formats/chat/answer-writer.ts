@@ -144,7 +144,7 @@ interface ChunkRelay {
 }
 
 /** Maximum number of chunks after the end of the answer. Some vendors send a few. */
-const MAX_LATE = 64
+const MAX_LATE_CHUNKS = 64
 
 /** Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
@@ -167,7 +167,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
   const follow = (frame: Frame): readonly Frame[] => {
     if (delayed === undefined || finished < choices) return [...release(), frame]
-    if (late.length < MAX_LATE) late.push(frame)
+    if (late.length < MAX_LATE_CHUNKS) late.push(frame)
     return []
   }
 

@@ -109,7 +109,7 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 }
 
 /** Minimum thinking budget in tokens. */
-const MIN_THINKING = 1024
+const MIN_THINKING_TOKENS = 1024
 
 /** Thinking counts as output, so its budget must stay below the output limit. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
@@ -117,7 +117,7 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   const budget = thinking?.['budget_tokens']
   if (typeof budget !== 'number' || before === undefined || now === undefined) return {}
   if (budget >= before || budget < now) return {}
-  if (now <= MIN_THINKING) return { thinking: { type: 'disabled' } }
+  if (now <= MIN_THINKING_TOKENS) return { thinking: { type: 'disabled' } }
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 

@@ -71,8 +71,9 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
  */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
-  const holds = (type: Part['type']): boolean => group.some((one) => one.parts.some((part) => part.type === type))
-  return !parts.some((part) => part.type === 'text') || !holds('text') || holds('tool-call')
+  const containsPart = (type: Part['type']): boolean =>
+    group.some((one) => one.parts.some((part) => part.type === type))
+  return !parts.some((part) => part.type === 'text') || !containsPart('text') || containsPart('tool-call')
 }
 
 function readItem(value: Json, param: string): ReadItem {
