@@ -1,8 +1,8 @@
 import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
 
 /**
- * The tokens of one upstream call in disjoint parts: the prompt is input + cacheRead + cacheWrite + cacheWrite1h.
- * Reasoning is part of the output.
+ * Token usage of one upstream call. The prompt counts do not overlap: the prompt has `inputTokens` + `cacheReadTokens`
+ * + `cacheWriteTokens` + `cacheWrite1hTokens`.
  */
 export interface Usage {
   readonly inputTokens: number
@@ -12,7 +12,7 @@ export interface Usage {
   /** Prompt tokens that the upstream caches for 1 hour. */
   readonly cacheWrite1hTokens: number
   readonly outputTokens: number
-  /** Part of the output tokens. */
+  /** Included in `outputTokens`. */
   readonly reasoningTokens: number
 }
 
@@ -25,29 +25,29 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 }
 
-/** Includes cached tokens. */
+/** Returns the number of prompt tokens, including cached tokens. */
 export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
-/** Why an answer ended. After `pause`, the caller must continue the turn. */
+/** The reason why an answer ended. After `pause`, the caller must continue the turn. */
 export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 export interface Completion {
   readonly id: string
-  /** The name that the upstream reported. */
+  /** The model name that the upstream reported. */
   readonly model: string
   readonly parts: readonly Part[]
   /**
-   * The text of the choices after the first (`n`), for a bill without the upstream's count. `native` contains the
-   * choices.
+   * The text of all choices after the first (`n`). Its tokens are counted for the bill if the upstream reports no
+   * usage. `native` contains the choices.
    */
   readonly furtherText?: string
   readonly finish: Finish
   readonly stopSequence?: string
-  /** Absent if the upstream reported none. */
+  /** Absent if the upstream reported no usage. */
   readonly usage?: Usage
-  /** The body as received. Absent for an answer that was joined from a stream. */
+  /** The received body. Absent for an answer that was assembled from a stream. */
   readonly native?: Native
 }
 
@@ -58,8 +58,8 @@ export interface Frame {
 }
 
 /**
- * One event of a streamed answer. Deltas belong to the block that the last `…-start` of their kind opened. Exception:
- * deltas of several tool calls may alternate. `index` counts the tool calls of the answer from 0.
+ * One event of a streamed answer. A delta belongs to the block that the last `…-start` event of the same kind opened.
+ * Exception: deltas of several tool calls may alternate. `index` counts the tool calls of the answer from 0.
  */
 export type AnswerEvent =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
@@ -71,7 +71,7 @@ export type AnswerEvent =
   | { readonly type: 'tool-call-delta'; readonly index: number; readonly input: string }
   /** A block or field that exists only in its own dialect. */
   | { readonly type: 'opaque'; readonly native: Native }
-  /** Cumulative: the last value of each field counts. */
+  /** Cumulative. The last value of each field is the total. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
   | { readonly type: 'answer-end'; readonly finish: Finish; readonly stopSequence?: string }
   /** The last event of the protocol. Without it, the answer is incomplete. */
@@ -82,7 +82,7 @@ export interface Step {
   readonly events: readonly AnswerEvent[]
   /** The text that this frame appends to `Completion.furtherText`. */
   readonly furtherText?: string
-  /** The frame as received. A writer of the same dialect sends it unchanged. */
+  /** The received frame. A writer of the same dialect forwards the frame unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly frame: Frame }
 }
 
@@ -112,7 +112,7 @@ export interface StreamFormat {
 export interface AnswerSource {
   readonly format?: StreamFormat | undefined
   read(receiver: SourceReceiver): void
-  /** Stops reading from the upstream until `resume`. */
+  /** Stops reading from the upstream until `resume` is called. */
   pause(): void
   resume(): void
   /** Reports that the last event of the protocol has arrived. The connection can be reused once the body has ended. */

@@ -1,11 +1,11 @@
-/** Returned by functions that are asynchronous only if they must wait. */
+/** The result of a function that returns a promise only if it must wait. */
 export type MaybePromise<T> = T | Promise<T>
 
 export function isPromise<T>(given: MaybePromise<T>): given is Promise<T> {
   return given instanceof Promise
 }
 
-/** Calls `proceed` with the value, synchronously unless the value is a promise. */
+/** Calls `proceed` with the value. The call is synchronous unless the value is a promise. */
 export function chain<T, Result>(
   given: MaybePromise<T>,
   proceed: (value: T) => MaybePromise<Result>,
@@ -13,7 +13,7 @@ export function chain<T, Result>(
   return isPromise(given) ? given.then(proceed) : proceed(given)
 }
 
-/** Returns a function that loads a value on its first call. After a failure, the next call loads again. */
+/** Returns a function that loads a value on its first call. After a failure, the next call loads the value again. */
 export function lazy<T>(load: () => Promise<T>): () => Promise<T> {
   let loading: Promise<T> | undefined
   const attempt = (): Promise<T> => {
@@ -34,9 +34,9 @@ export interface TimeLimit {
 }
 
 /**
- * Settles like `work`, but rejects after `ms` and on cancellation. The work itself continues.
+ * Settles like `work`, but rejects after `ms` and on cancellation. The work is not stopped.
  *
- * @param discard Receives a value that arrives too late.
+ * @param discard Called with a value that arrives after the timeout or the cancellation.
  */
 export function withTimeout<T>(
   work: Promise<T>,
@@ -77,14 +77,14 @@ const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768
 
 /**
- * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item, so
- * that a long conversation does not block other requests.
+ * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item.
+ * Otherwise a long conversation blocks other requests.
  */
 export type Pause = () => Promise<void> | undefined
 
 /**
- * Returns a `Pause` that yields after every few milliseconds of work. Concurrent loops must share it. Otherwise each
- * of them would work for the maximum duration in one turn of the event loop.
+ * Returns a `Pause` that yields after `MAX_WORK_MS` of work. Concurrent loops must share one `Pause`. Otherwise each
+ * loop works for the maximum duration in one turn of the event loop.
  */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   let since = performance.now()
@@ -103,7 +103,7 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
   }
 }
 
-/** Sums the results of `measure` for the slices of a text, with pauses between them. */
+/** Returns the sum of `measure` over the slices of a text. Pauses between slices. */
 export async function measureInSlices(text: string, measure: (text: string) => number, pause: Pause): Promise<number> {
   if (text.length <= SLICE_LENGTH) return measure(text)
   let sum = 0
@@ -121,12 +121,12 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 export class Cancellation {
   #isCancelled = false
   #reason: unknown
-  /** Most requests have only one listener at a time, which needs no Set. */
+  /** The only listener. A Set is created for the second listener. */
   #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
 
-  /** Returns the same cancellation for the same signal, because platforms warn of many listeners on a signal. */
+  /** Returns the same cancellation for the same signal. Platforms print a warning if a signal has many listeners. */
   static of(signal: AbortSignal): Cancellation {
     const known = followers.get(signal)
     if (known !== undefined) return known
@@ -145,7 +145,7 @@ export class Cancellation {
     return this.#reason
   }
 
-  /** Only the first call has an effect. */
+  /** Later calls have no effect. */
   cancel(reason: unknown): void {
     if (this.#isCancelled) return
     this.#isCancelled = true
@@ -175,7 +175,7 @@ export class Cancellation {
     return () => listeners.delete(listener)
   }
 
-  /** Created when it is first read. */
+  /** Created on first access. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()

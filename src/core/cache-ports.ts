@@ -10,14 +10,17 @@ export interface CachedAnswer {
   /** The key whose request stored the answer. Requests of other keys in the scope also find it. */
   readonly keyId: string
   readonly completion: Completion
-  /** Tokens of the prompt before any tier shortened it: the number that a hit saves. */
+  /** Tokens of the prompt before any tier shortened it. A hit saves this number of tokens. */
   readonly promptTokens: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
   readonly expiresAt: number
   /** True if similar texts may hit. False if only the same text may hit. */
   readonly comparable: boolean
-  /** Minimum similarity at which the entry answers another text. Reports of wrong hits raise it. @default 0 */
+  /**
+   * Minimum similarity at which the entry answers another text. A report of a wrong hit raises the threshold. @default
+   * 0
+   */
   readonly threshold?: number
   /** Maximum similarity at which the entry answered another text since the last report. @default 0 */
   readonly servedAt?: number
@@ -28,12 +31,12 @@ export interface StoreSize {
   readonly bytes: number
 }
 
-/** Stores answers. A rejected call is a miss. Methods that do not wait return values, not promises. */
+/** Stores answers. A rejected call counts as a miss. Methods return a promise only if they must wait. */
 export interface AnswerStore {
   get(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Like `get`, but not counted as use of the entry. @default get */
+  /** Like `get`, but does not mark the entry as used. @default get */
   peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
-  /** Returns false if the answer does not fit. */
+  /** Returns false if the answer exceeds the capacity of the store. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
   /** Changes thresholds of an entry that still exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): void | Promise<void>
@@ -44,11 +47,14 @@ export interface AnswerStore {
   clear(keyId?: string): void | Promise<void>
   /** A store that several processes share may count only the entries of this process. */
   size(): StoreSize
-  /** Lets one of several processes compute an answer that all of them need. @default each process computes it */
+  /** Claims by which one process computes an answer for all processes. @default each process computes it */
   readonly claims?: AnswerClaims
 }
 
-/** Claims on answers that are not stored yet. Claims expire, in case their process is killed. */
+/**
+ * Claims on answers that are not stored yet. Claims expire, because a process may be killed before it releases its
+ * claim.
+ */
 export interface AnswerClaims {
   /** Returns true for the process that must compute the answer. */
   take(id: string, ttlMs: number): Promise<boolean>
@@ -56,15 +62,15 @@ export interface AnswerClaims {
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
   /**
-   * Shared values, through which the process with the claim publishes its stream. Absent: other processes wait for the
-   * whole answer.
+   * Shared values through which the process with the claim publishes its stream. If absent, other processes wait for
+   * the complete answer.
    */
   readonly values?: StreamValues
 }
 
 export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
-/** Converts texts to vectors of one length. A result that is ready is returned without a promise. */
+/** Converts texts to vectors of equal length. Returns a promise only if the result is not available yet. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number

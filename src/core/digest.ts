@@ -1,26 +1,29 @@
 import type { Json, JsonObject } from './json.ts'
 import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
 
-/** A text of at most this length is its own digest. */
+/** Maximum length of a text that is used as its own digest, in UTF-16 units. */
 const MAX_PLAIN_LENGTH = 256 * 1024
 const SLICE_LENGTH = 256 * 1024
 
-/** Returns the hash of a text in hexadecimal. The core imports no hash, so callers pass one. */
+/**
+ * Returns the hash of a text in hexadecimal. Callers pass the function, because `core` does not depend on a hash
+ * implementation.
+ */
 export type TextHash = (text: string) => string
 
 /** Digests of long data by the object that contains the data. Objects of a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
 /**
- * Returns a unique digest of a text. Long texts are hashed in slices, so that callers can yield between them. The
- * digest is cached for `owner`, the object that contains the text.
+ * Returns a unique digest of a text. Long texts are hashed in slices, and callers can yield between slices. The digest
+ * is cached for `owner`, the object that contains the text.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
   return finish(digestSteps(owner, text, hash))
 }
 
-/** An object with a cached digest is not serialized. */
+/** Returns a unique digest of an object. Does not serialize an object whose digest is cached. */
 export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
@@ -44,8 +47,8 @@ function* digestSteps(owner: object, text: string, hash: TextHash): Generator<vo
 }
 
 /**
- * A slice may split a surrogate pair. Hashes replace all lone surrogates with the same character, so the JSON of the
- * slice is hashed.
+ * Matches a slice that may split a surrogate pair. Hashes replace every lone surrogate with the same character, so the
+ * JSON of such a slice is hashed.
  */
 const SURROGATE = /[\uD800-\uDFFF]/
 
@@ -60,8 +63,8 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
 }
 
 /**
- * Digests each long string, and the JSON of the object with `null` in place of long strings. The positions of the
- * strings distinguish them from other nulls.
+ * Digests each long string, and the JSON of the object with `null` in place of long strings. The digest includes the
+ * position of each string, because the object may contain other nulls.
  */
 function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(value)
@@ -91,7 +94,7 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/** Computes digests before they are needed, with pauses. */
+/** Computes and caches the digests of long data, with pauses. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const one of data) {
     const steps = one.steps(hash)
@@ -137,8 +140,8 @@ function isLong(source: Media['source']): source is Extract<Source, { readonly t
 }
 
 /**
- * Returns 53 bits that identify a text, for a cache of token counts. Not safe against forgery: data that several
- * tenants share needs a secret `seed`.
+ * Returns 53 bits that identify a text, for a cache of token counts. Texts with the same number can be constructed, so
+ * data that several tenants share needs a secret `seed`.
  */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed

@@ -36,7 +36,7 @@ export interface UpstreamRefusal {
   readonly details?: Json
 }
 
-/** Retry headers of an upstream. Forwarded as received. */
+/** Retry headers of an upstream. Forwarded unchanged. */
 export interface RetryAdvice {
   readonly retryAfter?: string
   readonly retryAfterMs?: string
@@ -46,27 +46,27 @@ export interface RetryAdvice {
 /** The invalid field, the delay before a retry, and the upstream's error. */
 export interface FailureDetails {
   readonly param?: string
-  /** Replaces the code of the kind. */
+  /** Overrides the default code of the kind. */
   readonly code?: string
   /** Delay before a retry, in whole seconds. */
   readonly retryAfterSeconds?: number
   /** The values of `X-RateLimit-*`. `resetAt` is in milliseconds since 1970. */
   readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }
-  /** The methods of the path, for `method-not-allowed`. */
+  /** The methods that the path supports, for `method-not-allowed`. */
   readonly allow?: readonly string[]
   readonly upstream?: UpstreamRefusal
   readonly advice?: RetryAdvice
   readonly details?: Json
   /** True if the caller or the gateway caused the failure. Circuit breakers ignore it. */
   readonly isCallerSide?: boolean
-  /** True if the request timed out before it was sent, so that it cost nothing. */
+  /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean
   readonly cause?: unknown
 }
 
 /**
  * The error of every failed call. `kind` determines status, type and code in each format. The message is sent to the
- * caller: what happened, what was expected, what to do. It contains no secrets.
+ * caller. It states what happened, what was expected and what to do, and contains no secrets.
  */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'

@@ -86,15 +86,15 @@ export type WireForm<T> = T extends readonly (infer Item)[]
 const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
 const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
 
-/** Deeper values are not renamed. They may be cyclic. */
+/** Maximum depth at which fields are renamed. Values may be cyclic. */
 const MAX_DEPTH = 5
 
-/** Throws `invalid-admin-request` for a field that is given in both spellings. */
+/** Returns the value with wire names. Throws `invalid-admin-request` for a field that is present in both spellings. */
 export function toWire(value: unknown): unknown {
   return renameFields(value, toWireName)
 }
 
-/** Renames the fields of an admin API response. */
+/** Returns the value with the field names of TypeScript. */
 export function fromWire(value: unknown): unknown {
   return renameFields(value, toOwnName)
 }
@@ -118,8 +118,8 @@ function duplicateFieldError(name: string, other: string): GatewayError {
 }
 
 /**
- * Calls a method that uses wire names, and renames the fields of its arguments and its result. Errors contain the
- * names that the caller used.
+ * Calls a method that uses wire names. Renames the fields of the arguments and of the result. Error messages contain
+ * the names that the caller used.
  */
 export async function callInProcess(
   given: readonly unknown[],

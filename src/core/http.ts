@@ -7,7 +7,7 @@ export type HeaderRecord = Record<string, string>
 export interface BodyLimits {
   /** Maximum size in bytes. Larger bodies are refused with `too-large`. */
   readonly maxBytes: number
-  /** Maximum time for the body to arrive, in milliseconds. Later bodies are refused with `request-timeout`. */
+  /** Maximum time in which the body must arrive, in milliseconds. A slower body is refused with `request-timeout`. */
   readonly readMs: number
   readonly after: (ms: number, callback: () => void) => () => void
 }
@@ -17,16 +17,19 @@ export interface HttpRequest {
   readonly method: string
   /** The percent-encoded path without the query. */
   readonly path: string
-  /** The query without its question mark, or an empty text. */
+  /** The query without its question mark, or an empty string. */
   readonly query: string
-  /** The address of the server for absolute links in bodies, such as `https://api.example.com`. */
+  /** The origin of the server, for absolute links in bodies, such as `https://api.example.com`. */
   readonly origin: string
   /** Returns a header by its lower-case name. Repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined
   headerNames(): Iterable<string>
-  /** Reads the whole body. Called once. Returns the bytes synchronously if they have already arrived. */
+  /** Reads the complete body. Called once. Returns a promise only if the body has not arrived yet. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
-  /** Sets the listener that is called once when the client disconnects, or immediately if it has disconnected. */
+  /**
+   * Sets the listener for the disconnect of the client. Calls the listener immediately if the client has already
+   * disconnected.
+   */
   onDisconnect(listener: () => void): void
 }
 
@@ -35,21 +38,21 @@ export interface ResponseSink {
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
   /**
-   * Returns false if the client reads too slowly. The listener of `onDrain` is called when the client has read the
-   * rest.
+   * Returns false if the client reads too slowly. In this case, the `onDrain` listener is called when the client has
+   * read the pending bytes.
    */
   write(bytes: Uint8Array | string): boolean
-  /** Sets the only listener. */
+  /** Sets the listener. Replaces an earlier listener. */
   onDrain(listener: () => void): void
   end(): void
-  /** Closes the connection, so that the client detects an incomplete response. */
+  /** Closes the connection. The client detects the incomplete response. */
   destroy(): void
 }
 
 /** Never throws. Returns before the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
-/** A gateway, as servers use it. */
+/** The interface of a gateway for servers. */
 export interface HttpHandling {
   readonly handle: HttpHandler
 }
@@ -82,7 +85,7 @@ const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
-/** Throws `invalid-request` for a value that is neither true nor false. */
+/** Returns the value of a boolean header. Throws `invalid-request` for a value that is not boolean. */
 export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
   const value = headers.get(name.toLowerCase())
   if (value === null || FALSE.has(value.trim().toLowerCase())) return false
@@ -115,15 +118,15 @@ export function invalidHeader(name: string, value: string, expected: string): Ga
 
 const MAY_STEER = /^(?:x-s|x-v|cache-control$)/i
 
-/** Returns false if no header can be a steering header. */
+/** Returns true if any name has the prefix of a steering header. */
 export function maySteer(headerNames: Iterable<string>): boolean {
   for (const name of headerNames) if (MAY_STEER.test(name)) return true
   return false
 }
 
 /**
- * Throws `invalid-request` for an unknown `X-Svc-*` header. Without the check, a misspelled header would be ignored
- * and the request billed.
+ * Throws `invalid-request` for an unknown `X-Svc-*` header. Otherwise a misspelled header would be ignored, and the
+ * request would be billed.
  */
 export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
   for (const given of headers.keys()) {

@@ -1,6 +1,6 @@
 export type Json = string | number | boolean | null | readonly Json[] | JsonObject
 
-/** Absent and undefined fields mean the same. */
+/** A JSON object. An undefined field is equivalent to an absent field. */
 export type JsonObject = { readonly [key: string]: Json | undefined }
 
 export function isJsonObject(value: unknown): value is JsonObject {
@@ -25,7 +25,7 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** For answers of upstreams, which are parsed loosely. */
+/** Returns undefined for other values. For answers of upstreams, whose fields may have any type. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
@@ -38,12 +38,12 @@ export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Returns a number of at least 0, rounded down, and undefined for other values. */
+/** Returns a number of at least 0 rounded down. Returns undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
 
-/** Removes case and separators, because lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
+/** Returns the name in lower case without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
 export function looseName(name: string): string {
   return name
     .toUpperCase()
@@ -63,21 +63,21 @@ const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
-/** Returns true for JSON text with more than 128 nested objects and arrays. Takes linear time. */
+/** Returns true if a JSON text nests objects and arrays more than 128 levels deep. Runs in linear time. */
 export function isTooDeep(text: string): boolean {
   return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
 }
 
-/** The state of `readNesting` between two pieces of a text. */
+/** The state of `readNesting` between two chunks of a text. */
 export interface JsonNesting {
   /** Number of open brackets. */
   depth: number
   isInString: boolean
-  /** True if the last piece ended with the backslash of an escape. */
+  /** True if the last chunk ended with the backslash of an escape sequence. */
   isEscaped: boolean
 }
 
-/** Reads the next piece of a JSON text. Returns the maximum depth within the piece. */
+/** Reads the next chunk of a JSON text. Returns the maximum depth within the chunk. */
 export function readNesting(nesting: JsonNesting, text: string): number {
   let { depth } = nesting
   let maxDepth = depth
@@ -91,10 +91,10 @@ export function readNesting(nesting: JsonNesting, text: string): number {
   return maxDepth
 }
 
-/** Returns the index of the closing quote, or the length of the text if the string continues in the next piece. */
+/** Returns the index of the closing quote, or the length of the text if the string continues in the next chunk. */
 function endOfString(nesting: JsonNesting, text: string, start: number): number {
   const first = nesting.isEscaped ? start + 1 : start
-  // `indexOf` is faster than reading each unit.
+  // `indexOf` is faster than a loop over the characters.
   for (let quote = text.indexOf('"', first); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     if (isEscapedAt(text, quote, first)) continue
     nesting.isInString = false
@@ -113,7 +113,7 @@ function isEscapedAt(text: string, index: number, start: number): boolean {
   return (index - at) % 2 === 1
 }
 
-/** Number of bytes that are compared one by one before `indexOf`, which is slower for short strings. */
+/** Number of bytes to compare individually before `indexOf` is called. For short strings, `indexOf` is slower. */
 const SHORT_STRING_BYTES = 24
 
 /**

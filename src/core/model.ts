@@ -17,7 +17,7 @@ export interface Model {
   readonly displayName?: string
   /** The kind of accepted requests. @default both: the upstream decides */
   readonly kind?: 'chat' | 'embedding'
-  /** Time of publication, in seconds since 1970. */
+  /** Publication date, in seconds since 1970. */
   readonly created?: number
   /** Maximum number of tokens of the prompt and the answer together. */
   readonly contextWindow: number
@@ -30,11 +30,11 @@ export interface Model {
   readonly pricedAt?: string
   /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4. */
   readonly small?: string
-  /** Values of parameters that the caller does not set. */
+  /** Default values of parameters. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True if the upstream refuses temperature together with top_p. Only temperature is then sent. */
   readonly refusesBothSamplers?: boolean
-  /** True if the upstream refuses temperature and top_p, except its defaults. */
+  /** True if the upstream refuses every value of temperature and top_p except its default. */
   readonly refusesSamplers?: boolean
   /** Reasoning efforts in the vendor's names. @default unknown: efforts of other formats are dropped */
   readonly efforts?: readonly string[]

@@ -1,6 +1,6 @@
 import { promptTokens, type Usage } from './answer.ts'
 
-/** A whole number of billionths of a dollar, so that sums are exact. */
+/** US dollars × 10⁻⁹, as an integer, because sums of integers are exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 export const ZERO: NanoUsd = 0 as NanoUsd
@@ -9,24 +9,24 @@ export const ZERO: NanoUsd = 0 as NanoUsd
 export interface Price {
   readonly input: number
   readonly output: number
-  /** Input tokens read from the upstream's prompt cache. @default input */
+  /** Price of input tokens that the upstream reads from its prompt cache. @default input */
   readonly cacheRead?: number
-  /** Input tokens that the upstream caches for 5 minutes. @default input */
+  /** Price of input tokens that the upstream caches for 5 minutes. @default input */
   readonly cacheWrite?: number
-  /** Input tokens that the upstream caches for 1 hour. @default cacheWrite */
+  /** Price of input tokens that the upstream caches for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
-  /** Prices of the whole call for long prompts. @default the same prices */
+  /** Prices of all tokens of a call with a long prompt. @default the same prices */
   readonly long?: LongPrice
 }
 
-/** Prices of calls whose prompt has more than `above` tokens, cached ones included. */
+/** Prices of calls whose prompt has more than `above` tokens, including cached tokens. */
 export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
 }
 
 const MAX_NANO = Number.MAX_SAFE_INTEGER
 
-/** Rounds half up, and clamps to the safe integers. */
+/** Returns the amount rounded half up and clamped to the safe integers. */
 export function nano(value: number): NanoUsd {
   return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
@@ -56,7 +56,9 @@ function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/** Rounds half up once at the end. Reasoning tokens are part of the output tokens. */
+/**
+ * Returns the cost of a call. Rounds half up once, after the sum. Reasoning tokens are included in the output tokens.
+ */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
@@ -69,13 +71,13 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return nano(pico / 1000)
 }
 
-/** Returns the cost of a prompt without cached tokens and its answer. */
+/** Returns the cost of an answer and its prompt. No prompt token is cached. */
 export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
   if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
   return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
-/** Returns `$` and dollars with six decimals, rounded half up. */
+/** Returns the amount as `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`
 }
@@ -84,7 +86,7 @@ export function toDollars(amount: NanoUsd): number {
   return Number(decimal(amount))
 }
 
-/** Rounds half up. For display only. */
+/** Returns the amount in cents, rounded half up. For display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
 }

@@ -8,7 +8,7 @@ export interface OptionProblem {
 /** Returns undefined for a valid value. */
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
-/** Throws `invalid-request` with the path of the first invalid option, the expected and the given value. */
+/** Throws `invalid-request` with the path of the first invalid option, the expected value and the actual value. */
 export function checkOptions(who: string, options: unknown, check: OptionCheck): void {
   const problem = check(options, '')
   if (problem === undefined) return
@@ -21,7 +21,10 @@ export function expects(expected: string, accepts: (value: unknown) => boolean):
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
 
-/** Refuses other options. Absent and undefined options are valid unless they are required. */
+/**
+ * Returns a check of an object. Options that are not listed are invalid. Absent and undefined options are valid unless
+ * they are required.
+ */
 export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
   required: readonly string[] = [],
@@ -55,7 +58,7 @@ export function listOf(expected: string, item: OptionCheck, min = 0): OptionChec
   }
 }
 
-/** Accepts `false` and all values that the check accepts. */
+/** Returns a check that accepts `false` and every value that `check` accepts. */
 export function offOr(check: OptionCheck): OptionCheck {
   return (value, path) => (value === false ? undefined : check(value, path))
 }
@@ -73,7 +76,7 @@ export function oneOf(...values: readonly unknown[]): OptionCheck {
   return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
 }
 
-/** @param signature How the function is called, such as `now()`. */
+/** @param signature The call of the function, such as `now()`. */
 export function aFunction(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
@@ -109,7 +112,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Values at these paths, and addresses with credentials, are not included in messages. */
+/** Matches paths whose values are omitted from messages. */
 const SECRET = /key|secret|token|headers|value/i
 const MAX_SHOWN_LENGTH = 60
 
@@ -132,9 +135,10 @@ function isWithin(value: unknown, min: number, max: number): boolean {
 }
 
 /**
- * Returns the known name nearest to a misspelled name, or undefined if none is near. Ignores case.
+ * Returns the known name with the smallest edit distance to a misspelled name, or undefined if every distance exceeds
+ * `maxDistance`. Ignores case.
  *
- * @param maxDistance Maximum distance. @default a third of the name, at least 2
+ * @param maxDistance @default a third of the length of the name, at least 2
  */
 export function nearestName(
   given: string,
@@ -147,7 +151,7 @@ export function nearestName(
   return least > maxDistance ? undefined : known[distances.indexOf(least)]
 }
 
-/** The distance of a prefix of a name is 0. */
+/** Returns 0 for a prefix of a known name, else the edit distance. */
 function prefixDistance(known: string, given: string): number {
   return given.length > 2 && known.startsWith(given) ? 0 : editDistance(known, given)
 }

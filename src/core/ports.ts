@@ -6,12 +6,12 @@ import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './
 
 // ─── Tokens ──────────────────────────────────────────────────────────────────
 
-/** Counts tokens in linear time. Special tokens are counted as text. */
+/** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
   /** Returns an estimate from length and script, with an error of a few percent for prose and code. */
   estimate(text: string): number
   /**
-   * Returns the exact count. The first call loads the vocabulary. Long texts yield to the event loop.
+   * Returns the exact count. The first call loads the vocabulary. Yields to the event loop while it counts a long text.
    *
    * @param vocabulary @default 'o200k'
    */
@@ -21,20 +21,23 @@ export interface Tokenizer {
 /** Measures prompts in tokens. Counts of messages are cached. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Estimates messages that are not cached, with pauses. */
+  /** Estimates the messages that are not cached. Pauses between messages. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
-  /** Requires `prepare`. Otherwise a long prompt blocks the event loop. */
+  /** Returns the estimate of a prompt. Call `prepare` first. Otherwise a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /**
    * Returns the exact count of the texts. Images, documents, and the overhead of messages and tools are estimated by
    * fixed rules.
    */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
-  /** Returns the estimate if it is far above, or the bytes are below, every threshold, else the exact count. */
+  /**
+   * Returns the estimate if it far exceeds every threshold, or if the number of bytes is below every threshold. Returns
+   * the exact count otherwise.
+   */
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** Returns the exact count of all texts of the body, unknown fields included. Images and overhead are not counted. */
+  /** Returns the exact count of all texts of the body, including unknown fields. Excludes images and overhead. */
   countOfBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
@@ -73,18 +76,18 @@ export type Transport = (request: TransportRequest, handler: TransportHandler) =
 /** A transport that reuses connections. `close` ends all of them, including active ones. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
-/** Clock, randomness, network and timers. Tests replace them. */
+/** Clock, randomness, network and timers. Tests replace each of them. */
 export interface Runtime {
   /** Milliseconds since 1970. */
   readonly now: () => number
-  /** From 0 up to, but not including, 1. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number
-  /** A version 4 UUID from a cryptographic source. */
+  /** Returns a version 4 UUID from a cryptographically secure source. */
   readonly uuid: () => string
   readonly transport: Transport
   /**
-   * Calls back after `ms` milliseconds, unless the returned function is called first. Timers keep the process alive,
-   * except in the background.
+   * Calls `callback` after `ms` milliseconds. The returned function cancels the timer. A timer keeps the process alive
+   * unless `isBackground` is true.
    */
   readonly after: (ms: number, callback: () => void, options?: { readonly isBackground?: boolean }) => () => void
 }
@@ -95,26 +98,26 @@ export interface Runtime {
 export interface ProviderCall {
   readonly prompt: Prompt
   readonly model: Model
-  /** Cancels the call. Created when it is first read. */
+  /** Cancels the call. Created on first access. */
   readonly signal: AbortSignal
-  /** The cancellation of the signal, for code that needs no signal. @default that of the signal */
+  /** The cancellation of the call, for code that does not need an AbortSignal. @default that of the signal */
   readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
   /** Headers of the client that belong to the format, such as `anthropic-version`. */
   readonly headers: Readonly<Record<string, string>>
-  /** Called once when the upstream has responded with status 200. Vendors bill these calls. */
+  /** Called once when the upstream responds with status 200. Vendors bill such a call. */
   readonly onAccepted?: () => void
 }
 
 /** Timeouts of calls to upstreams, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** From the request to the first byte of a stream. Whole answers are limited by `total` alone. */
+  /** Maximum time from the request to the first byte of a stream. Does not apply to whole answers. */
   readonly firstByte: number
-  /** Between two chunks of a stream. */
+  /** Maximum time between two chunks of a stream. */
   readonly idle: number
-  /** A whole request with all retries and fallbacks, or the remaining time in a `ProviderCall`. */
+  /** Maximum time of a request with all retries and fallbacks. In a `ProviderCall`, the remaining time. */
   readonly total: number
 }
 
@@ -135,9 +138,9 @@ export type Embedding = readonly number[] | string
 
 /** A parsed request for embeddings. */
 export interface EmbeddingRequest {
-  /** The body as received. Only the model is replaced for the upstream. */
+  /** The received body. Only the model is replaced for the upstream. */
   readonly native: JsonObject
-  /** The bytes in which the model can be replaced. @default none: the body is serialized again */
+  /** The received bytes, in which the model can be replaced. @default the body is serialized again */
   readonly received?: ReceivedBody
   readonly model: string
   /** At least one. */
@@ -154,15 +157,15 @@ export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
 
 /** The vectors and the usage of a call. */
 export interface Embedded {
-  /** The name that the upstream reported. */
+  /** The model name that the upstream reported. */
   readonly model: string
   /** One vector per input, in order. */
   readonly embeddings: readonly Embedding[]
-  /** Absent if the upstream reported none. */
+  /** Absent if the upstream reported no usage. */
   readonly inputTokens?: number
 }
 
-/** A call about a response that the upstream stores. */
+/** A call that reads, cancels or deletes a response that the upstream stores. */
 export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
@@ -193,9 +196,9 @@ export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
   readonly dialect: UpstreamDialect
-  /** Another dialect of the upstream, for requests without translation. @default none */
+  /** A second dialect of the upstream. Requests of this dialect are not translated. @default none */
   readonly secondDialect?: Dialect
-  /** True if the provider ends calls that are cancelled or time out. @default the gateway ends them */
+  /** True if the provider ends calls that are cancelled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
   readonly models: readonly Model[]
@@ -203,8 +206,8 @@ export interface Provider {
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /**
-   * Resolves when the upstream has accepted the call. Rejects if the upstream refuses, before any header is sent to
-   * the client.
+   * Resolves when the upstream has accepted the call. Rejects if the upstream refuses the call. No header has been sent
+   * to the client yet.
    */
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
@@ -212,19 +215,19 @@ export interface Provider {
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
   heldResponse?(call: HeldResponseCall): Promise<string>
   /**
-   * Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if there are no other
+   * Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has no other
    * endpoints.
    */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>
   /** Returns the upstream's token count of a prompt. Absent if the upstream has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
-  /** Resolves when the upstream can be reached. */
+  /** Resolves if the upstream is reachable. */
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
 }
 
 /**
- * `degraded`: some circuit of the provider is not closed. `away`: the circuits of all recently used models are open
- * for all keys.
+ * `degraded`: at least one circuit of the provider is not closed. `away`: the circuits of all recently used models are
+ * open for all keys.
  */
 export type ProviderState = 'healthy' | 'degraded' | 'away'
 

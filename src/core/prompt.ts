@@ -20,7 +20,7 @@ export interface ReceivedBody {
   readonly modelSpan: Span
 }
 
-/** A value as received, so that it can be sent unchanged. */
+/** A received value, which can be sent unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
@@ -35,12 +35,12 @@ export interface Native {
 export type Source =
   | { readonly type: 'base64'; readonly mediaType: string; readonly data: string }
   | { readonly type: 'url'; readonly url: string }
-  /** An id that only the vendor can resolve. */
+  /** An id that is valid only at the vendor. */
   | { readonly type: 'file'; readonly id: string }
 
 /**
- * One piece of a message. Writers of the same dialect send `native`, the block that the part was read from, so an
- * edited part has no `native`. `opaque` parts are unknown blocks, which are never edited.
+ * One part of a message. `native` is the block that the part was read from. Writers of the same dialect send `native`,
+ * so an edited part has no `native`. `opaque` parts are unknown blocks, which are never edited.
  */
 export type Part =
   | TextPart
@@ -94,7 +94,7 @@ export interface ToolResultPart {
   readonly native?: Native
 }
 
-/** The reasoning of a model. Vendors create `signature`. The text of a `redacted` part is encrypted. */
+/** The reasoning of a model. The vendor creates `signature`. The text of a `redacted` part is encrypted. */
 export interface ThinkingPart {
   readonly type: 'thinking'
   readonly text: string
@@ -112,7 +112,7 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool'
 export interface Message {
   readonly role: Role
   readonly parts: readonly Part[]
-  /** Sent unchanged by writers of the same dialect. Absent if a tier rewrote the message. */
+  /** The received message, which writers of the same dialect send unchanged. Absent if a tier rewrote the message. */
   readonly native?: Native
 }
 
@@ -135,7 +135,7 @@ export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** Parameters that several formats support. Absent parameters were not set by the caller. */
+/** Parameters that several formats support. An absent parameter was not set by the caller. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -155,20 +155,25 @@ export interface Settings {
 
 /** A request to a model, independent of dialects. Savings tiers rewrite it. */
 export interface Prompt {
-  /** The body as received. For an upstream of the same dialect, only the model and rewritten fields are replaced. */
+  /** The received body. For an upstream of the same dialect, only the model and rewritten fields are replaced. */
   readonly native: Native
   readonly model: string
   readonly messages: readonly Message[]
   readonly settings: Settings
   readonly tools: readonly Tool[]
   readonly stream: boolean
-  /** With `compact`, the vendor shortens the conversation. @default the conversation is answered */
+  /**
+   * With `compact`, the vendor shortens the conversation instead of answering it. @default the conversation is answered
+   */
   readonly operation?: 'compact'
-  /** True if fields that the upstream's format does not support are dropped and reported. @default they are refused */
+  /** True if unsupported fields are dropped and reported. @default false: unsupported fields are refused */
   readonly isLossy?: boolean
 }
 
-/** Returns text, reasoning, tool calls and results, and plain text documents. Other parts have no text. */
+/**
+ * Returns the text of a part: text, reasoning, a tool call, a tool result or a plain text document. Returns an empty
+ * string for other parts.
+ */
 export function textOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
@@ -191,7 +196,7 @@ export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** Edited messages have no `native`. */
+/** Returns the message with other parts and without `native`. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }

@@ -1,16 +1,19 @@
 import { NO_USAGE, type AnswerEvent, type Completion, type Finish, type Step, type Usage } from './answer.ts'
 import type { Part } from './prompt.ts'
 
-/** Joins the steps of an answer, in linear time. */
+/** Assembles an answer from its steps, in linear time. */
 export interface Collector {
   add(step: Step): void
-  /** Returns the current answer. Its finish is `stop` until the upstream sends a finish reason. */
+  /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
   completion(): Completion
   isWhole(): boolean
   isFinished(): boolean
 }
 
-/** An incomplete block. Its pieces are joined once, at the end. */
+/**
+ * An incomplete block. The pieces are joined only once, when the block is complete. Repeated joins would take quadratic
+ * time.
+ */
 interface TextBlock {
   readonly type: 'text'
   readonly pieces: string[]
@@ -164,8 +167,8 @@ function partOf(block: Block): Part {
 }
 
 /**
- * Returns the steps of a stream that replays a stored answer. Images, documents and tool results are replayed as
- * opaque parts. The other parts lose their `native`.
+ * Returns the steps of a stream that replays a stored answer. Images, documents and tool results are replayed as opaque
+ * parts. The replayed text, reasoning and tool calls have no `native`.
  */
 export function stepsOf(completion: Completion): readonly Step[] {
   const { id, model, parts, finish, stopSequence, usage } = completion

@@ -3,12 +3,12 @@ import type { MaybePromise } from './async.ts'
 
 /** The amount that a request reserves of one counter, in whole requests, tokens or nano-dollars. */
 export interface Claim {
-  /** The name contains the start of the counter's window, so that counters are never reset. */
+  /** The name contains the start of the time window, so counters are never reset. */
   readonly counter: string
   readonly amount: number
-  /** Maximum sum of spent and held amounts of the counter, this claim included. */
+  /** Maximum sum of spent and held amounts of the counter, including this claim. */
   readonly max: number
-  /** When the counter may be deleted, in milliseconds since 1970. */
+  /** Time after which the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
   /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
   readonly elastic?: boolean
@@ -19,13 +19,16 @@ export interface ReserveRequest {
   readonly claims: readonly Claim[]
   /** Minimum grant of the elastic claims. @default their amount */
   readonly least?: number
-  /** How long the amounts are held if the process ends before it settles them, in milliseconds. */
+  /**
+   * Time after which unsettled amounts are released, in milliseconds. Applies if the process ends before it settles the
+   * reservation.
+   */
   readonly expiresAfterMs: number
 }
 
 /**
- * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after the reservation, or before a
- * refused one.
+ * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after an accepted reservation, or at the
+ * time of a refused reservation.
  */
 export type ReserveResult =
   | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
@@ -43,7 +46,7 @@ export interface Charge {
   readonly expiresAt: number
 }
 
-/** Sums for reports. Amounts are added to the stored amounts of the same names. */
+/** Sums for reports. Each amount is added to the stored amount of the same name. */
 export interface Tally {
   readonly name: string
   readonly amounts: Readonly<Record<string, number>>
@@ -89,20 +92,22 @@ export interface LogQuery {
 }
 
 /**
- * Maximum storage of one virtual key for one kind of value. Every value that a caller can cause the gateway to store
- * has a quota, so that one key cannot exhaust the store. Values without a quota belong to the operator: keys, budgets,
- * rate limits.
+ * Maximum storage of one virtual key for one kind of value. Every value that is stored on behalf of a caller has a
+ * quota. Otherwise one key could exhaust the store. Values of the operator have no quota: keys, budgets, rate limits.
  *
- * A full quota affects its own values only. A value with `ttlMs` replaces the oldest values of the same quota. A value
- * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. The
- * values of one quota either all have `ttlMs` or all have none.
+ * A full quota affects only its own values. A value with `ttlMs` replaces the oldest values of the same quota. A value
+ * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. Either all
+ * values of one quota have `ttlMs`, or none has.
  */
 export interface Quota {
-  /** `<kind>:<key id>`. Values of all quotas with the same name count together. */
+  /** `<kind>:<key id>`. Quotas of the same name share one count. */
   readonly name: string
   /** Maximum number of values and log entries. */
   readonly maxEntries: number
-  /** Maximum size of all keys and values in bytes. Stores may count up to 2 bytes per UTF-16 unit and 256 per value. */
+  /**
+   * Maximum size of all keys and values in bytes. A store may count up to 2 bytes per UTF-16 unit and 256 bytes per
+   * value.
+   */
   readonly maxBytes: number
 }
 
@@ -112,7 +117,7 @@ export interface WriteOptions {
   /** The quota of the value until it is replaced, deleted or expired. @default none */
   readonly quota?: Quota
   /**
-   * Writes even if the quota is full. For small values whose number is bounded by values that the quota has accepted.
+   * True to write even if the quota is full. For small values whose number is limited by other values of the quota.
    * @default false
    */
   readonly mustFit?: boolean
@@ -122,27 +127,28 @@ export interface NewLogEntry {
   readonly at: number
   readonly value: string
   readonly ttlMs?: number
-  /** A full quota drops its own oldest entries, of all logs. @default none */
+  /** If the quota is full, its oldest entries in all logs are dropped. @default none */
   readonly quota?: Quota
 }
 
 /**
  * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
- * of `sluice/testing`) specifies each method. Methods that cannot reach the storage reject or throw. Methods of the
- * request path may return their value without a promise.
+ * of `sluice/testing`) specifies each method. A method rejects or throws if the storage is not reachable. Methods of
+ * the request path may return their value without a promise.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
   set(key: string, value: string, options?: WriteOptions): Promise<void>
   /**
-   * Writes `value` if the current value is `expected`. Undefined means absent. Returns whether the value was written.
+   * Writes `value` if the current value is `expected`. Undefined represents an absent value. Returns true if the value
+   * was written.
    */
   swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): Promise<boolean>
   /** Returns true if the key existed. */
   delete(key: string): Promise<boolean>
   /** Returns at most `limit` keys with this prefix after `after`, in ascending order. */
   list(prefix: string, options: { readonly after?: string; readonly limit: number }): Promise<readonly string[]>
-  /** Accepts all claims or none. */
+  /** Reserves all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
    * Releases the reservation and adds charges, tallies and log entries. Returns true for the first call. Later calls
@@ -151,13 +157,13 @@ export interface Store {
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): MaybePromise<readonly Readonly<Record<string, number>>[]>
-  /** Appends to one or several logs in one step. */
+  /** Appends entries to one or several logs atomically. */
   append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
   /** Returns entries in the order in which they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
   /** True for a store in the memory of this process. Its calls need no deadline. @default false */
   readonly local?: boolean
-  /** Resolves when the storage answers. */
+  /** Resolves if the storage is reachable. */
   ping(): Promise<void>
   /** Returns one sentence for each guarantee that the storage cannot give in its configuration. */
   warnings?(): Promise<readonly string[]>
@@ -191,8 +197,8 @@ type Bounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
 const MIB = 1024 * 1024
 
 /**
- * A batch with the maximum body (32 MiB), and the longest turn and recording (8 MiB), fit their quotas. An audit
- * record is two entries: one in the log of all keys, one in the log of its key.
+ * The quotas of each kind. A batch of the maximum body size (32 MiB) fits, as does a turn or a recording of the maximum
+ * size (8 MiB). An audit record has two entries: one in the log of all keys, one in the log of its key.
  */
 const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
@@ -211,7 +217,7 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, ...BOUNDS[kind] }
 }
 
-/** Returns the error for a value that does not fit its quota. */
+/** Returns the error for a value that exceeds its quota. */
 export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',

@@ -7,19 +7,19 @@ export interface PromptWeight {
   /** UTF-8 bytes of the body without the base64 text of images. A text never has more tokens than bytes. */
   readonly bytes: number
   readonly images: number
-  /** Tokens that a vendor adds for the frame of the request, its messages and its tools. */
+  /** Tokens that a vendor adds to the request, its messages and its tools, such as role markers. */
   readonly frame: number
   /** Tokens that a translation to another format can add. */
   readonly translation: number
 }
 
-/** Tokens that vendors add to a request. Some add a line of text. */
+/** Tokens that vendors add to a request. Some vendors add a line of text. */
 const REQUEST_TOKENS = 64
 const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
-/** Maximum tokens of one image at the vendors of the catalog. Exceptions set `Model.imageTokens`. */
+/** Maximum tokens of one image at the vendors of the catalog. Models with a higher maximum set `Model.imageTokens`. */
 const MAX_IMAGE_TOKENS = 9600
 /** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
 const TRANSLATED_PART_TOKENS = 32
@@ -43,7 +43,7 @@ interface Weighing {
   translation: number
 }
 
-/** Returns the bounds of a prompt whose body has `bytes` bytes. Uses the lengths of texts only. */
+/** Returns the bounds of a prompt whose body has `bytes` bytes. Reads only the lengths of texts. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -58,14 +58,17 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   return weight
 }
 
-/** Weighs a tool that is not a function and the tools in it, whose translated names start with the name of the group. */
+/**
+ * Adds the weight of a tool that is not a function, and of the tools in a group. Their translated names start with the
+ * name of the group.
+ */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL_TOKENS + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
 
-/** Weighs an unknown item. A custom call is translated to a function call with one JSON argument. */
+/** Adds the weight of an unknown item. A custom call is translated to a function call with one JSON argument. */
 function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
   if (typeof input === 'string') weight.translation += translatedInputBytes(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
@@ -103,14 +106,17 @@ function weighPart(part: Part, weight: Weighing): void {
   }
 }
 
-/** Returns the maximum bytes that a translation adds to the arguments of a tool call, which it may escape. */
+/**
+ * Returns the maximum number of bytes that a translation adds to the arguments of a tool call. The translation may
+ * escape them.
+ */
 function translatedInputBytes(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
 }
 
-/** Returns the base64 text of an image; undefined for other sources and for media types that are not images. */
+/** Returns the base64 text of an image. Returns undefined for other sources and for other media types. */
 function imageData(part: Extract<Part, { readonly type: 'image' }>): string | undefined {
   const { source } = part
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
@@ -122,7 +128,7 @@ export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: b
   return bytes + tokensOutsideText(weight, model)
 }
 
-/** Returns the tokens of the frame and the images, which an exact count of the text does not include. */
+/** Returns the tokens of the images and of the vendor's additions. An exact count of the text does not include them. */
 export function tokensOutsideText({ frame, images }: PromptWeight, model: Model): number {
   return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
@@ -132,7 +138,7 @@ export function windowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 
-/** Returns the UTF-8 bytes of a text. A lone surrogate takes 3. */
+/** Returns the length of a text in UTF-8 bytes. A lone surrogate has 3 bytes. */
 export function utf8Length(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
@@ -145,12 +151,12 @@ export function utf8Length(text: string): number {
   return bytes
 }
 
-/** Maximum length of the head of a data URL: `data:image/png;base64,`. */
+/** Maximum length of the part of a data URL before the data, such as `data:image/png;base64,`. */
 const MAX_HEAD_LENGTH = 200
 
 /**
- * Returns the texts of the body that a tokenizer would see, in pieces: each element of a top-level list is one piece.
- * Strings are unescaped, as in the templates of vendors. The base64 text of images is omitted.
+ * Returns the texts of the body for a tokenizer, one for each element of a top-level list. Strings are unescaped, as in
+ * the prompt templates of vendors. The base64 text of images is omitted.
  */
 export function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)
@@ -194,7 +200,10 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
   return pieces.join('')
 }
 
-/** Removes the base64 text from a field of an image's block: bare, in a data URL or in an object. */
+/**
+ * Removes the base64 text from a field of an image block. The text may be the value, part of a data URL, or in an
+ * object.
+ */
 function withoutImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
     const isImage = field.length - data.length <= MAX_HEAD_LENGTH && field.endsWith(data)
@@ -205,7 +214,7 @@ function withoutImage(field: Json | undefined, data: string): Json | undefined {
   return Object.fromEntries(entries)
 }
 
-/** Returns the blocks of the body that contain images, each with its base64 text. */
+/** Returns the image blocks of the body, each with its base64 text. */
 function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
   const blocks = new Map<JsonObject, string>()
   const visit = (part: Part): void => {

@@ -18,12 +18,12 @@ function classOf(character: string): number {
   return /\d/.test(character) ? DIGIT : SYMBOL
 }
 
-/** Tokens per feature of a text, fitted to exact o200k counts of prose, code, tool results and meetings. */
+/** Tokens per feature of a text, fitted to exact o200k counts of prose, code, tool results and meeting transcripts. */
 const WEIGHTS = {
   word: 1.04,
   letterBeyondFive: 0.044,
   letterBeyondFourteen: 0.3,
-  // Such runs of consonants occur in keys and hashes.
+  // Long runs of consonants occur in keys and hashes.
   consonantBeyondThree: 0.4,
   threeDigits: 1.08,
   lineEnds: 0.4,
@@ -74,7 +74,10 @@ function endOfRun(text: string, start: number, kind: number): number {
   return end
 }
 
-/** Returns the end of upper-case letters followed by lower-case letters: the tokenizer splits `fooBar`. */
+/**
+ * Returns the end of a run of upper-case letters and the lower-case letters that follow. The tokenizer splits `fooBar`
+ * before `Bar`.
+ */
 function endOfWord(text: string, start: number): number {
   let end = start
   while (end < text.length && CLASSES[text.charCodeAt(end)] === UPPER) end++

@@ -2,29 +2,32 @@ import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './yield.ts'
 
-/** Maximum UTF-16 units that are split and merged together. */
+/** Length of the window of text that is split and merged at once, in UTF-16 units. */
 const WINDOW_LENGTH = 8192
-/** A piece that ends within this distance from the end of a window may be cut off. The next window starts with it. */
+/**
+ * A piece that ends within this distance (in UTF-16 units) of the end of a window may be incomplete. The next window
+ * starts with that piece.
+ */
 const MARGIN_LENGTH = 4
 /** UTF-16 units between two yields to the event loop. */
 const SLICE_LENGTH = 32_768
 
 interface Encoding {
   readonly ranks: Ranks
-  /** Splits text into pieces, within which bytes are merged to tokens. */
+  /** Splits text into pieces. Bytes are merged to tokens within one piece only. */
   readonly pattern: RegExp
 }
 
-/** Literal imports, so that bundlers find the vocabularies. */
+/** The imports are literal, because bundlers cannot resolve computed paths. */
 const SOURCES = {
   o200k: () => import('js-tiktoken/ranks/o200k_base'),
   cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
 }
 
-/** Counts tokens exactly. Special tokens in the text count as plain text. */
+/** Returns the exact number of tokens. Special tokens in the text count as plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** Returns a counter for one vocabulary, which is loaded at the first call. */
+/** Returns a counter for one vocabulary, which is loaded by the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   const vocabularyOf = lazy(() => load(name))
   let sinceYield = 0
@@ -56,7 +59,7 @@ async function load(name: Vocabulary): Promise<Encoding> {
 
 const scratch: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
-/** Counts the complete pieces of a window. A piece that is longer than the window is counted in parts. */
+/** Counts the complete pieces of a window. Counts a piece that is longer than the window in parts. */
 function countWindow(
   { ranks, pattern }: Encoding,
   window: string,
@@ -75,7 +78,7 @@ function countWindow(
   return { tokens, length: window.length }
 }
 
-/** Writes text[start, end) to `scratch` as UTF-8, lone surrogates as U+FFFD. Returns the number of bytes. */
+/** Writes text[start, end) to `scratch` as UTF-8, with U+FFFD for lone surrogates. Returns the number of bytes. */
 function writeUtf8(text: string, start: number, end: number): number {
   let size = 0
   for (let at = start; at < end; at++) {
@@ -110,17 +113,17 @@ function writeCodePoint(code: number, at: number): number {
 /** Maximum size of a piece in bytes. */
 const MAX_PIECE_BYTES = 32_768
 
-/** Arrays for the merges of one piece. Positions are indexes of bytes at which tokens start. */
+/** Arrays for the merges of one piece. A position is the index of the first byte of a token. */
 const workspace = {
   next: new Int32Array(MAX_PIECE_BYTES + 1),
   previous: new Int32Array(MAX_PIECE_BYTES + 1),
-  /** Rank of the pair of tokens that starts at a position, or -1. */
+  /** Rank of the token pair that starts at a position, or -1. */
   pairRank: new Int32Array(MAX_PIECE_BYTES + 1),
-  /** A heap of `rank × MAX_PIECE + position` for each pair: lowest rank first, then leftmost. */
+  /** A heap of `rank × MAX_PIECE_BYTES + position` for each pair: lowest rank first, then leftmost. */
   queue: new Float64Array(MAX_PIECE_BYTES * 3),
 }
 
-/** Returns the number of tokens of a piece by byte-pair merges, lowest rank first, in n log n steps for n bytes. */
+/** Returns the number of tokens of a piece by byte-pair merges, lowest rank first. Runs in O(n log n) for n bytes. */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
@@ -201,8 +204,8 @@ interface Ranks {
 const TOKENS_PER_SLICE = 20_000
 
 /**
- * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Returns a hash table of 6 MB,
- * because a map of 200,000 strings would take 40 MB and one second to build.
+ * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Returns a hash table of 6
+ * MB. A Map of 200,000 strings would take 40 MB and one second to build.
  */
 async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)

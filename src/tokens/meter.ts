@@ -9,25 +9,30 @@ import { estimateTokens } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
 import { yieldToEventLoop } from './yield.ts'
 
-/** Maximum number of cached counts. A conversation is sent again on each turn. */
+/** Maximum number of cached counts. Counts are cached, because each turn sends the conversation again. */
 const MAX_CACHED_COUNTS = 50_000
-/** Shorter texts are not cached, because counting is as cheap as a look-up. */
+/** Minimum length of cached texts. Counting a shorter text is as fast as a lookup. */
 const MIN_CACHED_LENGTH = 64
-/** Multiple of a threshold from which an estimate is not verified by a count. */
+/** An estimate of at least this multiple of a threshold is not verified by an exact count. */
 const CERTAIN_MULTIPLE = 1.6
 /** Tokens that upstreams add before the answer. */
 const ANSWER_FRAME_TOKENS = 3
 
-/** Tokens of the frame of each message (role and separators), of each tool call and of each tool. */
+/** Overhead in tokens of each message (role and separators), each tool call and each tool. */
 const MESSAGE_FRAME_TOKENS = 4
 const TOOL_CALL_FRAME_TOKENS = 4
 const TOOL_FRAME_TOKENS = 8
-/** Tokens of an image of 1,092 × 1,092 pixels in the message format, or of about 1,024 × 2,048 in the chat format. */
+/**
+ * Estimated tokens of one image: 1,092 × 1,092 pixels in the message format, or about 1,024 × 2,048 in the chat format.
+ */
 export const IMAGE_TOKENS = 1600
 /** Estimated tokens of a document page, including its image, and its estimated length in base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/** Maximum length of JSON of an unknown part that counts as text. The remainder counts as document pages. */
+/**
+ * Maximum length of the JSON of an unknown part that counts as text. Longer JSON counts as document pages beyond this
+ * length.
+ */
 const MAX_UNKNOWN_LENGTH = 8000
 
 /** The estimate of one text, and its exact count in each vocabulary. */
@@ -43,8 +48,8 @@ type Counted = Message | Tool
 /**
  * Returns the default meter over a tokenizer.
  *
- * @param seed Returns a number unknown to callers, which keys the shared cache of counts. Called once, at the first
- *   count, because Workers have no random numbers before their first request.
+ * @param seed Returns a number that callers cannot know, which keys the shared cache of counts. Called by the first
+ * count, because Workers have no random numbers before their first request.
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
@@ -80,7 +85,10 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /** Returns an upper bound, because the estimate of rare words is too low. A text never has more tokens than bytes. */
+  /**
+   * Returns an upper bound of the tokens. A text never has more tokens than bytes. The estimate is not a bound, because
+   * it is too low for rare words.
+   */
   const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
@@ -156,7 +164,7 @@ function textOfPartCounted(part: Part): string {
   return textOfPart(part)
 }
 
-/** Returns the tokens that are not part of the counted text: frames, calls, images and documents. */
+/** Returns the tokens that are not part of the counted text: overhead, calls, images and documents. */
 function fixedTokens(item: Counted): number {
   if (!('parts' in item)) return TOOL_FRAME_TOKENS
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
@@ -194,7 +202,7 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value) ?? ''
 }
 
-/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded at the first count. */
+/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded by the first count. */
 export function createTokenizer(): Tokenizer {
   const counters = { o200k: lazy(() => counterOf('o200k')), cl100k: lazy(() => counterOf('cl100k')) }
   return {

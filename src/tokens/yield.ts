@@ -1,10 +1,10 @@
-/** Computations that wait for their turn, oldest first. */
+/** Computations that wait to continue, oldest first. */
 const waiting: (() => void)[] = []
-/** A longer step, such as parsing a body of 30 MB, is followed by a pause of the same duration. */
+/** After a step longer than this, such as parsing a body of 30 MB, computations pause for the duration of the step. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
-/** The functions at load time, because fake timers of a test may never fire. */
+/** References to the original functions. The fake timers of a test may never fire. */
 const wait: (callback: () => void, ms: number) => unknown = setTimeout
 const runLater: (callback: () => void) => unknown =
   typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
@@ -15,8 +15,8 @@ let stepStart: number | undefined
 let pausedUntil = 0
 
 /**
- * Resolves in a later turn of the event loop. Only one of several computations continues per turn, so that a short
- * request waits for one step of one computation.
+ * Resolves in a later turn of the event loop. Only one of several computations continues per turn, so a short request
+ * waits for at most one step of one computation.
  */
 export function yieldToEventLoop(): Promise<void> {
   endStep()
