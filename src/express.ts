@@ -23,7 +23,7 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway receives the whole path, so its `basePath` is the mount path. Mount it before `express.json()`,
+ * The gateway receives the full path, so its `basePath` is the mount path. Mount it before `express.json()`,
  * because a parsed body must be serialized again, and Express would answer invalid JSON itself.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {

@@ -38,7 +38,7 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  * app.register(toFastify(gateway), { prefix: '/ai' })
  * ```
  *
- * The gateway receives the whole path, so its `basePath` is the prefix. Body parsers are removed within the plugin only.
+ * The gateway receives the full path, so its `basePath` is the prefix. Body parsers are removed within the plugin only.
  */
 export function toFastify(gateway: HttpHandling): FastifyPlugin {
   const handle = toNodeHandler(gateway)

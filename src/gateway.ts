@@ -31,8 +31,8 @@ import { createMetricsReports, createReplay, createServices, createStoreWarnings
 /** A gateway: its HTTP handlers, and its administration in process. */
 export interface Gateway {
   /**
-   * The Web-standard handler of all paths. It accepts the arguments of the global `fetch`, so clients can use it as
-   * their `fetch`. Rejects only for arguments that `new Request` refuses. It does not use `this`.
+   * The Web-standard handler of all paths. Accepts the arguments of the global `fetch`, so clients can use it as their
+   * `fetch`. Rejects only for arguments that `new Request` refuses. Does not use `this`.
    */
   readonly fetch: FetchHandler
   /** The handler for servers without web objects, such as the adapters of Node. Never throws. */
@@ -49,14 +49,14 @@ export interface Gateway {
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
   /** The semantic cache. If the cache is disabled, both methods have no effect. */
   readonly cache: {
-    /** Removes all stored answers, or those of one key. */
+    /** Removes all stored answers, or the stored answers of one key. */
     readonly clear: (which?: { readonly key?: string }) => Promise<void>
     /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
-   * Processes message batches until no item can be processed at the moment, for hosts that sleep between requests. A
-   * process that serves requests does this automatically.
+   * Processes message batches until no further item can be processed at the moment. For hosts that sleep between
+   * requests. A process that serves requests processes batches automatically.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
@@ -69,8 +69,8 @@ export interface Gateway {
 /**
  * Creates a gateway. It needs no server and does no work before its first request.
  *
- * Throws GatewayError `invalid-request` for an invalid option. The message contains its path, the expected and the
- * given value; for an unknown option, the nearest known one.
+ * Throws GatewayError `invalid-request` for an invalid option. The message contains the path of the option, its value
+ * and the expected value. For an unknown option, the message contains the most similar known option.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
@@ -192,7 +192,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () => {
-      // In sequence, so that a second call does not close the store while the first sends settlements.
+      // In sequence. Otherwise a second call would close the store while the first call sends settlements.
       closing = closing.catch(() => {}).then(closeOnce)
       return closing
     },
@@ -202,7 +202,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 /** Maximum share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
 const CALL_SHARE = 0.4
 
-/** Runs every step, even after a failure, and rejects with the first failure. */
+/** Runs every step, even if an earlier step failed. Rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
   onFailure: (cause: unknown) => void,

@@ -28,7 +28,7 @@ import { checkBatches } from './wiring/batches.ts'
 import { checkStreams, type StreamsOptions } from './wiring/services.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 
-/** One request, for a margin that depends on its key or model. */
+/** The request for which a margin is computed. */
 export interface MarginCall {
   readonly keyId: string
   readonly keyName: string
@@ -62,12 +62,14 @@ export const DEFAULT_MARGIN = 1.5
 export interface GatewayOptions {
   /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
-  /** Stores keys, budgets, usage and audit records. @default memoryStore(), which is lost when the process ends */
+  /**
+   * Stores keys, budgets, usage and audit records. @default memoryStore(), which loses its data when the process ends
+   */
   readonly store?: Store
   /**
-   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse`: 503 without
-   * an upstream call. `allow`: keys that this process has seen before are served without limits, and billed when the
-   * store is available again. @default 'refuse'
+   * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
+   * with 503 and calls no upstream. `allow` serves keys that this process has seen before without limits, and bills
+   * them when the store is available again. @default 'refuse'
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
@@ -76,17 +78,17 @@ export interface GatewayOptions {
    */
   readonly storeTimeoutMs?: number
   /**
-   * How long a process caches keys, shared budgets and rate limits, in milliseconds, 0 to 5,000. Changes by other
-   * processes take effect after this time, its own changes immediately. @default 2,000
+   * Time for which a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by
+   * other processes take effect after this time. Changes by this process take effect immediately. @default 2,000
    */
   readonly keyCacheMs?: number
   /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
   readonly margin?: number | ((call: MarginCall) => number)
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
-  /** Tiers 2 to 5. @default on, if they save money */
+  /** Options of tiers 2 to 5. @default the tiers run if they save money */
   readonly savings?: SavingsOptions
-  /** Tier 1. `false` disables it. @default on, in memory, separate for each key, from similarity 0.95 */
+  /** Options of tier 1, the semantic cache. `false` disables the cache. @default on, in memory, separate for each key, from similarity 0.95 */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created at the start. */
   readonly governance?: GovernanceConfiguration
@@ -100,15 +102,18 @@ export interface GatewayOptions {
   readonly basePath?: string
   readonly limits?: Partial<Limits>
   /**
-   * How to handle a request field that the format of the upstream does not support. `refuse`: 400 with the name of the
-   * field. `drop`: the field is omitted and listed in `X-Svc-Ignored`. @default 'refuse'
+   * How to handle a request field that the format of the upstream does not support. `refuse` responds with 400 and the
+   * name of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
-  /** Further endpoints of the vendors that callers may use; see docs/passthrough.md. @default none */
+  /** Further vendor endpoints that callers may use. See docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
-  /** Milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 } */
+  /**
+   * Timeouts of upstream calls, in milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total:
+   * 600_000 }
+   */
   readonly timeouts?: Partial<Timeouts>
-  /** Skips failing models of a provider; see docs/operating.md. */
+  /** Skips failing models of a provider. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
   /** Receives each record of the log. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
@@ -118,7 +123,10 @@ export interface GatewayOptions {
 /** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
-/** The maximum is a day, because timers overflow after 24 days, and amounts are reserved for the longest request. */
+/**
+ * The maximum of a time is one day, because timers overflow after 24 days, and because amounts stay reserved for the
+ * duration of the longest request.
+ */
 const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
 
 const whole = wholeFrom(1)
@@ -206,7 +214,10 @@ const checkGateway = optionsOf(
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )
 
-/** Throws `invalid-request` with the path of the first invalid option, the expected and the given value. */
+/**
+ * Throws `invalid-request` for the first invalid option. The message contains the path of the option, its value and the
+ * expected value.
+ */
 export function checkGatewayOptions(options: unknown): void {
   checkOptions('createGateway', options, checkGateway)
 }

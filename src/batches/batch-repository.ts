@@ -24,7 +24,7 @@ import type { BatchRequest } from './batch-requests.ts'
 
 /** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items. If it rejects, it deletes all parts of the batch. */
+  /** Writes a batch with all its items. If a write fails, deletes all parts of the batch and rejects. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
   /** Returns a batch. Throws `not-found` for an unknown batch and for a batch of another key. */
   read(keyId: string, id: string): Promise<Batch>
@@ -38,7 +38,7 @@ export interface BatchRepository {
   remove(keyId: string, id: string): Promise<void>
   /** Yields the lines of the results, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Returns the unfinished batches of all keys, oldest first. Does not read batches that `known` returns. */
+  /** Returns the unfinished batches of all keys, oldest first. Does not read a batch that `known` returns. */
   open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
@@ -49,9 +49,9 @@ interface BatchOwner {
 
 export interface BatchQuery {
   readonly limit: number
-  /** Returns only batches older than this id. */
+  /** Returns only batches that are older than the batch with this id. */
   readonly after?: string
-  /** Returns only the batches directly before this id, which are newer. */
+  /** Returns only the batches directly before the batch with this id. They are newer. */
   readonly before?: string
 }
 
@@ -72,7 +72,7 @@ export interface BatchParts {
 const MAX_BATCHES = 1_000
 /** Number of requests that are written concurrently. */
 const PAGE = 100
-/** Age at which an incomplete batch is deleted, in milliseconds. The process that created it has died. */
+/** Age at which an incomplete batch is deleted, in milliseconds. The process that created the batch has died. */
 const FILL_TIMEOUT_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {

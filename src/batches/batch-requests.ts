@@ -19,7 +19,7 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Number of bytes that are parsed without a pause, which takes at most a few milliseconds. */
+/** Number of bytes that are parsed without a pause. Parsing them takes at most a few milliseconds. */
 const PARSED_SLICE = 65_536
 
 /**
@@ -130,9 +130,9 @@ const SPACE = 32
 const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Yields the elements of the array `requests` in the body of a batch, and undefined where the caller may pause. Each
- * element can then be parsed separately, because parsing a body of many megabytes at once would block the event loop for
- * seconds. Returns the body with an empty array instead of the elements.
+ * Yields the elements of the array `requests` in the body of a batch, and undefined where the caller may pause. The
+ * caller parses each element separately, because parsing a body of many megabytes at once would block the event loop
+ * for seconds. Returns the body with an empty array instead of the elements.
  *
  * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is detected later, when an element or
  * the remaining body is parsed.
@@ -168,7 +168,7 @@ interface Scan {
   text: { start: number; end: number }
   /** True between the colon after `requests` and the value. */
   isAtValue: boolean
-  /** Offsets of the brackets of the first array `requests`. `end` is -1 while the array is open. */
+  /** Offsets of the brackets of the first `requests` array. `end` is -1 while the array is open. */
   list: { readonly start: number; end: number } | undefined
   /** Start of the current element, or -1 between elements. */
   start: number
@@ -195,7 +195,7 @@ function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   return undefined
 }
 
-/** Depth of the elements, inside the body and the array. */
+/** Depth of the elements: inside the body and the array. */
 const ELEMENT_DEPTH = 2
 
 function openBracket(scan: Scan, byte: number): void {

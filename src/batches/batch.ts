@@ -13,9 +13,9 @@ export interface Batch {
   readonly keyId: string
   readonly total: number
   readonly createdAt: number
-  /** Expiry of unanswered items. */
+  /** Time at which unanswered items expire. */
   readonly expiresAt: number
-  /** Headers of the request that created the batch, which apply to each item. */
+  /** Headers of the request that created the batch. They apply to each item. */
   readonly headers: Readonly<Record<string, string>>
   /** `filling` until all items are written. A filling batch is not listed. */
   readonly state: 'filling' | 'working' | 'ended'
@@ -41,7 +41,8 @@ const TIME_DIGITS = 12
 const LATEST = 16 ** TIME_DIGITS - 1
 
 /**
- * Returns a new id. Ids of later batches are smaller, so that a list in ascending order begins with the newest batch.
+ * Returns a new id. Ids of later batches are smaller, because a list in ascending order must begin with the newest
+ * batch.
  */
 export function makeBatchId(now: number, uuid: string): string {
   const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
@@ -54,7 +55,7 @@ export function isBatchId(text: string): boolean {
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Returns undefined for an invalid value. */
+/** Parses a stored batch. Returns undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -96,7 +97,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Returns the store key of a batch. Values of batches have no expiry, so that no store drops them. */
+/** Returns the store key of a batch. Values of batches have no expiry, because stores may drop expiring values. */
 export function headKey(keyId: string, id: string): string {
   return `${headsOf(keyId)}${id}`
 }
@@ -127,7 +128,7 @@ type ItemValue =
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results, with its settlement until the settlement is made. */
+  /** A line of the results, and its settlement until the ledger has settled it. */
   | 'result'
 
 /** Returns the key prefix of one kind of values of a batch. */
@@ -158,7 +159,10 @@ export interface BatchStore {
   readonly pause: () => Promise<void>
 }
 
-/** Returns the options to write a small value. It is written even if the quota is full, which has accepted the batch. */
+/**
+ * Returns the options to write a small value. The value is written even if the quota is full, because the batch was
+ * accepted.
+ */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
@@ -167,7 +171,7 @@ export function smallValueOf(keyId: string): WriteOptions {
 const PAGE = 100
 const MAX_CHANGE_ATTEMPTS = 50
 
-/** The claim of an item that no process has claimed yet. */
+/** The stored claim of an item that no process has claimed yet. */
 export const UNCLAIMED = '0'
 
 /** Returns the line of a stored result, without its settlement. */
@@ -213,7 +217,7 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Number of concurrent reads. Low, so that the largest answers fit into memory. */
+/** Number of concurrent reads. Low, because the largest answers must fit into memory together. */
 const MAX_CONCURRENT_READS = 4
 
 /** Yields the values of all keys with a prefix, in order. Reads them on demand. */

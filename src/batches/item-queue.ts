@@ -39,7 +39,9 @@ export type TakeResult =
 export interface ItemResult {
   /** One line of the results. */
   readonly line: string
-  /** The settlement to make before the item is closed. Absent if it is already made, or if no money was reserved. */
+  /**
+   * The settlement that must run before the item is closed. Absent if it has already run, or if no money was reserved.
+   */
   readonly settlement?: Settlement
 }
 
@@ -47,17 +49,17 @@ export interface ItemResult {
  * Items of batches, claimed by lease.
  *
  * The `todo` value of an item contains the expiry and the id of a claim. After the expiry, another process may replace
- * the value and so claim the item. The items of a killed process therefore become available.
+ * the value and thereby claim the item. The items of a killed process therefore become available.
  *
- * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce the
- * result to its line; delete the `todo` value. If a process dies, the next owner continues with the next step. Each item
- * therefore has one result, which is settled once.
+ * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce
+ * the result to its line; delete the `todo` value. If a process dies, the next owner of the item continues with the
+ * next step. Each item therefore has one result, which is settled once.
  */
 export interface ItemQueue {
   /** Returns positions of unfinished items after a position, in order. */
   positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   take(batch: OpenBatch, position: string): Promise<TakeResult>
-  /** Resolves with false if another process has claimed the item. */
+  /** Renews the claim. Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
   /** Releases the item. Any process may claim it after `at`, in milliseconds since 1970. */
   release(claim: ItemClaim, at: number): Promise<void>
@@ -65,8 +67,8 @@ export interface ItemQueue {
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
-   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, and the cost is
-   * still settled. Resolves with undefined if another result exists, which remains.
+   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead; the cost is
+   * still settled. If the item already has another result, keeps that result and resolves with undefined.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
   /** Deletes all values of the item except its line. Called after the settlement. */
@@ -145,7 +147,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 
   /**
-   * Stores a result. After a failed swap, compares the stored value, because an earlier swap may have succeeded although
+   * Stores a result. If the swap fails, compares the stored value, because an earlier swap may have succeeded although
    * its reply was lost.
    */
   async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
@@ -195,10 +197,10 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** The result type is at the start of the line, before any text of a caller or a model. */
+/** Returns the result type. It is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
-/** Start of the last field of a line. It occurs once, because quotes inside strings are escaped. */
+/** Start of the last field of a line. This text occurs only once, because quotes inside strings are escaped. */
 const CUSTOM_ID = ',"custom_id":'
 
 /** @param body JSON text of the message or the error. */
@@ -218,7 +220,7 @@ const QUOTA_EXCEEDED = {
   request_id: null,
 }
 
-/** Returns the line of the same item with an error instead of its answer. The line is short, so it is always stored. */
+/** Returns the line of the item with an error instead of its answer. The line is short, so it can always be stored. */
 function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }

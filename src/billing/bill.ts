@@ -1,7 +1,7 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
 import { add, costOf, costOfTokens, formatUsd, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
-/** The cost of one request. Token counts refer to the prompt unless stated otherwise. */
+/** The cost of one request. Token counts are counts of the prompt unless stated otherwise. */
 export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -37,11 +37,11 @@ export interface Billable {
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
   readonly reserved: number
   readonly estimated: boolean
-  /** Cost of small-model calls and abandoned calls of this request. */
+  /** Cost of the small-model calls and the abandoned calls of this request. */
   readonly spent: NanoUsd
 }
 
-/** Maximum usage that one call can have. */
+/** Maximum plausible usage of one call. */
 export interface Ceiling {
   readonly prompt: number
   readonly output: number
@@ -54,11 +54,11 @@ export interface CutOff {
 }
 
 /**
- * theoretical = original prompt tokens × input price + completion tokens × output price; actual = all upstream calls
- * at their reported usage; billed = theoretical × margin (decisions 5).
+ * Returns the bill of an answer. theoretical = original prompt tokens × input price + completion tokens × output price;
+ * actual = all upstream calls at their reported usage; billed = theoretical × margin (decisions 5).
  *
- * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures how many
- * tokens were removed; mixing both would report savings or losses on requests that were not rewritten.
+ * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
+ * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
  */
 export function makeBill(item: Billable): Bill {
   const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
@@ -80,13 +80,16 @@ export function makeBill(item: Billable): Bill {
   }
 }
 
-/** Scales the local count of the original prompt by the upstream's count of the sent prompt ÷ its local count. */
+/**
+ * Returns the local count of the original prompt, scaled by the upstream's count of the sent prompt ÷ the local count
+ * of the sent prompt.
+ */
 function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
   if (counted === undefined || counted.sent === 0) return sentByUpstream
   return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
 }
 
-/** Returns the bill of a cache hit. The billed amount is 0; the actual cost is the cost of the verifier. */
+/** Returns the bill of a cache hit. The billed amount is 0. The actual cost is the cost of the verifier. */
 export function makeHitBill(item: {
   readonly price: Price
   readonly margin: number
@@ -125,7 +128,7 @@ export function reductionPercent(bill: Bill): number {
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** Parts of the prompt in the order in which they are reduced: the most expensive part first. */
+/** Parts of the prompt in the order of their reduction: the most expensive part first. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
 /** Limits the usage to the ceiling, so that an incorrect report of an upstream cannot exhaust a budget. */
@@ -174,18 +177,21 @@ export function headerSafe(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }
 
-/** The bill of one request. Amounts are dollars with six fraction digits; token counts are those of the prompt. */
+/**
+ * The bill of one request. Amounts are in dollars with six fraction digits. Token counts are counts of the prompt
+ * unless stated otherwise.
+ */
 export interface ResponseBill {
-  /** Tokens of the prompt as received. */
+  /** Number of tokens of the received prompt. */
   readonly originalTokens: number
-  /** Tokens of the prompt as sent upstream; 0 for a cache hit. */
+  /** Number of tokens of the sent prompt; 0 for a cache hit. */
   readonly optimizedTokens: number
   readonly tokensSaved: number
   /** Share of the prompt that was not sent, in whole percent. */
   readonly reductionPercent: number
   /** Cost at list price without optimization. */
   readonly theoreticalCostUsd: number
-  /** Paid to upstreams for every call of the request. */
+  /** Amount paid to upstreams for all calls of the request. */
   readonly actualCostUsd: number
   /** `theoreticalCostUsd` times the margin; 0 for a cache hit. */
   readonly billedUsd: number
@@ -195,16 +201,13 @@ export interface ResponseBill {
   readonly cache: 'HIT' | 'MISS'
   /** The optimization of the prompt, such as `Passthrough (no optimization needed)`. */
   readonly strategy: string
-  /**
-   * True for a stream, because its headers are sent before its usage is known, and for an upstream that reports no
-   * usage.
-   */
+  /** True for a stream, whose headers are sent before its usage is known, and for an upstream that reports no usage. */
   readonly isEstimated: boolean
 }
 
 /**
- * Reads the bill in the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error, or a
- * path that calls no model.
+ * Returns the bill in the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error,
+ * or a path that calls no model.
  */
 export function readBill({
   headers,

@@ -2,15 +2,19 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 
 /**
- * Refuses a JSON request by its headers: a compressed body (its size is unknown until it is decompressed), another
- * content type, or a length above the limit.
+ * Throws for a JSON request with unsupported headers: a compressed body (its size is unknown until it is decompressed),
+ * another content type, or a length above the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
-    throw new GatewayError('unsupported-media', 'Compressed request bodies are not accepted: send plain JSON.', {
-      param: 'Content-Encoding',
-    })
+    throw new GatewayError(
+      'unsupported-media',
+      'Compressed request bodies are not accepted. Send plain JSON without Content-Encoding.',
+      {
+        param: 'Content-Encoding',
+      },
+    )
   }
   const type = request.header('content-type')
   if (type !== JSON_TYPE && (type === undefined || !/^application\/([\w.-]+\+)?json\b/i.test(type))) {
@@ -21,7 +25,7 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
-/** Returns the possible size of a body by its headers. A chunked body may have the maximum size. */
+/** Returns the size of a body according to its headers, or the maximum size for a chunked body. */
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
@@ -44,7 +48,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** Joins chunks of `size` bytes in total. Returns a single chunk itself. */
+/** Joins chunks of `size` bytes in total. Returns a single chunk without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -57,7 +61,9 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
   return whole
 }
 
-/** Returns a Node buffer where available, because its text is searched and sent faster than that of other bytes. */
+/**
+ * Returns a Node buffer where available, because Node searches and sends its own buffers faster than other byte arrays.
+ */
 const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
@@ -65,8 +71,8 @@ const allocate: (size: number) => Uint8Array =
 const BLOCK_BYTES = 16 * 1024
 
 /**
- * Stores the bytes of a stream in a few blocks. Thousands of small chunks that are retained instead would survive minor
- * garbage collections and make them slower.
+ * Stores the bytes of a stream in a few large blocks. Thousands of retained small chunks would survive minor garbage
+ * collections and make them slower.
  */
 export class ByteLog {
   #blocks: Uint8Array[] = []
@@ -92,7 +98,7 @@ export class ByteLog {
     this.#used += bytes.byteLength
   }
 
-  /** Removes all bytes and returns them in order. Blocks end at any position of an event. */
+  /** Removes all bytes and returns them in order. A block can end in the middle of an event. */
   takeBlocks(): readonly Uint8Array[] {
     this.#close()
     const blocks = this.#blocks
@@ -108,9 +114,12 @@ export class ByteLog {
   }
 }
 
-/** Larger bodies are copied while they arrive, because joining 30 MB at the end blocks the event loop for 20 ms. */
+/**
+ * Minimum size of a body that is copied while it arrives, in bytes. Joining 30 MB at the end would block the event loop
+ * for 20 ms.
+ */
 const LARGE_BODY_BYTES = 1024 * 1024
-/** Buffer size for a body of unknown size. The platform allocates memory only when it is written. */
+/** Buffer size for a body of unknown size, in bytes. The platform allocates memory only on the first write. */
 const UNSTATED_BYTES = 32 * 1024 * 1024
 
 /** Collects the pieces of a request body. */
@@ -121,7 +130,7 @@ export class BodyCollector {
   #whole: Uint8Array | undefined
   #size: number
 
-  /** @param expected The size that the headers state; another one costs a second copy. */
+  /** @param expected The size that the headers state. A different size requires a second copy. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expected = expected

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net'
 export interface NodeIncoming extends IncomingMessage {
   /** The parsed body, if a body parser has run. */
   readonly body?: unknown
-  /** The unparsed body, if a middleware has kept it. */
+  /** The unparsed body, if a middleware stores it. */
   readonly rawBody?: unknown
 }
 
@@ -82,7 +82,7 @@ function bounded(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
   return bytes
 }
 
-/** Returns the bytes that a body parser has consumed, or equivalent ones. */
+/** Returns the bytes that a body parser has consumed, or equivalent bytes. */
 function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Array {
   const kept = rawBody ?? body
   if (kept instanceof Uint8Array) return kept
@@ -115,7 +115,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     const take = (chunk: Uint8Array): void => {
       if (!isSettled && !received.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
-    /** The listeners stay registered, because events after this one have no effect. */
+    /** Reads the body. The listeners stay registered, because events after the first result have no effect. */
     const end = (): void => {
       isSettled = true
       cancel()
@@ -134,8 +134,8 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
 
 /**
  * Calls the listener once, when the response has been sent or its connection is closed. Node reports a closed
- * connection only to the response that is being sent. A response that waits behind an earlier request of the same
- * connection (pipelining) is destroyed here.
+ * connection only to the response that is being sent. This function therefore destroys responses that wait behind an
+ * earlier response of the same connection (pipelining).
  */
 export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
   outgoing.once('close', listener)

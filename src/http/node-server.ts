@@ -11,17 +11,17 @@ export interface ServeOptions {
   readonly port: number
   /** The address to listen on. @default all addresses of the machine */
   readonly hostname?: string
-  /** How long `close` waits for running requests, in milliseconds. @default 30_000 */
+  /** Maximum time that `close` waits for running requests, in milliseconds. @default 30_000 */
   readonly drainMs?: number
   /**
-   * How long an idle connection stays open, in milliseconds. It must be longer than the idle timeout of the proxy in
-   * front, commonly 60 s. Otherwise the proxy may reuse a connection that was just closed, and report a reset.
+   * Idle timeout of a connection, in milliseconds. It must be longer than the idle timeout of the proxy in front,
+   * commonly 60 s. Otherwise the proxy may reuse a connection that was just closed, and report a reset.
    * @default 75_000
    */
   readonly keepAliveMs?: number
 }
 
-/** The maximum delay of a timer. Greater delays overflow. */
+/** The maximum delay of a timer, in milliseconds. Greater delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 const milliseconds = wholeFrom(0, MAX_TIMER_MS, 'number of milliseconds')
 const CHECK = optionsOf(
@@ -36,9 +36,12 @@ const CHECK = optionsOf(
 
 const DEFAULT_DRAIN_MS = 30_000
 const DEFAULT_KEEP_ALIVE_MS = 75_000
-/** How long `close` waits for the first request of a connection. */
+/** Time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_MS = 1_000
-/** One turn to accept, one to read, and one for data that arrived during both. */
+/**
+ * Number of turns without new data before the server is closed: one to accept, one to read, and one for data that
+ * arrives in the meantime.
+ */
 const QUIET_TURNS = 3
 
 /** A listening server. */
@@ -47,16 +50,17 @@ export interface RunningServer {
   /** The address of the server on this machine, without a trailing slash. */
   readonly url: string
   /**
-   * Stops listening, answers the requests that have arrived, and closes the remaining connections after `drainMs`. It
-   * waits a second for the first request of a new connection. It does not close the gateway; close that afterwards.
+   * Stops listening, answers the requests that have arrived, and closes the remaining connections after `drainMs`.
+   * Waits one second for the first request of a new connection. Does not close the gateway; call `gateway.close()`
+   * afterwards.
    */
   close(): Promise<void>
 }
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
- * request, 60 s for the whole request, 200 headers. Rejects if it cannot listen on the port, and for times that are not
- * whole milliseconds.
+ * request, 60 s for the complete request, and 200 headers. Rejects if it cannot listen on the port, and for times that
+ * are not whole milliseconds.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, CHECK)
@@ -98,20 +102,23 @@ interface Connections {
   /** Number of connections and requests so far. */
   arrivals(): number
   /**
-   * Closes idle connections at once, and others after their answer. `endUnused` closes connections that never had a
-   * request.
+   * Closes idle connections immediately, and other connections after their response. `endUnused` closes connections
+   * that never had a request.
    */
   end(): void
   endUnused(): void
 }
 
 interface Connection {
-  /** Number of requests that are not answered yet. */
+  /** Number of unanswered requests. */
   running: number
   wasUsed: boolean
 }
 
-/** Node treats a new connection as busy, and closes an idle connection even if a request on it waits to be read. */
+/**
+ * Tracks the connections of a server. Node itself treats a new connection as busy, and closes an idle connection even
+ * if an unread request has arrived on it.
+ */
 function trackConnections(server: Server): Connections {
   const open = new Map<Socket, Connection>()
   let isEnding = false
@@ -154,8 +161,8 @@ function trackConnections(server: Server): Connections {
 }
 
 /**
- * Reads arrived data before the server is closed. Closing the listening socket resets connections that were not
- * accepted yet, and closing a connection resets it while its request is unread.
+ * Reads arrived data before the server is closed. Closing the listening socket resets connections that the server has
+ * not accepted yet. Closing a connection with an unread request resets the connection.
  */
 async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_MS, drainMs)
@@ -172,7 +179,9 @@ async function drain(server: Server, connections: Connections, drainMs: number):
   })
 }
 
-/** Node accepts one connection per turn of the event loop, so this ends after several turns without a new one. */
+/**
+ * Resolves after several turns of the event loop without new data, because Node accepts only one connection per turn.
+ */
 async function readArrived(connections: Connections, deadline: number): Promise<void> {
   let seen = connections.arrivals()
   for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {

@@ -3,14 +3,14 @@ import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import { onceClosed } from './node-request.ts'
 import { plainFailure } from './router.ts'
 
-/** How long an answered client may continue its upload, in milliseconds. */
+/** Maximum time for which an answered client may continue its upload, in milliseconds. */
 const LINGER_MS = 1_000
-/** How long a client may make no progress at the end of its response before the connection is closed, in milliseconds. */
+/** Time without progress at the end of a response after which the connection is closed, in milliseconds. */
 const UNREAD_MS = 60_000
 
 /**
- * Writes a response to node:http. If a response cannot be sent, the client receives a plain 500, or a closed
- * connection if bytes were already sent.
+ * Writes a response to node:http. If the response cannot be sent, responds with a plain 500, or closes the connection
+ * if bytes were already sent.
  */
 export class NodeSink implements ResponseSink {
   readonly #incoming: IncomingMessage
@@ -66,7 +66,7 @@ export class NodeSink implements ResponseSink {
       outgoing.writeHead(status, headers)
       return true
     } catch {
-      // A header value that HTTP does not allow.
+      // A header has a value that HTTP does not allow.
       if (outgoing.headersSent) outgoing.destroy()
       else this.#fail()
       return false
@@ -83,8 +83,8 @@ export class NodeSink implements ResponseSink {
   }
 
   /**
-   * Reads and drops the rest of the request for a limited time. Closing the connection while the client uploads would
-   * reset it, and the response could be lost.
+   * Reads and drops the rest of the request for a limited time. Closing the connection during an upload would reset the
+   * connection, and the client could lose the response.
    */
   #finish(last: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
@@ -106,19 +106,20 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Lets Node close a connection without progress. Otherwise an unread response is held indefinitely. */
+/** Lets Node close a connection without progress. Otherwise an unread response would stay in memory indefinitely. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return
   const { timeout = 0 } = socket
   socket.setTimeout(UNREAD_MS)
-  // This must run before Node sets the keep-alive timeout of the connection.
+  // This listener must run before Node sets the keep-alive timeout of the connection.
   outgoing.prependOnceListener('finish', () => socket.setTimeout(timeout))
 }
 
 /**
- * Returns true while a body is being received. A request without a body is also not `complete` while its handler runs.
- * Closing its connection would cost the next request a new one, and clients could treat a broken stream as complete.
+ * Returns true while a body is being received. A request without a body is not `complete` either while its handler
+ * runs. If its connection were closed, the next request would need a new connection, and clients could treat a broken
+ * stream as complete.
  */
 function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): boolean {
   if (complete) return false
@@ -126,7 +127,9 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Sets headers that a framework has collected outside of node:http. Headers of the response override them. */
+/**
+ * Sets the headers that a framework has collected outside of node:http. Headers of the response override these headers.
+ */
 export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

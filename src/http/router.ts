@@ -27,10 +27,11 @@ interface Row<handler> {
 export type Router<handler> = (method: string, pathname: string) => Match<handler>
 
 /**
- * Compares paths literally, segment by segment: no case folding, no empty or dot segments, no trailing slash.
- * Throws 404 for an unknown path, and 405 for a known path with another method. HEAD is handled as GET.
+ * Returns a router that compares paths literally, segment by segment: no case folding, no empty or dot segments, no
+ * trailing slash. The router throws 404 for an unknown path, and 405 for a known path with another method. It handles
+ * HEAD as GET.
  *
- * @param others Handles every unknown path. @default they are 404
+ * @param others Handles every unknown path. @default unknown paths throw 404
  */
 export function createRouter<handler>(endpoints: readonly Endpoint<handler>[], others?: handler): Router<handler> {
   const exact = new Map<string, Row<handler>>()
@@ -121,7 +122,8 @@ function wrongMethod(method: string, known: readonly Method[]): GatewayError {
 }
 
 /**
- * Returns at most 100 characters of printable ASCII, so that a message contains neither control characters nor keys.
+ * Returns at most 100 characters of printable ASCII, because an error message must not contain control characters or
+ * keys.
  */
 function printable(text: string): string {
   return text
@@ -130,7 +132,7 @@ function printable(text: string): string {
     .replace(/\bsk-[\w-]*/gi, '[key]')
 }
 
-/** Returns an error that the official clients of every format can parse, for failures outside of the gateway. */
+/** Returns the response for a failure outside of the gateway. The official clients of every format can parse it. */
 export function plainFailure(
   status: 400 | 500,
   message: string,

@@ -5,16 +5,13 @@ import { fetchTransport } from './transport-fetch.ts'
 
 /** Replacements of the platform, for tests and unusual platforms. */
 export interface RuntimeOptions {
-  /** Milliseconds since 1970. @default Date.now */
+  /** Returns the current time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number
-  /** From 0 up to 1. @default Math.random */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). @default Math.random */
   readonly random?: () => number
-  /** A version 4 UUID. @default crypto.randomUUID */
+  /** Returns a version 4 UUID. @default crypto.randomUUID */
   readonly uuid?: () => string
-  /**
-   * Sends upstream calls, called as `fetch(url, init)`.
-   * @default undici on Node, the global fetch elsewhere
-   */
+  /** Sends upstream calls. Called as `fetch(url, init)`. @default undici on Node, the global fetch elsewhere */
   readonly fetch?: typeof globalThis.fetch
 }
 
@@ -46,7 +43,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 
 const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** Retries after `close` are refused, because they would open connections that are never closed. */
+/** Returns the error of a retry after `close`. The retry would open a connection that is never closed. */
 function gatewayClosed(): GatewayError {
   return new GatewayError(
     'overloaded',
@@ -54,10 +51,10 @@ function gatewayClosed(): GatewayError {
   )
 }
 
-/** Shorter waits get a timer of their own, so that they are exact. */
+/** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
 const MIN_SHARED_MS = 1_000
 
-/** Calls back after `ms`, at most a tenth later and never earlier. */
+/** Calls back after `ms`, at most 10 % later and never earlier. */
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   if (sharedTimer !== undefined && ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
   const timer = setTimeout(callback, ms)
@@ -65,7 +62,10 @@ export const after: Runtime['after'] = (ms, callback, { isBackground = false } =
   return () => clearTimeout(timer)
 }
 
-/** Lets the process exit before the timer fires. On platforms other than Node, timers are numbers and never block the exit. */
+/**
+ * Lets the process exit before the timer fires. On other platforms than Node, timers are numbers and never block the
+ * exit.
+ */
 function unref(timer: unknown): void {
   if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
     timer.unref()

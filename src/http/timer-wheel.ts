@@ -5,13 +5,13 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Deadlines that share one timer. */
 export interface SharedTimer {
-  /** Calls back after `ms`, at most 100 ms later. Returns the function that cancels the deadline. */
+  /** Calls back after `ms`, at most 100 ms later. Returns a function that cancels the deadline. */
   add(ms: number, callback: () => void, isBackground: boolean): () => void
 }
 
 /**
- * An element of the circular list of the deadlines of one tick. The head of the list has no callback. The neighbors of
- * a head without deadlines, and of a deadline that is over, are the element itself.
+ * An element of the circular list of the deadlines of one tick. The head of the list has no callback. If the list is
+ * empty, both neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
  */
 class Deadline {
   previous: Deadline
@@ -30,9 +30,9 @@ class Deadline {
 }
 
 /**
- * Many deadlines on one platform timer. Nearly all deadlines are canceled before they are due, so adding and canceling
- * one costs no timer. The timer stays at its tick when the deadlines of that tick are canceled, and then moves on to
- * the next tick that has some.
+ * Runs many deadlines on one platform timer. Nearly all deadlines are canceled before they are due, so adding or
+ * canceling a deadline does not set a timer. If all deadlines of the timer's tick are canceled, the timer still fires,
+ * and is then set to the next tick with deadlines.
  */
 export class TimerWheel implements SharedTimer {
   /** The head of the list of each tick. Empty lists are removed when the timer fires. */
@@ -79,7 +79,7 @@ export class TimerWheel implements SharedTimer {
     try {
       this.#callDue(performance.now() / TICK_MS)
     } finally {
-      // Also after a callback that threw: the deadlines behind it are still due.
+      // Also runs if a callback threw, because the remaining deadlines of the tick are still due.
       const next = this.#nextTick()
       if (next < this.#timerTick) this.#arm(next, performance.now())
     }

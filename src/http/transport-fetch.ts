@@ -1,12 +1,12 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import type { SharedTimer } from './timer-wheel.ts'
 
-/** The part of the platform's `fetch` that is used: a URL and plain options, never a Request object. */
+/** The part of the platform's `fetch` that the transport uses: a URL and plain options, never a Request object. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
- * Creates a transport over any standard `fetch`. Redirects are not followed. `close` has no effect, because the
- * platform pools connections. Connecting has no timeout of its own: the deadline of the request applies.
+ * Creates a transport over any standard `fetch`. The transport does not follow redirects. `close` has no effect,
+ * because the platform pools connections. Connecting has no separate timeout; the deadline of the request applies.
  */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
@@ -19,14 +19,17 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
 
 /** Creates the transport of platforms other than Node, over the global `fetch`. */
 export function defaultTransport(): ClosableTransport {
-  // Read on each call, so that tests and tracers can replace the global fetch. Called without `this`.
+  // Reads the global fetch on each call, because tests and tracers may replace it. Calls it without `this`.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
-/** A timer of Cloudflare Workers ends with the request that created it. It must not carry deadlines of other requests. */
+/**
+ * Not shared: a timer of Cloudflare Workers ends with the request that created it, and must not run deadlines of other
+ * requests.
+ */
 export const sharedTimer: SharedTimer | undefined = undefined
 
-/** One call. Reads the body as fast as the handler accepts it. Calls no handler after `abort`. */
+/** One upstream call. Reads the body as fast as the handler accepts it. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {
   readonly #handler: TransportHandler
   readonly #controller = new AbortController()
@@ -74,7 +77,7 @@ class FetchCall implements TransportCall {
     const reader = response.body?.getReader()
     this.#reader = reader
     if (this.#isOver) return void reader?.cancel().catch(() => {})
-    // The platform has already decoded the body, but keeps the header.
+    // The platform has already decoded the body but retains the header.
     this.#handler.onHead(response.status, (name) =>
       name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined),
     )
@@ -91,7 +94,9 @@ class FetchCall implements TransportCall {
     this.#handler.onEnd()
   }
 
-  /** A platform may deliver megabytes at once. They are forwarded in slices, as fast as the handler accepts them. */
+  /**
+   * Forwards a chunk in slices, as fast as the handler accepts them. A platform may deliver several megabytes at once.
+   */
   async #deliver(bytes: Uint8Array): Promise<void> {
     for (let start = 0; start < bytes.byteLength && !this.#isOver; start += SLICE_BYTES) {
       if (this.#isPaused) await new Promise<void>((resolve) => (this.#wake = resolve))

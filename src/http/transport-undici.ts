@@ -6,20 +6,22 @@ import { type SharedTimer, TimerWheel } from './timer-wheel.ts'
 export interface UndiciOptions {
   /** Maximum time for connecting, TLS included, in milliseconds, if the request sets none. @default 10_000 */
   readonly connectTimeoutMs?: number
-  /** How long an idle connection is kept, in milliseconds. A shorter time from the upstream takes precedence. @default 30_000 */
+  /**
+   * Idle timeout of a connection, in milliseconds. A shorter time from the upstream takes precedence. @default 30_000
+   */
   readonly keepAliveMs?: number
-  /** Maximum number of connections to one address; further requests wait for a free one. @default 1024 */
+  /** Maximum number of connections to one address. Further requests wait for a free connection. @default 1024 */
   readonly connections?: number
 }
 
-/** Maximum size of response headers in bytes. */
+/** Maximum size of response headers, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024
-/** Agents differ only in their connect timeout; further timeouts share the newest agent. */
+/** Maximum number of agents. Agents differ only in their connect timeout. Further timeouts share the newest agent. */
 const MAX_AGENTS = 8
 
 /**
- * Creates the transport of Node, on undici's `dispatch`, at a fifth of the CPU of the global fetch. The first request
- * loads undici and creates the agent. All timeouts except the one for connecting belong to the caller.
+ * Creates the transport of Node, which uses undici's `dispatch` and a fifth of the CPU time of the global fetch. The
+ * first request loads undici and creates the agent. The caller enforces all timeouts except the connect timeout.
  */
 export function undiciTransport(options: UndiciOptions = {}): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
@@ -58,12 +60,12 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
   return Object.assign(transport, { close })
 }
 
-/** Creates the transport of the platform: this one on Node, that of `transport-fetch.ts` elsewhere. */
+/** Creates the transport of the platform. On other platforms than Node, `transport-fetch.ts` replaces this module. */
 export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }
 
-/** Timers of Node belong to the process, so that all requests can share one. */
+/** Shared by all requests, because timers of Node belong to the process. */
 export const sharedTimer: SharedTimer | undefined = new TimerWheel()
 
 async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
@@ -79,7 +81,7 @@ async function createAgent(options: UndiciOptions, connectMs: number): Promise<A
   })
 }
 
-/** Larger bodies are written in slices, because a write of 30 MB blocks the event loop. */
+/** Minimum size of a body that is written in slices, in bytes. A single write of 30 MB would block the event loop. */
 const LARGE_BODY_BYTES = 1024 * 1024
 const SLICE = 256 * 1024
 
@@ -89,7 +91,7 @@ function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
 
 const ABORTED = new Error('The upstream call was aborted')
 
-/** One call. Forwards undici's events to the caller's handler until `abort`. */
+/** One upstream call. Forwards undici's events to the caller's handler until `abort`. */
 class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   readonly #handler: TransportHandler
   #controller: Dispatcher.DispatchController | undefined
@@ -170,7 +172,7 @@ interface SplitUrl {
   readonly path: string
 }
 
-/** Maximum number of parsed URLs in the cache. A provider calls the same few addresses. */
+/** Maximum number of parsed URLs in the cache. Providers call only a few addresses. */
 const MAX_ADDRESSES = 64
 const addresses = new Map<string, SplitUrl>()
 

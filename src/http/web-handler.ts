@@ -2,7 +2,10 @@ import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink 
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './router.ts'
 
-/** The Web-standard handler. It accepts the arguments of the global `fetch`, so clients can use it as their `fetch`. */
+/**
+ * The Web-standard handler. Accepts the arguments of the global `fetch`. Clients can therefore use the handler as their
+ * `fetch`.
+ */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
 /** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` refuses. */
@@ -149,8 +152,9 @@ class WebSink implements ResponseSink {
 }
 
 /**
- * Counts the bytes of the body, because its Content-Length may be wrong. Stops reading a late body without canceling
- * its stream: streams that Node creates for requests would throw at the next chunk, outside of any caller.
+ * Reads the body and counts its bytes, because its Content-Length may be wrong. Stops reading a late body without
+ * canceling its stream. If canceled, a stream that Node creates for a request would throw an uncaught error at the next
+ * chunk.
  */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
@@ -176,7 +180,7 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
   throw bodyTooLarge(maxBytes)
 }
 
-/** A request whose body is read once and shared by several readers. */
+/** A request that reads its body once and shares it among several readers. */
 export class SharedRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -211,7 +215,7 @@ export class SharedRequest implements HttpRequest {
   }
 }
 
-/** Returns the request as the platform's `Request`, for the operator's code. Its body is read on demand. */
+/** Returns the platform's `Request` of a request, for the operator's code. Its body is read on demand. */
 export function webRequestOf(request: SharedRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {

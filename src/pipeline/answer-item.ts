@@ -19,7 +19,10 @@ export interface ItemAnswer {
   readonly result: ItemResult
   /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
   readonly retryAfterMs?: number
-  /** Settles and records the usage. With false, bills nothing, because another worker has stored a result first. */
+  /**
+   * Settles and records the usage. If the argument is false, bills nothing, because another worker stored a result
+   * first.
+   */
   commit(counts: boolean): Promise<void>
 }
 
@@ -76,7 +79,7 @@ function refuseStream({ params }: StoredRequest): void {
   })
 }
 
-/** The item is retried after these failures, until its batch expires. */
+/** Failures after which the worker retries the item, until the batch expires. */
 const TEMPORARY: ReadonlySet<FailureKind> = new Set([
   'rate-limited',
   'upstream-rate-limited',
@@ -100,7 +103,7 @@ interface Settling {
 }
 
 interface Withheld {
-  /** The services, with settlement and records postponed until `commit`. */
+  /** The services, which postpone settlement and records until `commit`. */
   readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
@@ -108,8 +111,8 @@ interface Withheld {
 }
 
 /**
- * Postpones settlement and records. The store must have the result and its settlement, written in one step, before the
- * settlement runs. Otherwise a worker that replaces a dead one would bill the item twice.
+ * Returns services that postpone settlement and records. The worker first stores the result and its settlement in one
+ * write, and then settles. Otherwise a worker that replaces a dead one would bill the item twice.
  */
 function withhold(services: Services): Withheld {
   let settling: Settling | undefined
@@ -141,7 +144,10 @@ function withhold(services: Services): Withheld {
   }
 }
 
-/** Items are retried after a store failure with either value of `onStoreFailure`, because their settlement is in the store. */
+/**
+ * Returns the error of an item without a reservation. Such an item is retried even with `onStoreFailure: 'allow'`,
+ * because its settlement is written to the store.
+ */
 function notReserved(): GatewayError {
   return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
 }
@@ -150,7 +156,7 @@ function commitSettlement({ reservation, used, audit }: Settling, counts: boolea
   return counts ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
-/** Returns usage for an unused answer: the vendor's cost without a bill. */
+/** Returns the usage of a discarded answer: the vendor's cost without a billed amount. */
 function unbilled({ model, actual }: Used): Used {
   return {
     promptTokens: 0,
@@ -163,7 +169,7 @@ function unbilled({ model, actual }: Used): Used {
   }
 }
 
-/** Returns the request of a batch item. The limits on request bodies apply. */
+/** Returns the request of a batch item. The limits of request bodies apply to it. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,

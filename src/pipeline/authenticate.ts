@@ -33,7 +33,10 @@ export function findCaller(
   return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
 }
 
-/** Returns the rate status for the headers of an error. If the store fails, returns that of a request without a key. */
+/**
+ * Returns the rate status for the headers of an error. If the store fails, returns the status of a request without a
+ * key.
+ */
 export async function rateStatusOf(
   key: VirtualKey | undefined,
   { ledger }: Pick<Services, 'ledger'>,
@@ -54,7 +57,7 @@ export async function rateStatusOfCaller(
   try {
     key = await findCaller(request, services)
   } catch {
-    // The status is that of a request without a key.
+    // The error is sent with the headers of a request without a key.
   }
   return rateStatusOf(key, services)
 }

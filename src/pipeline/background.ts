@@ -8,15 +8,15 @@ import { asFailure, settle } from './settle.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
 
-/** Delay before the first poll of a background response, in milliseconds. It doubles after each poll. */
+/** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
 /** Maximum duration of one poll, in milliseconds. */
 const POLL_MS = 30_000
 
 /**
- * Answers a request before its response is generated, and settles it when the response is complete. The reservation is
- * held until then, so that background work cannot exceed a budget. After `timeouts.total` the gateway cancels the
+ * Sends the accepted response immediately, and settles the request when the response is complete. The reservation lasts
+ * until then, because background work must not exceed the budget. After `timeouts.total` the gateway cancels the
  * response at the upstream. Otherwise the reservation would expire while the vendor still charges for the response.
  */
 export async function respondInBackground(
@@ -82,7 +82,10 @@ class BackgroundWork {
     await this.#settle()
   }
 
-  /** Updates the response. Returns false if the upstream no longer has it. Other failed polls are repeated. */
+  /**
+   * Reads the current state of the response. Returns false if the upstream no longer has the response. Other failed
+   * polls are repeated.
+   */
   async #poll(method: HeldResponseCall['method'], action: string): Promise<boolean> {
     const { route, cancellation, format } = this.#answered
     const { runtime, timeouts } = this.#services
@@ -132,7 +135,10 @@ class BackgroundWork {
   }
 }
 
-/** Returns the body with the status `incomplete` if the response failed, so that its usage is read. */
+/**
+ * Returns the body. Replaces the status of a failed response with `incomplete`, because the reader ignores the usage of
+ * failed responses.
+ */
 function readable(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body

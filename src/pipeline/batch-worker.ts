@@ -17,7 +17,7 @@ import type { Services, Traffic } from './services.ts'
 export interface BatchOptions {
   /** Maximum number of concurrent items in this process. 0 leaves all items to other processes. @default 4 */
   readonly concurrency?: number
-  /** Time after which other processes take over the items of a killed process, in milliseconds. @default 60_000 */
+  /** Time after which other processes claim the items of a killed process, in milliseconds. @default 60_000 */
   readonly leaseMs?: number
   /** Keeps a serverless host awake while items are processed. @default items are processed while the process lives */
   readonly waitUntil?: (promise: Promise<unknown>) => void
@@ -32,9 +32,12 @@ export interface BatchSources {
 
 /** Processes the batches of a store. Several processes can share a store. */
 export interface BatchWorker {
-  /** Polls for items now and then periodically. Batches of the key are no longer paused. Returns immediately. */
+  /**
+   * Polls for items immediately and then periodically. Resumes the batches of the key if they are paused. Does not wait
+   * for the poll.
+   */
   wake(keyId?: string): void
-  /** Polls for items now. Resolves when no item can be processed at the moment. */
+  /** Polls for items immediately. Resolves when no further item can be processed at the moment. */
   work(): Promise<void>
   /** Cancels running items, and resolves when they are released. */
   stop(): Promise<void>
@@ -77,24 +80,31 @@ interface BatchWorkerOptions {
 
 type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly kind: 'end'; readonly batch: OpenBatch }
 
-/** Time between two polls of an idle process, for batches that other processes have created or released. */
+/**
+ * Interval at which an idle process polls for batches that other processes have created or released, in milliseconds.
+ */
 const POLL_MS = 15_000
 const CLEANUP_MS = 600_000
 const MIN_DELAY_MS = 20
-/** Delay after a failure of the store. After internal errors, it doubles with each consecutive error. */
+/**
+ * Delay after a store failure, in milliseconds. After internal errors, the delay doubles with each consecutive error.
+ */
 const BACKOFF_MS = 5_000
-/** Maximum number of doublings: 320 seconds. */
+/** Maximum number of doublings. The longest delay is 320 seconds. */
 const MAX_DOUBLINGS = 6
-/** Maximum time for which a key is paused after a refusal. Its limits can be raised in the meantime. */
+/**
+ * Maximum time for which a key is paused after a refusal, in milliseconds. Short, because an operator can raise the
+ * limits meanwhile.
+ */
 const MAX_PAUSE_MS = 300_000
-/** Number of batches that are opened in one turn of the event loop. */
+/** Number of batches that one turn of the event loop opens. */
 const BATCHES_PER_TURN = 100
 
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
   const polls = new Map<string, ItemPoll>()
-  /** Keys that a limit has refused, with the end of their pause. */
+  /** Keys that exceeded a limit, with the end of their pause. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -106,7 +116,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   let cancelTimer: () => void = () => {}
   let lastStep: Promise<unknown> = Promise.resolve()
 
-  /** Processes one task after the other until there is none. */
+  /** Processes tasks one after another until none remains. */
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
@@ -146,7 +156,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     }
   }
 
-  /** Pauses all batches of the key, because its limits would refuse the next items, too. */
+  /** Pauses all batches of the key, because its limits would refuse the next items as well. */
   async function pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
     const until = Math.min(now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
     pausedUntil.set(batch.keyId, Math.max(until, pausedUntil.get(batch.keyId) ?? 0))
@@ -171,7 +181,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       polls.delete(id)
       const found = await poll.next()
       if (found.kind === 'none') return { kind: 'end', batch: poll.batch }
-      // Inserted at the end of the map, so that batches take turns.
+      // Moves the batch to the end of the map. The next task is then taken from another batch.
       polls.set(id, poll)
       if (found.kind === 'item') return found
       nextPollAt = Math.min(nextPollAt, found.until)
@@ -179,7 +189,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     return undefined
   }
 
-  /** Reads the open batches of the store. */
+  /** Reads the open batches from the store. */
   async function refresh(): Promise<void> {
     isStale = false
     if (now() - cleanedUpAt >= CLEANUP_MS) {
@@ -197,7 +207,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     }
   }
 
-  /** Starts at a random item, so that processes that share a batch seldom claim the same one. */
+  /** Starts at a random item. Processes that share a batch therefore seldom claim the same item. */
   async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
@@ -219,7 +229,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(idle())
     } catch {
-      // Some hosts throw outside of a request. The items are then processed while the process lives.
+      // Some hosts throw if `waitUntil` is called outside of a request. Items are then processed while the process lives.
     }
   }
 
@@ -259,7 +269,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   }
 }
 
-/** Returns true for errors that the same step would throw again. A failing store throws other errors. */
+/** Returns true for errors that a retry would repeat, unlike errors of the store. */
 function isInternalError(cause: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
 }

@@ -2,14 +2,17 @@ import { GatewayError } from '../core/errors.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed in one turn of the event loop. */
+/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed without a pause. */
 export const LARGE_BODY: number = 1024 * 1024
 /** Maximum number of requests per key that wait for capacity. */
 const MAX_WAITING = 100
 const RETRY_AFTER_SECONDS = 5
 
 export interface HeldCapacity {
-  /** Changes the taken capacity to the size of the received body, without waiting. */
+  /**
+   * Replaces the expected size with the size of the received body. Does not wait, even if the body exceeds the
+   * capacity.
+   */
   resize(bytes: number): void
   /** Returns the capacity. Further calls have no effect. */
   release(): void
@@ -29,8 +32,9 @@ interface Owner {
 }
 
 /**
- * Limits the total size of large bodies in progress per key. A body takes several times its size in memory until its
- * request is answered. A body above the limit is not read until earlier ones are released, so that its sender waits.
+ * Limits the total size of the large bodies that one key has in progress. A body takes several times its size in memory
+ * until its request is answered. A body that exceeds the limit is not read until earlier bodies are released, and its
+ * sender waits.
  */
 export class BodyCapacity {
   readonly #options: BodyCapacityOptions
@@ -41,8 +45,8 @@ export class BodyCapacity {
   }
 
   /**
-   * Resolves when the key has capacity for the body. Rejects with `rate-limited` when too many requests wait or the wait
-   * is too long, and with `cancelled` when the caller disconnects.
+   * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests wait or the wait
+   * is too long, and with `cancelled` if the caller disconnects.
    */
   take(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
     const size = sizeOf(bytes)
@@ -136,9 +140,13 @@ function sizeOf(bytes: number): number {
 }
 
 function tooMany(): GatewayError {
-  return new GatewayError('rate-limited', 'Too many large requests are in progress. Send fewer at once.', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  })
+  return new GatewayError(
+    'rate-limited',
+    'Too many large requests of this key are in progress. Send fewer large requests at the same time.',
+    {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    },
+  )
 }
 
 function left(cause: unknown): GatewayError {

@@ -13,12 +13,12 @@ import { type Answer, type Answered, newAnswerId, type Planned, type Route, type
 import type { Services, UpstreamStreamCall } from './services.ts'
 import { writeContext } from './response.ts'
 
-/** Request headers of the messages format that are sent to an upstream of that format. */
+/** Request headers of the messages format that are forwarded to upstreams of that format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
 /**
- * Calls the upstream, with retries and fallbacks. Resolves with a whole answer, or with a stream after its first content.
- * Throws 502, 503 or 504.
+ * Calls the upstream, with retries and fallbacks. Resolves with a complete answer, or with a stream after its first
+ * content. Rejects with 502, 503 or 504.
  */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
@@ -79,7 +79,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 }
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // The headers of a stream contain an estimated bill. A long prompt is counted for it while the upstream responds.
+  // The headers of a stream contain an estimated bill. It needs the count of a long prompt, computed while the upstream responds.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const lost = routed.ignoredFor(route, ignored)
@@ -114,7 +114,10 @@ function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services)
   return { kind: 'streamed', stream }
 }
 
-/** Relays events unchanged if both sides use the same format, unless the answer has several choices. */
+/**
+ * Returns the translator of a stream. It relays events unchanged if the caller and the upstream use the same format and
+ * the answer has only one choice.
+ */
 function translatorFor(planned: Planned, { provider }: Route, source: AnswerSource): AnswerTranslator {
   const { format, prompt } = planned
   return new AnswerTranslator({
@@ -130,8 +133,8 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
 }
 
 /**
- * Returns the stored answer under a new id if its format lets clients resume streams or continue answers by id. The
- * events and the bill of a replayed answer differ from those of the stored one.
+ * Returns the stored answer under a new id if clients of its format can resume streams or continue answers by id. The
+ * events and the bill of a replayed answer differ from those of the stored answer.
  */
 function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned
@@ -143,8 +146,8 @@ function underOwnId(completion: Completion, planned: Planned, services: Services
 }
 
 /**
- * Sets the output limit if the caller requested more than the budget covers. Also sets it if the caller requested none
- * and the upstream requires a limit or does not enforce its own maximum.
+ * Returns the prompt with the granted output limit if the caller requested more than the budget covers. Also sets the
+ * limit if the caller omitted it and the upstream requires a limit or does not enforce its own maximum.
  */
 function promptFor(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens

@@ -17,12 +17,12 @@ export interface BilledAnswer {
   completion(): Completion
 }
 
-/** Counts a long prompt if its bill needs the local count, and yields to the event loop meanwhile. */
+/** Counts a long prompt if the bill needs the local count. Yields to the event loop meanwhile. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'upstream' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
 }
 
-/** Returns the bill of a whole answer by the upstream's usage, and by the local count for missing values. */
+/** Returns the bill of a complete answer. Uses the local count for values that the upstream did not report. */
 export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
@@ -40,8 +40,8 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 }
 
 /**
- * Returns the bill of an incomplete answer, marked as an estimate. The upstream may have sent more output than it has
- * reported, so the bill uses the greater of its count and the local count. The local count is capped at the reserved
+ * Returns the bill of an incomplete answer, marked as an estimate. The upstream may have sent more output than it
+ * reported, so the bill uses the greater of the reported and the local count. The local count is capped at the reserved
  * output.
  */
 export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
@@ -58,8 +58,9 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
 }
 
 /**
- * Returns the bill of a request without an answer, or undefined if no upstream call was paid. The key is billed for calls
- * of small models that the caller requested by header, at most the reserved amount. The operator pays for other calls.
+ * Returns the bill of a request without an answer, or undefined if no upstream charged for a call. Bills the key for
+ * calls of small models that the caller requested by header, up to the reserved amount. The operator pays for all other
+ * calls.
  */
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
@@ -94,13 +95,13 @@ export function billForLeft(planned: Planned): Bill | undefined {
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 
-/** Returns the local count of the sent prompt, at most the reserved count. */
+/** Returns the local count of the sent prompt, capped at the reserved count. */
 function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
   return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** Returns the estimated bill for the headers of a stream. It assumes the longest answer that is reserved. */
+/** Returns the estimated bill for the headers of a stream. Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
@@ -203,7 +204,7 @@ export class BillMetrics implements SvcMetrics {
     return this.#bill.margin
   }
 
-  /** Returns the fields that the messages format contains. */
+  /** Returns the metrics that answers of the messages format contain. */
   toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
     const { savingsPercent: percent, originalCost, yourCost } = this
     return { savingsPercent: percent, originalCost, yourCost }
@@ -216,7 +217,7 @@ interface HitAnswer {
   readonly spent: NanoUsd
 }
 
-/** Returns the bill of a cache hit. The theoretical cost is that of an upstream call. */
+/** Returns the bill of a cache hit. Its theoretical cost is the cost of an upstream call. */
 export function hitBill(
   { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
   { promptTokens, usage, spent }: HitAnswer,

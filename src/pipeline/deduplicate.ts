@@ -12,8 +12,9 @@ import { release } from './settle.ts'
 const KEY = /^[\x20-\x7e]{1,255}$/
 
 /**
- * Continues with the first request of an Idempotency-Key. A repetition waits for the first request and gets its answer.
- * The same key with another path or body is refused with 409. A request without the header continues at once.
+ * Continues with the first request of an Idempotency-Key. A repetition waits for the first request and receives its
+ * answer. A request with the same key and another path or body is refused with 409. A request without the header
+ * continues immediately.
  */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   const idempotencyKey = parsed.request.header('idempotency-key')
@@ -28,7 +29,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
   const claimed = await services.idempotency.claim({
     owner: key.id,
     idempotencyKey,
-    // SHA-256, because a request with a forged fingerprint would get the answer of another request.
+    // SHA-256, because a request with a forged fingerprint would receive the answer of another request.
     fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
     subscribers,
     signal: cancellation.signal,
@@ -49,7 +50,8 @@ function unusable(): GatewayError {
 
 /**
  * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repetition
- * reserves, calls and bills nothing. An answer that is still being streamed is followed from its beginning.
+ * makes no reservation and no upstream call, and is not billed. An answer that is still being streamed is sent from its
+ * beginning.
  */
 async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed

@@ -32,7 +32,7 @@ export interface ExchangeStart {
 }
 
 export interface ExchangeCaller {
-  /** False for work without a client connection, such as the items of a batch. */
+  /** False for work without a client connection, such as an item of a batch. */
   readonly isConnected: boolean
   /** True if the request continues after its caller has disconnected. */
   readonly isDetached: boolean
@@ -51,7 +51,7 @@ export class Exchange {
   readonly sink: ResponseSink
   readonly format: ClientFormat
   readonly cancellation: Cancellation
-  /** The readers of the answer. Undefined for work without a client connection, such as the items of a batch. */
+  /** The readers of the answer. Undefined for work without a client connection, such as an item of a batch. */
   readonly subscribers: Subscribers | undefined
   /** True if the request continues after its caller has disconnected. */
   isDetached: boolean
@@ -61,7 +61,7 @@ export class Exchange {
   onLeave: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
-  /** The body as received, before earlier turns are inserted. */
+  /** The received body, before earlier turns are inserted. */
   requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
   resolved: Resolved | undefined = undefined
@@ -106,7 +106,10 @@ export class Exchange {
     this.subscribers?.join()
   }
 
-  /** Cancels the request when its last subscriber has left: the caller, repetitions, and followers of its stream. */
+  /**
+   * Cancels the request when its last subscriber leaves. Subscribers are the caller, repetitions, and followers of the
+   * stream.
+   */
   #subscribe(): Subscribers {
     const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
     const leave = subscribers.join()
@@ -143,7 +146,7 @@ export interface Route {
   readonly model: Model
 }
 
-/** The routes of a model name. The first route is tried first. The others are its fallbacks. */
+/** The routes of a model name: the first route to try, then its fallbacks. */
 export interface Resolved {
   /** The name in the request. */
   readonly name: string
@@ -154,24 +157,24 @@ export interface Resolved {
 export interface Size {
   /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
-  /** Computes the estimate of a long prompt, and yields to the event loop meanwhile. */
+  /** Computes the estimate of a long prompt. Yields to the event loop meanwhile. */
   prepare(): MaybePromise<void>
   /** True if the body may contain media so long that its digest must be computed in slices. */
   readonly mayHoldLongMedia: boolean
-  /** Upper bound by the number of bytes, for token limits. */
+  /** Upper bound from the number of bytes, for token limits. */
   readonly bound: number
   /** True if `reserved` reads `estimate`. */
   needsEstimate(route: Route): boolean
   /**
-   * Tokens to reserve for a route: the bound, or the model's context window if that is less. Also the window if the vendor
-   * adds content, such as search results.
+   * Returns the tokens to reserve for a route: the bound, or the model's context window if the window is smaller. Also
+   * returns the window if the vendor adds content, such as search results.
    */
   reserved(route: Route): number
-  /** Maximum number of prompt tokens that the route's upstream can report. */
+  /** Returns the maximum number of prompt tokens that the route's upstream can report. */
   reportable(route: Route): number
   /** Returns an exact counter for the route, or undefined if none exists. */
   counter(route: Route): Counter | undefined
-  /** Returns the exact local count, for token limits. */
+  /** Returns the exact local count for token limits. */
   count(): Promise<number>
 }
 
@@ -212,7 +215,7 @@ export interface UpstreamPlan {
 
 /** Stores the answer in the cache and shares it with identical requests. */
 export interface Keep {
-  /** Called once, when the request has ended. */
+  /** Called once, when the request ends. */
   finish(outcome: RequestOutcome): void
   /** Called when the stream of the answer begins. Absent if other requests must not follow it. */
   share?(live: PublishedAnswer): void
@@ -222,7 +225,7 @@ export interface Keep {
 export interface Counted {
   readonly original: number
   readonly sent: number
-  /** Computes both for a long prompt, and yields to the event loop meanwhile. Absent if they are known. */
+  /** Computes both counts of a long prompt. Yields to the event loop meanwhile. Absent if both counts are known. */
   prepare?(): MaybePromise<void>
 }
 
@@ -235,12 +238,12 @@ export interface RequestOutcome {
   /** The HTTP status of the response. */
   readonly status: number
   readonly bill?: Bill
-  /** Returns the whole answer. Absent if the answer is incomplete. */
+  /** Returns the complete answer. Absent if the answer is incomplete. */
   readonly completion?: () => Completion
   readonly failure?: GatewayError
 }
 
-/** Returns a new id for an answer, or undefined for a format whose answers have the id of the upstream. */
+/** Returns a new id for an answer, or undefined for a format that uses the upstream's id. */
 export function newAnswerId(
   { format, id }: Pick<Parsed, 'format' | 'id'>,
   { uuid }: Pick<Runtime, 'uuid'>,

@@ -18,9 +18,9 @@ import { expectedBill } from './charge.ts'
 import type { SmallModel } from '../savings/models.ts'
 
 /**
- * Responds with the limits, the cache state, the tier, the tokens, the prices and the route of a request, without
- * processing it. No upstream is called, no limit is charged, and the cache, the statistics and the state of tiers are not
- * changed.
+ * Responds with the limits, the cache state, the tier, the tokens, the prices and the route of a request without
+ * processing the request. Calls no upstream, uses no quota, and does not change the cache, the statistics or the state
+ * of tiers.
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
@@ -47,7 +47,7 @@ function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Re
   }
 }
 
-/** Returns services without side effects, and the result of the cache look-up. */
+/** Returns services without side effects, and a function that returns the result of the cache look-up. */
 function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
   const { memory } = services
   let found: CacheResult
@@ -70,7 +70,7 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
 
 const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 
-/** Typical length of an answer of a small model: a third of its input. */
+/** Typical length of an answer of a small model, as a share of its input. */
 const ANSWER_SHARE = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 

@@ -32,7 +32,7 @@ export function publishToOthers(
 ): void {
   const location = locationOf(claim, keyId)
   if (location === undefined || !claim.isOwned()) return
-  // `close` waits until the last part is written.
+  // `close` then waits until the last part is written.
   detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 
@@ -62,15 +62,15 @@ const MAX_BEGIN_MS = 30_000
 
 interface Followed {
   readonly live: LiveStream
-  /** Present if requests in this process wait for the request that follows the stream. */
+  /** Present if other requests of this process wait for the answer of this request. */
   readonly leader?: Leader<SharedAnswer, PublishedAnswer>
 }
 
 export type FollowStream = typeof followStream
 
 /**
- * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content, or with
- * undefined if the stream has none. The request then calls the upstream itself.
+ * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content. Resolves
+ * with undefined for a stream without content; the request then calls the upstream itself.
  */
 export async function followStream(
   reserved: Reserved,
@@ -116,7 +116,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
   return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
 }
 
-/** Reads a stream that was written for another caller, and provides it as the answer of this request. */
+/** Reads a stream that was written for another caller, and provides its events as the answer of this request. */
 export class FollowedAnswer implements AnswerSource, EventSink {
   /** Resolves with true after the first content, or with false if the stream ends before it. */
   readonly begun: Promise<boolean>
@@ -127,7 +127,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   readonly #reader: StepReader
   readonly #ownId: string | undefined
   readonly #early: AnswerEvent[] = []
-  /** The last events of the answer. They are sent at the end of the stream, when the usage is known. */
+  /** The last events of the answer. They wait for the end of the stream, because they contain the usage. */
   readonly #last: AnswerEvent[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []
@@ -264,6 +264,6 @@ const encoder = new TextEncoder()
 function brokenOff(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The identical request that this request shares its answer with ended early. Send the request again.',
+    'The identical request whose answer this request shares ended early. Send the request again.',
   )
 }

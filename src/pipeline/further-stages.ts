@@ -51,7 +51,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   })
 }
 
-/** Returns a prompt with one message per text, and without an answer. */
+/** Returns a prompt with one message per text and an output limit of 0. */
 function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   const texts = inputs.filter((input) => typeof input === 'string')
   return {
@@ -67,7 +67,7 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 /** Maximum number of tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD = 8
 
-/** Returns the size of the inputs. Each input has its own context window. Inputs given as tokens need no estimate. */
+/** Returns the size of the inputs. Each input has its own context window. Inputs sent as tokens need no estimate. */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD
@@ -99,7 +99,9 @@ function withOverhead(counter: Counter | undefined, overhead: number): Counter |
   return { count: countAll, callsUpstream }
 }
 
-/** Requests the vectors and sends them, with the retries, the fallbacks and the bill of an answer. */
+/**
+ * Requests the vectors from the upstream and sends them. Retries, fallbacks and billing work as for a model request.
+ */
 async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
   const planned = untouched(reserved)
@@ -147,17 +149,17 @@ export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // t
   .next(reserve) //            limits and budgets: 402 429
   .next(respondWithVectors) // settles once
 
-/** Timeout of a count by an upstream. The gateway then counts the prompt. */
+/** Timeout of a count by an upstream, in milliseconds. After that, the gateway counts the prompt itself. */
 const COUNT_TIMEOUT_MS = 10_000
 
 /**
- * The stages of `POST /v1/messages/count_tokens`. The upstream counts the prompt if it can. Otherwise the gateway counts
- * it and sends `X-Svc-Estimated: true`. The request is free, counts against the request limits of the key, and requires
- * the permissions of the counted request.
+ * The stages of `POST /v1/messages/count_tokens`. If the upstream cannot count the prompt, the gateway counts it and
+ * sends `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the
+ * permissions of the counted request.
  */
 export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
 
-/** Adds `max_tokens`, which the format requires in a message request but not in its count. */
+/** Adds `max_tokens`, which the format requires in a message request but not in a request for a count. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   const { body, bytes } = await readJson(authenticated, services)

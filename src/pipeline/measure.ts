@@ -10,11 +10,14 @@ import { callerLeft } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
-/** Texts below this length have no digest; see core/digest.ts. */
+/** Minimum length of a text that has a digest. See core/digest.ts. */
 const MIN_LONG_MEDIA = 256 * 1024
 /** Maximum duration of a vendor's count, in milliseconds. After that, the bound in bytes is used. */
 const COUNT_MS = 10_000
-/** Maximum size of a prompt that is estimated synchronously, in bytes. The estimate takes less than a millisecond. */
+/**
+ * Maximum size of a prompt that is estimated synchronously, in bytes. The estimate of such a prompt takes less than a
+ * millisecond.
+ */
 const SHORT_BYTES = 65_536
 /** Number of tokens added to a vendor's count, because the billed count can be a few tokens higher. */
 const COUNT_SLACK = 16
@@ -105,7 +108,7 @@ export class PromptSize implements Size {
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
 
-  /** True if the vendor may add content, which only the context window limits. */
+  /** True if the vendor may add content that only the context window limits. */
   get #isOpenEnded(): boolean {
     return this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow'
   }
@@ -119,7 +122,10 @@ export class PromptSize implements Size {
   }
 }
 
-/** Returns tokens for token limits, with the usual number per image. Settlement corrects the number. */
+/**
+ * Returns the usual number of tokens of images and documents, for token limits. Settlement replaces it with the actual
+ * number.
+ */
 function usualTokens({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
@@ -146,7 +152,10 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
   )
 }
 
-/** Returns a counter that uses the model's vocabulary, else the vendor, else the operator's `tokenFactor`. */
+/**
+ * Returns a counter that uses the vocabulary of the model. Without a vocabulary, uses the vendor's count, and then the
+ * operator's `tokenFactor`.
+ */
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model

@@ -16,8 +16,8 @@ export interface ObserverTargets {
 export const INTERNAL = 'a request failed because of an internal error'
 
 /**
- * Writes each finished request to the metrics, the log and the audit trail. The trail omits requests without a known key,
- * so that callers without a key cannot fill it.
+ * Returns the observers that write each finished request to the metrics, the log and the audit trail. The audit trail
+ * omits requests without a known key, because callers without a key must not fill it.
  */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
   const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)

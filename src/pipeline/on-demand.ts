@@ -3,8 +3,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 
 /**
- * Code of rare requests, which the first such request loads. It is one module, because each dynamic import splits shared
- * code into further chunks.
+ * Code of rare requests, loaded with the first such request. The code is in one module, because each dynamic import
+ * splits shared code into further chunks.
  */
 export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'

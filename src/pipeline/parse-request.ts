@@ -27,7 +27,7 @@ export function parseRequest(authenticated: Authenticated, services: Services): 
   return chain(readJson(authenticated, services), (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
-/** Reads the prompt of a parsed body, with the stored turns that the body refers to. */
+/** Reads the prompt of a parsed body and of the stored turns to which the body refers. */
 export function parsePrompt(
   exchange: Authenticated,
   parsed: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
@@ -47,7 +47,7 @@ export function parsePrompt(
 interface ReadBody {
   readonly requestBody: JsonObject
   readonly read: Prompt
-  /** Size of the body in bytes, stored turns included. */
+  /** Size of the body including stored turns, in bytes. */
   readonly bytes: number
   readonly narrow: RecalledBody['narrow']
 }
@@ -123,11 +123,14 @@ export function parseLimits(limits: Limits): ParseLimits {
   return { depth, keys, numbers, syntaxBytes }
 }
 
-/** Returns the margin of a request. Throws for a margin that is not a number, because its bill would pass every budget. */
+/**
+ * Returns the margin of a request. Throws if the margin is negative or not a number, because the resulting bill would
+ * pass every budget.
+ */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
-  throw new GatewayError('internal', 'The margin of this gateway is not a number of 0 or more. Contact its operator.')
+  throw new GatewayError('internal', 'The margin of this gateway is not a number of at least 0. Contact its operator.')
 }
 
 /** Returns the full name of the model, `<provider>/<model_id>`. */
@@ -153,8 +156,8 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
 }
 
 /**
- * Throws for a thread if a route does not support threads, which only upstreams of the messages format store. The error
- * code makes the official client send the whole conversation.
+ * Throws for a thread if a route does not support threads, which only upstreams of the messages format store. On this
+ * error code, the official client sends the full conversation.
  */
 function checkThread(prompt: Prompt, resolved: Resolved): void {
   if (prompt.native.value['thread'] === undefined) return
@@ -162,7 +165,7 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
   const details: JsonObject = { error_code: 'thread_unsupported_request' }
   throw new GatewayError(
     'invalid-request',
-    'The model of this request does not support server-held threads. Send the whole conversation.',
+    'The model of this request does not support server-held threads. Send the full conversation.',
     {
       param: 'thread',
       details,
@@ -191,8 +194,8 @@ function oneSampler(filled: Settings, requested: Settings): Settings {
 }
 
 /**
- * Checks all steering headers and returns those for the savings tiers. Throws `invalid-request` for an unknown header,
- * because a misspelled `X-Svc-Explain` would be ignored and the request billed.
+ * Checks all steering headers and returns the headers for the savings tiers. Throws `invalid-request` for an unknown
+ * header. Otherwise a misspelled `X-Svc-Explain` would be ignored and the request billed.
  */
 export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,

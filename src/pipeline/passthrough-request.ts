@@ -20,7 +20,7 @@ export interface PassthroughRequest {
   readonly path: string
   /** The name of the provider that receives the request. */
   readonly provider: string
-  /** The model as the vendor receives it. @default the request has no model */
+  /** The name of the model that the vendor receives. @default the request has no model */
   readonly model?: string
   /** The JSON body, or the text fields of a form. */
   readonly fields: JsonObject
@@ -33,11 +33,13 @@ export interface PassthroughEndpoint {
   /** The only provider of the endpoint. @default the provider of the request's model */
   readonly provider?: string
   /**
-   * Returns the maximum price of a request, in dollars. It is reserved before the request is sent. It is billed, times the
-   * margin, when the request has been answered.
+   * Returns the maximum price of a request, in dollars. The price is reserved before the request is sent. The price
+   * times the margin is billed after the answer.
    */
   readonly price?: (request: PassthroughRequest) => number
-  /** Returns the actual price by the JSON answer, in dollars. Amounts above `price` are not billed. @default `price` */
+  /**
+   * Returns the actual price of an answered request, in dollars. Amounts above `price` are not billed. @default `price`
+   */
   readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
   /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are refused. @default false */
   readonly free?: boolean
@@ -45,7 +47,7 @@ export interface PassthroughEndpoint {
 
 export type PassthroughName = 'images' | 'audio' | 'moderations' | 'completions' | 'files' | 'rerank'
 
-/** Options of the enabled endpoints. Requests of other endpoints are refused with 404. */
+/** Options of the enabled endpoints. Requests to other endpoints are refused with 404. */
 export type PassthroughOptions = { readonly [name in PassthroughName]?: PassthroughEndpoint }
 
 /** The endpoint of a request, and the vendor's path. */
@@ -54,13 +56,13 @@ export interface PassthroughTarget {
   /** Undefined if the endpoint is not enabled. */
   readonly endpoint: PassthroughEndpoint | undefined
   readonly method: 'GET' | 'POST' | 'DELETE'
-  /** Path below the vendor's base URL: `/images/generations`. */
+  /** Path below the vendor's base URL, such as `/images/generations`. */
   readonly path: string
   /** Returns the name of the provider that stores the file. @default chosen by the option or the model */
   readonly findProvider?: (key: VirtualKey) => Promise<string>
   /** Stores data of the JSON answer for later requests. Called before the answer is sent. */
   readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
-  /** Called after a 404 of the vendor. */
+  /** Called if the vendor responds with 404. */
   readonly onNotFound?: (key: VirtualKey) => Promise<void>
 }
 
@@ -80,7 +82,7 @@ interface PassedBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
-  /** Returns the body with the model. Undefined: the body as received. */
+  /** Returns the body with the vendor's name of the model. Undefined if the received body is sent unchanged. */
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
@@ -132,7 +134,7 @@ const NO_BODY: PassedBody = { fields: {}, bytes: 0, withModel: () => undefined }
 async function readBody(exchange: Authenticated, services: Services): Promise<PassedBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
-  // A form differs from JSON only by its content type.
+  // Forms and JSON are distinguished by their content type only.
   checkJsonHeaders(boundary === undefined ? request : asJson(request), services.bodyLimits.maxBytes)
   const bytes = await readBytes(exchange, services)
   if (boundary !== undefined) {
@@ -165,11 +167,13 @@ interface ProviderChoice {
   readonly key: VirtualKey
   readonly target: PassthroughTarget
   readonly endpoint: PassthroughEndpoint
-  /** The model as received. */
+  /** The name of the model in the request. */
   readonly requestedModel: string | undefined
 }
 
-/** Chooses the provider by the file, then by the option, then by the prefix of the model, then by the model. */
+/**
+ * Returns the provider of the file. Without a file, returns the configured provider, or else the provider of the model.
+ */
 async function chooseProvider(
   { key, target, endpoint, requestedModel }: ProviderChoice,
   services: Services,
@@ -205,7 +209,10 @@ interface PermissionRequest {
   readonly fields: JsonObject
 }
 
-/** Without a model, the vendor chooses any model. A key with permitted models must therefore send one, except for files. */
+/**
+ * Checks that the key may use the endpoint and the model. Without a model, the vendor can choose any model. A key with
+ * permitted models must therefore send a model, except for files.
+ */
 function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: PermissionRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
@@ -236,7 +243,10 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
   }
 }
 
-/** Checks the model that the vendor receives, because `checkAccess` does not apply provider configurations to bare names. */
+/**
+ * Returns true if the key may use the model that the vendor receives. `checkAccess` does not apply provider
+ * configurations to names without a provider.
+ */
 function mayUseProvider(
   { providers }: VirtualKey,
   { provider, model, target }: Pick<PermissionRequest, 'provider' | 'model' | 'target'>,
@@ -269,7 +279,7 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
   )
 }
 
-/** Returns the price that the operator's function computes from the answer, up to the reserved price. */
+/** Returns the price that the operator's function computes from the answer, capped at the reserved price. */
 export function finalPrice({ endpoint, priced, price }: ParsedPassthrough, answer: JsonObject): NanoUsd {
   const dollars = endpoint.finalPrice?.(priced, answer) ?? NaN
   const charged = Number.isFinite(dollars) && dollars >= 0 ? usd(dollars) : price

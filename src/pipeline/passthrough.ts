@@ -22,7 +22,7 @@ type ReservedPassthrough = Authenticated & { readonly resolved: Resolved; readon
 
 /**
  * Calls an endpoint whose body and answer are forwarded unchanged. The request counts against the request limits and
- * reserves its maximum price. It is not retried, because it may be expensive or not repeatable.
+ * reserves its maximum price. The gateway never retries the request, because it may be expensive or not repeatable.
  */
 export async function passThrough(
   authenticated: Authenticated,
@@ -47,7 +47,7 @@ export async function passThrough(
   return isRead ? sendWhole(sending, target) : sendStream(sending)
 }
 
-/** A request whose caller disconnects is billed, because the vendor charges for it. */
+/** Bills a request even if its caller has disconnected, because the vendor charges for it. */
 async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,
@@ -78,7 +78,7 @@ async function callVendor(
   }
 }
 
-/** Recorded status of a request whose caller disconnected. */
+/** Recorded status of a request whose caller has disconnected. */
 const CLIENT_CLOSED = 499
 
 interface Sending {
@@ -88,7 +88,7 @@ interface Sending {
   readonly services: Services
 }
 
-/** Forwards an answer. The request is settled before the end of the answer is sent. */
+/** Forwards an answer. Settles the request before the end of the answer is sent. */
 function sendStream(sending: Sending): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { sink, cancellation } = exchange
@@ -115,7 +115,7 @@ function sendStream(sending: Sending): Promise<undefined> {
   })
 }
 
-/** Sends an answer after reading it completely. If that fails, the request is not billed. */
+/** Reads the complete answer and then sends it. If the read fails, the request is not billed. */
 async function sendWhole(sending: Sending, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { provider } = request
@@ -139,7 +139,10 @@ async function sendWhole(sending: Sending, target: PassthroughTarget): Promise<u
   return undefined
 }
 
-/** If the operator's function throws, the maximum price is billed, because the vendor has charged for the answer. */
+/**
+ * Returns the price of an answer. If the operator's function throws, returns the maximum price, because the vendor has
+ * charged for the answer.
+ */
 function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observers }: Services): NanoUsd {
   try {
     return finalPrice(request, answer)
@@ -149,7 +152,7 @@ function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observe
   }
 }
 
-/** Maximum size of an answer that is read completely, in bytes. */
+/** Maximum size of an answer that is read before it is sent, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
 function collect(sending: Sending): Promise<Uint8Array> {
@@ -221,7 +224,7 @@ function isJson({ header }: PassedAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-/** Of the vendor's headers, only those that describe the body are forwarded. */
+/** Returns the headers of the response. Of the vendor's headers, forwards only those that describe the body. */
 function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {

@@ -27,7 +27,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   return chain(planned, (made) => mark(made, promptCache, services))
 }
 
-/** Optimizes the prompt. A prompt too small for every tier is sent as received, without being counted. */
+/** Optimizes the prompt. Sends a prompt that is too small for every tier unchanged, and does not count it. */
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
@@ -55,7 +55,7 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Adds markers for the vendor's prompt cache if they pay. Adds none if the decision fails. */
+/** Adds markers for the vendor's prompt cache if they save money. Adds none if the decision fails. */
 async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -114,7 +114,7 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
 
 const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
-/** Plans to send the prompt as received. Its tokens are counted only if the bill needs them. */
+/** Plans to send the prompt unchanged. Counts its tokens only if the bill needs them. */
 export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimized = new Untouched(size, spent)

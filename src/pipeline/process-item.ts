@@ -7,11 +7,11 @@ import type { Services } from './services.ts'
 
 /** Processes the items that a worker has claimed. */
 export interface ItemProcessor {
-  /** Resolves with the delay of a retry, or with undefined for an item that does not need one. */
+  /** Processes the claimed item. Resolves with the delay of a retry, or with undefined if no retry is needed. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
   /** Stores an error as the result of an item whose processing threw. */
   fail(claim: ItemClaim): Promise<void>
-  /** Cancels the running items. They are released, so that other processes can claim them immediately. */
+  /** Cancels and releases the running items. Other processes can then claim them immediately. */
   cancel(): void
 }
 
@@ -26,11 +26,11 @@ export interface ItemProcessorOptions {
   readonly store: Pick<Store, 'settle'>
   readonly keyById: KeyById
   readonly services: Services
-  /** Lease of an item, in milliseconds. It is renewed after each third. */
+  /** Lease of an item, in milliseconds. The lease is renewed after each third of this time. */
   readonly leaseMs: number
 }
 
-/** Delay after which an item of a batch that is still being written is claimed again. */
+/** Delay after which an item of a batch that is still being written can be claimed again. */
 const UNWRITTEN_MS = 1_000
 
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
@@ -67,7 +67,10 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     if (stored !== undefined) await queue.close(claim, stored)
   }
 
-  /** The process that stored the result may have ended before it settled. A settlement is applied once. */
+  /**
+   * Settles a stored result again, because the process that stored it may have ended before the settlement. The ledger
+   * applies a settlement only once.
+   */
   async function settleAgain(claim: ItemClaim, result: ItemResult): Promise<undefined> {
     if (result.settlement !== undefined) await store.settle(result.settlement)
     await queue.close(claim, result)

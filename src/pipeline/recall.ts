@@ -17,7 +17,7 @@ export const KEEP_NOTHING: Keep = { finish: () => {} }
 /** A request that the cache did not answer. */
 export interface RecallMiss {
   readonly keep: Keep
-  /** The cost of the cache's verifier. */
+  /** Cost of the cache's verifier. */
   readonly spent: NanoUsd
 }
 
@@ -63,7 +63,7 @@ function find(reserved: Reserved, memory: AnswerCache, services: Services): Mayb
   })
 }
 
-/** Waits for a running identical request of the same key. A stream follows that request's stream. */
+/** Waits for a running identical request of the same key. A streaming request follows the stream of that request. */
 function join(
   reserved: Reserved,
   miss: CacheMiss,
@@ -79,7 +79,9 @@ const loadFollowing = () => import('./on-demand.ts')
 
 const followStream: FollowStream = async (...parameters) => (await loadFollowing()).followStream(...parameters)
 
-/** Returns true if the answer can follow a stream, which is limited to one choice. */
+/**
+ * Returns true if the request can follow the stream of another request. Only streams with one choice can be followed.
+ */
 function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
 }
@@ -96,7 +98,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-/** Calls the upstream, unless another process already answers an identical request. */
+/** Plans an upstream call, unless another process already answers an identical request. */
 function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
   const { spent, claim } = miss
   const found: Found = { keep: keepFor(reserved, miss, { leader, services }), spent }
@@ -117,7 +119,7 @@ function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, service
   )
 }
 
-/** Waits for the process that holds the claim. */
+/** Waits for the answer of the process that holds the claim. */
 async function joinOther(
   reserved: Reserved,
   claim: NonNullable<CacheMiss['claim']>,
@@ -134,8 +136,8 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
 }
 
 /**
- * Returns a `Keep` that stores a complete answer and then shares it with the followers. The caller does not wait for this,
- * because the embedder may be slow.
+ * Returns a `Keep` that stores a complete answer and then shares it with the followers. The caller does not wait for
+ * these steps, because the embedder may be slow.
  */
 function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keeping): Keep {
   const { observers } = services
@@ -171,7 +173,7 @@ function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keep
 }
 
 interface Keeping {
-  /** Absent if no request in this process waits for this one. */
+  /** Absent if no request of this process waits for this request. */
   readonly leader?: AnswerLeader
   readonly services: Services
 }

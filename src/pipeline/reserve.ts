@@ -8,7 +8,7 @@ import { storeFault } from '../core/errors.ts'
 /** Applies the rate limits of the key and reserves the worst-case cost of the request. Throws 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const { resolved, size } = parsed
-  // The worst case of a prompt above a model's window depends on its estimate.
+  // The worst-case cost of a prompt that exceeds a model's window depends on its estimate.
   const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
   return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
 }
@@ -22,9 +22,9 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 }
 
 /**
- * Returns the worst case over all routes, because a fallback must not cost more than the reserved amount.
+ * Returns the worst-case cost over all routes, because a fallback must not cost more than the reserved amount.
  *
- * @param callsUpstream False for a quote that must not call an upstream to count.
+ * @param callsUpstream False if the quote must not call an upstream to count tokens.
  */
 export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
@@ -47,8 +47,8 @@ export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
 type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
- * Waits for a store call of a request. Rejects with `overloaded` when the store calls of the request have taken
- * `storeTimeoutMs` in total. The call itself continues.
+ * Waits for a store call of a request. Rejects with `overloaded` if the store calls of the request take more than
+ * `storeTimeoutMs` in total. The store call continues nevertheless.
  */
 export function waitForStore<Value>(
   exchange: Exchange,

@@ -21,8 +21,8 @@ type FindRoute = ModelNames['resolve']
 
 /**
  * Returns the function that finds the routes of a model name. A full name has one route. A name without a provider is
- * routed to the providers of the key: the first is drawn by weight, and the others are its fallbacks. For a key without
- * providers, it is routed to all providers that serve the model.
+ * routed to the providers of the key: the first is drawn by weight, and the others are its fallbacks. If the key has no
+ * providers, the name is routed to all providers that serve the model.
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
@@ -36,7 +36,10 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
   }
 }
 
-/** Removes routes that the key may not use, unless it may use none: then `checkAccess` refuses the request. */
+/**
+ * Returns the routes that the key may use. If the key may use none of them, returns all routes, and `checkAccess` then
+ * refuses the request.
+ */
 function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
   const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
   const [first, ...others] = usable.length > 0 ? usable : serving

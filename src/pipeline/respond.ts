@@ -53,16 +53,19 @@ async function respondLater(answered: Answered, completion: Completion, services
   return respondInBackground(answered, completion, services)
 }
 
-/** A whole answer as it is sent. */
+/** A complete answer in the form that is sent. */
 interface WholeAnswer {
-  /** Headers without those that apply only to this response. */
+  /** The headers, except those that apply to this response only. */
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
   readonly id: string
   readonly metrics: BillMetrics
 }
 
-/** Keeps a whole answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never rejects. */
+/**
+ * Stores a complete answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never
+ * rejects.
+ */
 function keepWhole(answered: Answered, answer: WholeAnswer, services: Services): MaybePromise<void> {
   const { format, key, first } = answered
   const { headers, body, id, metrics } = answer

@@ -9,7 +9,7 @@ import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Returns the headers of every response, errors included, as a new record without headers of the upstream. */
+/** Returns the headers of every response, including errors, as a new record without headers of the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   return {
     'x-request-id': requestId,
@@ -20,7 +20,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-/** Returns the headers of an answer that a repetition also gets: its bill, and the fields that were dropped. */
+/** Returns the headers of an answer that a repetition also receives: the bill and the dropped fields. */
 export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
   const headers = billHeaders(bill)
   if (ignored.length > 0) headers['x-svc-ignored'] = headerSafe(ignored.join(', '))
@@ -40,13 +40,16 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'x-accel-buffering': 'no',
 }
 
-/** Batch items store their own results. `Cache-Control: no-store` forbids storing the answer. */
+/**
+ * Returns true if the answer may be recorded. Batch items store their results themselves. `Cache-Control: no-store`
+ * forbids storing the answer.
+ */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isOn || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).write
 }
 
-/** Returns true if JSON was requested by an instruction only, because the message format has no setting for it. */
+/** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
 export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
   if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
   return route?.provider.dialect === 'anthropic'
@@ -56,7 +59,7 @@ export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): C
   () => import('./on-demand.ts'),
 )
 
-/** Returns the name of the provider that stores the answer, because the caller and the provider use the same format. */
+/** Returns the name of the provider that stores the answer. A provider stores answers of requests in its own format. */
 export function storingProvider({
   plan,
   route,
@@ -66,7 +69,9 @@ export function storingProvider({
   return route.provider.name
 }
 
-/** Stores a settled answer, to which later requests can refer. Logs a failure, because the answer is sent nevertheless. */
+/**
+ * Stores a settled answer to which later requests can refer. Logs a failure, because the answer is sent nevertheless.
+ */
 export function storeTurn(
   answered: Answered,
   serialized: string | undefined,
@@ -82,7 +87,7 @@ export function storeTurn(
   }
 }
 
-/** Returns the fields of a request that the writers of answers need. */
+/** Returns the fields of a request that the answer writers need. */
 export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
   return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

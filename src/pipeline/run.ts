@@ -14,7 +14,7 @@ import { hasFlag } from '../core/http.ts'
 /**
  * Returns the stages of a model request in their order.
  *
- * @param authenticateBy Finds the key. Batch items have no key in their headers and use the key of their batch.
+ * @param authenticateBy Finds the key. Batch items have no key in their headers and use the key of the batch.
  */
 export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
   return Stages.begin(authenticateBy) // key: 401
@@ -27,7 +27,7 @@ export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = aut
     .next(respond) //                    caller's format; settles once
 }
 
-/** Returns the exchange with further fields set, or undefined if the stage has answered the request. */
+/** Sets further fields of the exchange and returns it. Returns undefined if the stage has answered the request. */
 export type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
 
 /** A stage without its types. `next` checks that each stage accepts the result of the previous stage. */
@@ -36,8 +36,8 @@ interface OrderedStage {
 }
 
 /**
- * A sequence of stages. Stages run synchronously until one returns a promise. `fail` writes the response for an error of
- * any stage.
+ * A sequence of stages. The stages run synchronously until a stage returns a promise. `fail` writes the response for an
+ * error of any stage.
  */
 export class Stages<Last extends Exchange> {
   readonly #stages: readonly OrderedStage[]
@@ -67,7 +67,10 @@ export class Stages<Last extends Exchange> {
     }
   }
 
-  /** Runs the remaining stages after the first promise. One async function for all of them creates fewer promises. */
+  /**
+   * Runs the remaining stages after the first promise. One async function for all remaining stages creates fewer
+   * promises than chaining them.
+   */
   async #runAfter(
     waiting: Promise<Exchange | undefined>,
     next: number,
@@ -86,7 +89,7 @@ export class Stages<Last extends Exchange> {
   }
 }
 
-/** Answers requests with `X-Svc-Explain`. Loads the code on the first such request. */
+/** Answers requests with `X-Svc-Explain`. The first such request loads the code. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')

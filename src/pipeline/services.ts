@@ -28,7 +28,7 @@ import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Res
 /** Returns the routes of a model name for a key. Throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved
 
-/** Calls the routes in order. Retries end with the first content of an answer. */
+/** Calls the routes in order. No retry follows the first content of an answer. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
@@ -46,7 +46,7 @@ export interface UpstreamRequest {
 }
 
 export interface UpstreamCall extends UpstreamRequest {
-  /** Returns the prompt for a route, because providers require different fields. */
+  /** Returns the prompt for a route. Providers require different fields. */
   readonly promptFor: (route: Route) => Prompt
 }
 
@@ -75,7 +75,7 @@ export interface RequestLedger {
 
 /** Writes finished requests to the audit trail, the metrics and the log. Never rejects and never throws. */
 export interface Observers {
-  /** Records the metrics and the log line. Appends the audit record, too, unless the settlement contains it. */
+  /** Records the metrics and the log line. Appends the audit record unless the settlement contains it. */
   observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
   /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
@@ -90,11 +90,12 @@ export interface Limits {
   /** Maximum size of a body, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
   /**
-   * Maximum size of the bodies above 1 MiB that one key has in progress, in bytes, from their arrival to the end of their
-   * answers. Further bodies wait, and are refused with 429 after `bodyReadMs`. @default 134_217_728 (128 MiB)
+   * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
+   * arrival to the end of its answer. Further bodies wait, and are refused with 429 after `bodyReadMs`. @default
+   * 134_217_728 (128 MiB)
    */
   readonly bodyBytesPerKey: number
-  /** Time in which a body must arrive, in milliseconds. @default 15_000 */
+  /** Maximum time for receiving a body, in milliseconds. @default 15_000 */
   readonly bodyReadMs: number
   /** Maximum nesting of a JSON body. @default 64 */
   readonly jsonDepth: number
@@ -102,7 +103,10 @@ export interface Limits {
   readonly jsonKeys: number
   /** Maximum number of numbers in arrays of a JSON body, such as inputs of embeddings as tokens. @default 500_000 */
   readonly jsonNumbers: number
-  /** Maximum size of a JSON body without its strings: whitespace, numbers, punctuation. @default 4_194_304 (4 MiB) */
+  /**
+   * Maximum size of a JSON body without its strings, in bytes: whitespace, numbers, punctuation. @default 4_194_304 (4
+   * MiB)
+   */
   readonly jsonSyntaxBytes: number
   /**
    * Maximum size of the text of a model request, in bytes: all strings of its body except base64 data. The default exceeds
@@ -118,8 +122,8 @@ export interface Limits {
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**
-   * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`. `refuse`
-   * responds with 400. `allow` bills the list price, and the operator pays the difference. @default 'refuse'
+   * How to handle fields that make the vendor charge more than the list price, such as `service_tier: 'priority'`.
+   * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
    */
   readonly surcharges: 'refuse' | 'allow'
   /** Silence on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
@@ -131,7 +135,7 @@ export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
 }
 
-/** Tier 1: stored answers, and one upstream call for concurrent identical requests. */
+/** Tier 1: stored answers, and a single upstream call for concurrent identical requests. */
 export interface AnswerCache {
   readonly cache: SemanticCache
   readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
@@ -140,23 +144,23 @@ export interface AnswerCache {
 /** An answer for concurrent identical requests. */
 export interface SharedAnswer {
   readonly completion: Completion
-  /** Tokens of the prompt as received. */
+  /** Number of tokens of the received prompt. */
   readonly promptTokens: number
 }
 
-/** A body in which references to earlier responses are replaced by their content. */
+/** A body whose references to earlier responses are replaced by the content of the responses. */
 export interface RecalledBody {
   readonly body: JsonObject
   /** Returns the routes of the provider that stores the referenced responses. @default every route can answer */
   readonly narrow?: (resolved: Resolved) => Resolved
 }
 
-/** Stored turns, to which later requests of the same key refer by their ids. */
+/** Stored turns. Later requests of the same key refer to them by their ids. */
 export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Stores the turn, unless its format has no turns or the caller opts out. */
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  /** Returns the answer of a turn as it was sent. */
+  /** Returns the answer of a turn in the form that was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
   /** Returns the conversation of a turn, without its answer. */
   findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
@@ -168,7 +172,7 @@ export interface Turns {
   delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
-/** Running requests. Batches are processed while their number is low. */
+/** The running requests. Batches are processed while few requests are running. */
 export interface Traffic {
   enter(id: string): void
   /** Ignores unknown ids. */
@@ -177,7 +181,7 @@ export interface Traffic {
   quiet(signal: AbortSignal): Promise<void>
 }
 
-/** Sets markers for the vendor's prompt cache. Resolves with undefined if markers would not save money. */
+/** Adds markers for the vendor's prompt cache to a prompt. Resolves with undefined if markers would not save money. */
 export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
 /** The services of the stages. */
@@ -208,7 +212,7 @@ export interface Services {
   /** True if fields that the format of an upstream does not support are omitted instead of refused. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts
-  /** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
+  /** Maximum total time that one request waits for the store, in milliseconds. */
   readonly storeTimeoutMs: number
   readonly runtime: Runtime
 }

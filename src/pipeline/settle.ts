@@ -14,7 +14,10 @@ import { baseHeaders, sendJson } from './response.ts'
 /** An exchange whose model is known. */
 type Billed = Exchange & Pick<Planned, 'resolved'>
 
-/** Ends a request with a whole or partial answer. Settles the reservation with the actual usage and records the request. */
+/**
+ * Ends a request with a complete or partial answer. Settles the reservation with the actual usage and records the
+ * request.
+ */
 export function settle(
   answered: Billed,
   outcome: RequestOutcome & { readonly bill: Bill },
@@ -24,8 +27,8 @@ export function settle(
 }
 
 /**
- * Ends a request without an answer. Returns the reserved amount to the budget, except for the bill of `billForFailure` or
- * `billForLeft`. Batch items have no caller who could disconnect: a cancelled item is retried.
+ * Ends a request without an answer. Returns the reserved amount to the budget, except for the bill of `billForFailure`
+ * or `billForLeft`. Batch items have no caller that could disconnect. A cancelled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
@@ -41,7 +44,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
   return exchange.plan !== undefined
 }
 
-/** Settles and records the request. Further calls have no effect, so that each request settles once. */
+/** Settles and records the request. Each request settles once; further calls have no effect. */
 function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
@@ -60,7 +63,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
   } catch {}
 }
 
-/** Stores the answer for later requests. Failures are only reported, because the request itself has succeeded. */
+/** Stores the answer for later requests. Reports failures but does not throw, because the request has succeeded. */
 function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keep?.finish(outcome)
@@ -69,7 +72,7 @@ function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): v
     if (optimized.reportCacheRead === undefined && marked === undefined) return
     const usage = outcome.completion?.().usage
     if (usage === undefined) return
-    // Later turns of the conversation use the reported cache reads to decide whether a shorter prompt pays.
+    // Later turns of the conversation use the reported cache reads to decide whether a shorter prompt saves money.
     void optimized.reportCacheRead?.(usage.cacheReadTokens)
     void marked?.report(usage)
   } catch (cause) {
@@ -95,7 +98,7 @@ function settleReservation(
   }
 }
 
-/** Returns the usage for limits and tallies. A cache hit uses no tokens, because no prompt was sent. */
+/** Returns the usage for limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
 function usedBy({ resolved }: Billed, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
@@ -134,8 +137,8 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
 }
 
 /**
- * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller disconnected. Stores the error
- * for later requests only if the upstream rejected the request itself, so that a retry would fail again.
+ * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller has disconnected. Stores the
+ * error for later requests only if the upstream rejected the request itself, because a retry would then fail again.
  */
 async function concludeFirst({ first }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (first === undefined) return
@@ -151,7 +154,10 @@ export function callerLeft(cause?: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
 }
 
-/** Returns a GatewayError. Other errors become `internal` without their text, which may contain secrets. */
+/**
+ * Returns the GatewayError. Replaces any other error with `internal`, because the text of other errors may contain
+ * secrets.
+ */
 export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error
   return new GatewayError(

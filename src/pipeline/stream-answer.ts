@@ -22,7 +22,7 @@ import { isInBackground } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { comment, writeFrame } from '../http/sse.ts'
 
-/** Begins the response and forwards the stream until it ends, breaks, or has no more readers. */
+/** Begins the response and forwards the stream until the stream ends, fails, or has no more readers. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
   new StreamAnswer(answered, stream, services).begin()
   return undefined
@@ -85,7 +85,10 @@ class StreamAnswer {
     })
   }
 
-  /** Ends the stream with an error if `end` throws. Otherwise the caller would wait and the request stay unsettled. */
+  /**
+   * Ends the stream with an error if `end` throws. Otherwise the caller would wait indefinitely and the request would
+   * not be settled.
+   */
   #guard(end: () => void): void {
     try {
       end()
@@ -110,7 +113,7 @@ class StreamAnswer {
     })
   }
 
-  /** Registers the stream under the answer's id, so that clients can resume it. */
+  /** Registers the stream under the id of the answer. Clients resume the stream by this id. */
   #name(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
@@ -124,7 +127,7 @@ class StreamAnswer {
     })
   }
 
-  /** Registers a background response under its id, so that clients can retrieve it before its stream has ended. */
+  /** Registers a background response under its id. Clients can then retrieve the response before its stream ends. */
   #nameResponse(id: string): void {
     this.#isResponseNamed = true
     const holder = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
@@ -151,7 +154,7 @@ class StreamAnswer {
     const closing = this.#writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closing), true)
-      // Runs after settlement, which it must not prevent.
+      // Runs last, because an error here must not prevent the settlement.
       void storeTurn(this.#answered, closing.at(-1)?.data, this.#services)
     })
   }
@@ -160,7 +163,7 @@ class StreamAnswer {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
-    // A stream that breaks before its first text is billed as a failed request.
+    // A stream that fails before its first text is billed as a failed request.
     const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
   }
@@ -173,7 +176,10 @@ class StreamAnswer {
     })
   }
 
-  /** Settles before it writes the last events, so that a client that has read them finds the request settled. */
+  /**
+   * Settles the request and then writes the last events. A client that has read them therefore finds the request
+   * settled.
+   */
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -216,8 +222,9 @@ export interface EventReader {
 }
 
 /**
- * Writes events to a response, and a heartbeat after each interval without events. Disconnects a reader that accepts no
- * bytes for `timeouts.total`. Otherwise it would hold its buffers and reservation indefinitely.
+ * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
+ * reader that accepts no bytes for `timeouts.total`. Otherwise the reader would occupy its buffers and its reservation
+ * indefinitely.
  */
 export function eventSinkOf(
   { sink, format, id }: EventReader,
@@ -232,7 +239,7 @@ export function eventSinkOf(
     isBlocked = !sink.write(chunk)
     return !isBlocked
   }
-  // Set again only when it fires, because setting it for each event is slow.
+  // The timer is set again only when it fires, because setting a timer for each event is slow.
   const check = (): void => {
     const silentMs = runtime.now() - writtenAt
     if (isBlocked && silentMs >= timeouts.total) return sink.destroy()

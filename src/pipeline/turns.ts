@@ -9,13 +9,13 @@ import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
-/** Vendors delete stored responses after 30 days. */
+/** Lifetime of the name of a response's provider, in milliseconds. Vendors delete stored responses after 30 days. */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
 /** Maximum number of ids that are stored per answer. */
 const MAX_STORED_IDS = 256
 /** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
 const MAX_CONVERSATION = 4 * 1024 * 1024
-/** Maximum number of items that a request may refer to. Each item requires a read of the store. */
+/** Maximum number of items to which a request may refer. Each item requires a read of the store. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
 /** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
@@ -30,8 +30,8 @@ export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
 }
 
 /**
- * Each turn contains its whole conversation, so that it can be continued after earlier turns have expired. The answer
- * is stored separately, because it is read separately and far more often.
+ * Creates the stored turns. Each turn contains its full conversation, because clients may continue it after earlier
+ * turns have expired. The answer is stored separately, because it is read separately and far more often.
  */
 export function createTurns(store: TurnStore): StoredTurns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
@@ -143,7 +143,7 @@ async function findQuoted(
   return found
 }
 
-/** If a turn cannot be stored, requests that refer to it get 404. */
+/** Stores a turn. If the turn cannot be stored, requests that refer to it receive 404. */
 async function write(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION) return
@@ -176,7 +176,7 @@ function routesOf(resolved: Resolved, storedBy: string): Resolved {
   if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
   throw new GatewayError(
     'invalid-request',
-    `The request continues a response that the provider ${storedBy} stores, but its model belongs to another provider. Choose a model of ${storedBy}, or send the whole conversation as input.`,
+    `The request continues a response that the provider ${storedBy} stores, but its model belongs to another provider. Choose a model of ${storedBy}, or send the full conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }

@@ -67,7 +67,7 @@ const ALL_KEYS_LOG = 'audit'
 const DEFAULT_LIMIT = 100
 const MAX_PAGE = 1_000
 
-/** Writes each record to the log of all keys and to the log of its key, so that reads need no search. */
+/** Writes each record to the log of all keys and to the log of its key. Reads therefore need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -106,8 +106,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Returns the log entry of a record. Records of unbilled requests have a separate small quota, because a key can send any
- * number of refused requests for free. They therefore never replace billed records.
+ * Returns the log entry of a record. Records of unbilled requests have a separate small quota and therefore never
+ * replace billed records. A key can send any number of refused requests for free.
  */
 function entryOf(finished: Finished): NewLogEntry {
   const { at, keyId, bill } = finished
@@ -140,7 +140,7 @@ function toRecord(finished: Finished): WireAuditRecord {
   }
 }
 
-/** Returns undefined for an invalid entry. */
+/** Parses a log entry. Returns undefined for an invalid entry. */
 function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
   try {
     const value: unknown = JSON.parse(entry.value)

@@ -23,9 +23,9 @@ export interface MetricsSummary {
     readonly totalSavingsUsd: number
   }
   readonly billing: {
-    /** Paid to upstreams. */
+    /** Amount paid to upstreams. */
     readonly totalCostUsd: number
-    /** At list price, without optimization. */
+    /** Cost at list price, without optimization. */
     readonly theoreticalCostUsd: number
     readonly totalBilledUsd: number
     /** 1 minus `totalCostUsd` divided by `theoreticalCostUsd`. Negative if optimization increased the cost. */
@@ -33,11 +33,11 @@ export interface MetricsSummary {
   }
 }
 
-/** Aggregates of this process since its start. Their size is fixed. */
+/** Aggregates of this process since its start. They take a fixed amount of memory. */
 export interface Metrics {
   record(finished: Finished): void
   summary(now: number): MetricsSummary
-  /** Returns raw sums, which can be added over several processes. */
+  /** Returns raw sums, which can be added up over several processes. */
   totals(): MetricsTotals
 }
 
@@ -127,7 +127,7 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0)
 }
 
-/** Returns a fraction with six fraction digits, or 0 if `whole` is 0. */
+/** Returns `part` divided by `whole`, rounded to six fraction digits, or 0 if `whole` is 0. */
 function fraction(part: number, whole: number): number {
   return whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6
 }
@@ -157,7 +157,7 @@ const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
 /** Upper bound of the first bucket in milliseconds. Its values count as 0. */
 const FIRST_BOUND = 1e-4
-/** Number of buckets. The last one, for values of more than a day in milliseconds, has no upper bound. */
+/** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
 
 export function createHistogram(): Histogram {

@@ -16,7 +16,7 @@ const QUANTILES = [0.5, 0.95, 0.99] as const
 /**
  * Writes the metrics in the text format of Prometheus.
  *
- * @param waiting Number of settlements that the store has not accepted yet.
+ * @param waiting The number of settlements that the store has not accepted yet.
  */
 export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: number): string {
   const { theoretical, actual, billed } = totals

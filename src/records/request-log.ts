@@ -31,7 +31,7 @@ export interface RequestLogRecord extends LogLine {
   readonly cost_cents: number
   /** Cost at list price without optimization. Dollar amounts have six fraction digits. */
   readonly theoretical_usd: number
-  /** Paid to upstreams. */
+  /** Amount paid to upstreams. */
   readonly actual_usd: number
   readonly billed_usd: number
   /** Outcome and reason of each tier that was checked. */
@@ -51,7 +51,8 @@ export interface LoggedCause {
 }
 
 /**
- * Fields of events. An event has only the fields that apply to it. They contain no secrets and no text of prompts.
+ * Fields of events. An event has only the fields that apply to it. The fields contain no secrets and no text of
+ * prompts.
  */
 export interface LogEventFields {
   readonly request_id?: string
@@ -89,7 +90,7 @@ export interface RequestLog {
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Returns the number of records for which the sink failed, or that exceeded the maximum number in progress. */
+  /** Returns the number of dropped records: the sink failed, or too many records were in progress. */
   dropped(): number
 }
 
@@ -164,7 +165,7 @@ function levelOf(finished: Finished): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** Receives records. A returned promise is not awaited. A record for which the sink throws or rejects is dropped. */
+/** Receives records. A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
 type Sink<record> = (record: record) => unknown
 
 interface GuardedSink<record> {

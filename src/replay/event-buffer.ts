@@ -1,18 +1,18 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Takes bytes. Returns false, and takes none, if they exceed a limit. */
+  /** Takes bytes. If the bytes exceed a limit, takes none and returns false. */
   take(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   release(): void
 }
 
-/** One or several whole server-sent events. */
+/** One or more complete server-sent events. */
 export type EventChunk = Uint8Array | string
 
 /** The destination of one reader. */
 export interface EventSink {
-  /** Returns false if the buffer of the reader is full. `onDrain` reports when it is empty. */
+  /** Returns false if the buffer of the reader is full. `onDrain` reports when the buffer is empty. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
@@ -24,7 +24,7 @@ export interface EventSink {
 
 interface StreamEnd {
   readonly isWhole: boolean
-  /** All events. Undefined if they exceeded the capacity. */
+  /** All events. Undefined if the events exceeded the capacity. */
   readonly text: string | undefined
 }
 
@@ -35,7 +35,7 @@ export interface Recording {
    * with `too-large` if the events exceed the capacity.
    */
   follow(after: number, sink: EventSink): () => void
-  /** Returns the number of events so far, or 0 if they are not stored. */
+  /** Returns the number of events so far, or 0 if the events are not stored. */
   count(): number
   /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
@@ -50,8 +50,8 @@ interface Reader {
 }
 
 /**
- * An event stream with several readers. Each reader starts at any event and reads at its own speed. The producer is
- * paused only while all readers are blocked, so the fastest reader determines its speed.
+ * An event stream with several readers. Each reader can start at any event and reads at its own speed. The producer is
+ * paused only while all readers are blocked, so the fastest reader determines the producer's speed.
  */
 export class EventBuffer implements Recording {
   readonly ended: Promise<StreamEnd>
@@ -70,7 +70,7 @@ export class EventBuffer implements Recording {
   #hasDemand = true
   #resolveEnd: (ending: StreamEnd) => void = () => {}
 
-  /** Without capacity, events are not stored, and only the original reader receives them. */
+  /** @param capacity If undefined, events are not stored, and only the original reader receives them. */
   constructor(capacity: CapacityShare | undefined) {
     this.#capacity = capacity
     this.#isStored = capacity !== undefined
@@ -79,7 +79,7 @@ export class EventBuffer implements Recording {
     })
   }
 
-  /** Attaches the caller of the request, which receives all events even if they exceed the capacity. */
+  /** Attaches the caller of the request, which receives all events even if the events exceed the capacity. */
   attachOriginal(sink: EventSink): () => void {
     this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
@@ -176,14 +176,14 @@ export class EventBuffer implements Recording {
       const rest = afterSkipped(reader, chunk)
       if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
     }
-    // A sink that drains during `write` calls this method again, which may have ended the reader.
+    // A sink that drains during `write` calls this method again. The nested call may have ended the reader.
     if (!this.#isOver || !this.#readers.has(reader)) return
     if (reader.position < this.#first + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }
 
-  /** Drops all stored events, except those that the original reader has not read. Fails all other readers. */
+  /** Drops all stored events except unread events of the original reader. Fails all other readers. */
   #stopStoring(): void {
     this.#isStored = false
     for (const reader of this.#readers) if (reader !== this.#original) this.#pump(reader)
@@ -246,7 +246,7 @@ export function countEvents(text: string): number {
   return count
 }
 
-/** Returns the text after its first `count` events, or an empty text if it has no more events. */
+/** Returns the text after its first `count` events, or an empty text if no events remain. */
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

@@ -22,7 +22,7 @@ export interface IdempotentRequest {
   readonly idempotencyKey: string
   /** Equal for requests with the same method, path and body. */
   readonly fingerprint: string
-  /** The subscribers that keep this request running if it is the first. */
+  /** The subscribers that keep this request running if it is the first request. */
   readonly subscribers: Subscribers
   /** Aborted when this caller disconnects. */
   readonly signal: AbortSignal
@@ -35,15 +35,15 @@ export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'complete' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
-/** Reports the end of the first request. Only the first call has an effect. Never rejects. */
+/** Reports the end of the first request. Only the first report has an effect. Never rejects. */
 export interface FirstRequest {
   /** Sends the answer to waiting requests, and to later requests until it expires. Resolves when the answer is stored. */
   remember(answer: RepeatableAnswer): Promise<void>
-  /** Sends the stream to waiting requests. A complete stream is stored, an incomplete one is not. */
+  /** Sends the stream to waiting requests. Stores a complete stream, but not an incomplete stream. */
   share(head: RepeatableAnswer['head'], recording: Recording): void
   /**
    * Sends the answer to waiting requests without storing it. Without an answer, waiting and later requests call the
-   * upstream one after the other.
+   * upstream one after another.
    */
   forget(answer?: RepeatableAnswer): Promise<void>
 }
@@ -59,7 +59,7 @@ export interface Idempotency {
    * first request still runs after `timeoutMs`. Rejects if the store fails or the caller disconnects.
    */
   claim(request: IdempotentRequest): Promise<RequestClaim>
-  /** Resolves when all ended requests are stored. */
+  /** Resolves when the answers of all ended requests are stored. */
   flush(): Promise<void>
   /** Number of unfinished requests of this process. */
   readonly size: number
@@ -105,7 +105,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** Runs as the first request of this process, or repeats the answer of an earlier request that the store contains. */
+  /** Returns a claim to run as the first request, or the answer of an earlier request from the store. */
   async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
     const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)
@@ -141,7 +141,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // The next read usually finds the first request. A store whose reads lag behind its writes needs a pause.
+        // The next read usually finds the first request. If the reads of the store lag behind its writes, the next read needs a pause.
         if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
@@ -204,7 +204,10 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/** Returns undefined if the first request has ended without an answer, so that the key can be claimed again. */
+/**
+ * Returns the answer of the first request. Returns undefined if the first request ended without an answer; the key can
+ * then be claimed again.
+ */
 async function join(
   run: Run,
   request: IdempotentRequest,

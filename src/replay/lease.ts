@@ -1,11 +1,14 @@
 import type { Quota, Store } from '../core/store.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** A claim of this process on a name in the store. It is renewed until `end`, and expires if the process dies. */
+/**
+ * A claim of this process on a name in the store. The process renews the claim until `end`. If the process dies, the
+ * claim expires.
+ */
 export interface Lease {
   /**
-   * Replaces the stored text with `value`, or deletes it. Resolves with false if the store fails or another process has
-   * the lease. Never rejects.
+   * Ends the lease. Replaces the stored text with `value`, or deletes the text. Resolves with false if the store fails
+   * or another process has the lease. Never rejects.
    */
   end(value: string | undefined, ttlMs?: number): Promise<boolean>
 }
@@ -14,7 +17,7 @@ export interface LeaseRequest {
   readonly name: string
   /** The current value of the name. */
   readonly expected: string | undefined
-  /** The value during the lease. Each process must use a different value. */
+  /** The stored value during the lease. Each process must use a different value. */
   readonly text: string
   readonly leaseMs: number
   readonly quota: Quota
@@ -33,7 +36,7 @@ export async function takeLease(
   try {
     if (!(await store.swap(name, expected, text, { ttlMs: leaseMs, quota }))) return undefined
   } catch (error) {
-    // The swap may have succeeded, although its reply was lost.
+    // The swap may have succeeded although its reply was lost.
     store.swap(name, text, undefined).catch(() => {})
     throw error
   }

@@ -9,9 +9,10 @@ import type { Subscribers } from './subscribers.ts'
 /**
  * The location of a stream that one process generates and other processes follow through the store.
  *
- * A follower writes `live-wanted:<name>`. The generating process polls for that key, so a stream without followers costs
- * one read per poll and no write. It then writes the events as `live:<name>:<token>:<n>`. `live:<name>` is its lease,
- * and contains the number of parts after the end of the stream.
+ * A follower writes `live-wanted:<name>`. The generating process polls for that key, so a stream without followers
+ * costs one read per poll and no write. When the key exists, the process writes the events as
+ * `live:<name>:<token>:<n>`. `live:<name>` is the lease of the process. After the end of the stream, it contains the
+ * number of parts.
  */
 export interface StreamLocation {
   readonly values: Pick<Store, 'get' | 'set' | 'swap'>
@@ -19,13 +20,13 @@ export interface StreamLocation {
   readonly quota: Quota
 }
 
-/** A stream of this or another process. */
+/** A stream of this process or of another process. */
 export interface LiveStream {
   /** Properties that a follower needs to interpret the events. */
   readonly about: JsonObject
   /** Sends all events to a sink. Returns a function that detaches the sink. */
   follow(sink: EventSink): () => void
-  /** Returns data that exists after the end of the stream, such as its usage. */
+  /** Returns data that is known after the end of the stream, such as its usage. */
   summary(): JsonObject
   /** The subscribers that keep the stream running. */
   readonly subscribers?: Subscribers | undefined
@@ -33,7 +34,7 @@ export interface LiveStream {
 
 /** Interval at which the generating process polls for followers, in milliseconds. */
 const FOLLOWER_POLL_MS = 250
-/** Interval at which a follower renews its key, and lifetime of the key, in milliseconds. */
+/** Interval at which a follower renews its key, in milliseconds. The key expires after `WANTED_TTL_MS`. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
 /** Minimum interval between two parts, in milliseconds. */
@@ -53,7 +54,10 @@ const wantedKey = (name: string): string => `live-wanted:${name}`
 type Clock = Pick<Runtime, 'now' | 'after'>
 type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 
-/** Publishes a stream while another process follows it. Never rejects: after a failure, followers wait for the whole answer. */
+/**
+ * Publishes a stream while another process follows it. Never rejects. After a failure, followers wait for the complete
+ * answer.
+ */
 export async function publishStream(
   stream: PublishedStream,
   location: StreamLocation,
@@ -176,7 +180,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Returns a function that requests a stream, and resolves with the stream while another process publishes it. */
+/** Returns a function that requests a stream. The function resolves with the stream if another process publishes it. */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },
@@ -233,7 +237,7 @@ function createReader(sink: EventSink) {
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    /** Resolves when the sink accepts more. */
+    /** Resolves when the sink accepts more events. */
     write: async (text: string): Promise<void> => {
       if (!sink.write(text)) await new Promise<void>((resolve) => (wake = resolve))
     },
@@ -245,7 +249,7 @@ function createReader(sink: EventSink) {
   }
 }
 
-/** Reads all parts. Resolves with the head, or with undefined if the stream was lost or its reader has left. */
+/** Reads all parts. Resolves with the head, or with undefined if the stream is lost or its reader has left. */
 async function readParts(token: string, reader: Reader, context: FollowContext): Promise<Head | undefined> {
   const { location, runtime, request } = context
   let part = 0
@@ -277,7 +281,10 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/** Reads the head first: all parts are written before the head reports the end, so no part is missed. */
+/**
+ * Reads the next part. Reads the head before the part. The end is written to the head after all parts, so no part is
+ * missed.
+ */
 async function readPart(
   { values, name }: StreamLocation,
   token: string,
@@ -294,7 +301,7 @@ function streamLost(): GatewayError {
   )
 }
 
-/** @param isBackground True for a pause that does not keep the process alive. */
+/** @param isBackground True if the pause must not keep the process alive. */
 function pause(ms: number, { after }: Clock, isBackground = true): Promise<void> {
   return new Promise((resolve) => void after(ms, resolve, { isBackground }))
 }

@@ -10,7 +10,7 @@ import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.
 export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer that was sent as one JSON text, and its metrics. Events are created from them on demand. */
+  /** An answer that was sent as one JSON text, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
@@ -27,14 +27,16 @@ export interface RecordingName {
   readonly owner: string
   readonly id: string
   readonly subscribers?: Subscribers
-  /** True for a recording that other processes can follow, because its caller may reconnect to any process. */
+  /** True for a recording that other processes can follow. Its caller may reconnect to any process. */
   readonly isDetached?: boolean
 }
 
 /** Answers that can be streamed again, by owner (the id of a key) and id. */
 export interface Recordings {
   readonly isOn: boolean
-  /** Returns the buffer of a stream. If it is not stored, or capacity is missing, only its caller can read the stream. */
+  /**
+   * Returns the buffer of a stream. Only the caller can read the stream if recordings are off or capacity is missing.
+   */
   open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
   /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream of the same name. */
   name(recording: Recording, name: RecordingName): void
@@ -46,7 +48,7 @@ export interface Recordings {
   search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
   /** Resolves when the store has accepted or refused all ended recordings. */
   flush(): Promise<void>
-  /** Number and bytes of the recordings in progress. */
+  /** Number of the recordings in progress, and their total size in bytes. */
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
@@ -74,9 +76,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
-  /**
-   * Tracks a write, so that reads of its name wait for it. Ignores a failure, because the answer was already sent.
-   */
+  /** Tracks a write. Reads of its name wait for the write. Ignores a failure, because the answer was already sent. */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
     const saved = work.catch(() => {})
     saving.set(name, saved)
@@ -84,7 +84,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (saving.get(name) === saved) saving.delete(name)
   }
 
-  /** Returns undefined if the answer exceeds the maximum size. */
+  /** Returns the stored form of the answer, or undefined if the answer exceeds the maximum size. */
   function write(answer: StoredAnswer): string | undefined {
     const text = writeStored(answer)
     return 2 * text.length > maxBytes ? undefined : text
@@ -159,12 +159,12 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 }
 
-/** Returns the store key. The id is encoded, so that the keys of different owners never match. */
+/** Returns the store key of a recording. The encoding of the id prevents equal keys of different owners. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }
 
-/** Writes one line of JSON and the raw text, because serializing a long text as JSON would take most of the time. */
+/** Writes one line of JSON and the raw text, because serializing a long text as JSON is slow. */
 function writeStored(answer: StoredAnswer): string {
   const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
   return `${JSON.stringify(head)}\n${answer.text}`
@@ -190,8 +190,8 @@ export interface CapacityLimits {
 }
 
 /**
- * Capacity that all recordings in progress share. An owner may use at most as much as remains free, so that one owner
- * cannot block the others. The first recording of an owner is exempt.
+ * Returns the capacity that all recordings in progress share. An owner may use at most as much as remains free.
+ * Otherwise one owner could block all others. The first recording of an owner is exempt.
  */
 interface RecordingCapacity {
   /** Reserves capacity for one recording. Returns undefined if the capacity of the owner is exhausted. */

@@ -13,7 +13,7 @@ export interface Run {
   readonly fingerprint: string
   /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers
-  /** Resolves with true if no other process has a request with the same key, otherwise with false. */
+  /** Resolves with true if no other process has a request with the same key, and otherwise with false. */
   readonly begun: Promise<boolean>
   /** Resolves with undefined if the request ended without an answer to share. */
   readonly outcome: Promise<RunOutcome | undefined>
@@ -52,7 +52,9 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
   return { promise, resolve }
 }
 
-/** An answer that can be sent again. Excludes headers of a single response, such as its request id and rate limits. */
+/**
+ * An answer that can be sent again. Excludes the headers of a single response, such as its request id and rate limits.
+ */
 export interface RepeatableAnswer {
   readonly status: number
   /** Header names in lower case. */
@@ -72,7 +74,7 @@ export function writeClaim(record: ClaimRecord): string {
   return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
 }
 
-/** Parses a stored claim. Returns undefined for an invalid text. */
+/** Parses a stored claim. Returns undefined for invalid text. */
 export function readClaim(text: string): ClaimRecord | undefined {
   const end = text.indexOf('\n')
   const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))

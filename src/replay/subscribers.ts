@@ -1,13 +1,17 @@
 import type { Runtime } from '../core/ports.ts'
 
 /**
- * Counts the subscribers of a request, which runs while it has at least one. A second request with the same
- * Idempotency-Key, or a follower of the stream, keeps the request running after the first client has disconnected.
+ * Counts the subscribers of a request. The request runs while it has at least one subscriber. A second request with the
+ * same Idempotency-Key, or a follower of the stream, keeps the request running after the first client has disconnected.
  */
 export interface Subscribers {
-  /** Adds a subscriber. Returns a function that removes it. Further calls of that function have no effect. */
+  /**
+   * Adds a subscriber. Returns a function that removes the subscriber. Further calls of that function have no effect.
+   */
   join(): () => void
-  /** True after the last subscriber has left. The request is then cancelled, so a later subscriber gets no result. */
+  /**
+   * True after the last subscriber has left. The request is then cancelled, so a later subscriber receives no result.
+   */
   readonly isOver: boolean
 }
 

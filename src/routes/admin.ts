@@ -106,7 +106,7 @@ function sendAdmin(call: Call, status: number, body: object): void {
   sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
 }
 
-/** Reads the JSON object of a request. Throws `invalid-admin-request` for other bodies. */
+/** Reads the JSON object in the body of a request. Throws `invalid-admin-request` for other bodies. */
 async function readAdminBody(
   { request }: Call,
   { bodyLimits, limits, runtime }: AdminParts['line'],
@@ -125,7 +125,8 @@ async function readAdminBody(
 }
 
 /**
- * Ignored fields. Clients can send a created key with its `value`, but only the methods in process can choose a secret.
+ * Ignored fields. Clients can send a created key including its `value`, but only the in-process methods can choose a
+ * secret.
  */
 const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
@@ -136,7 +137,9 @@ function pageOf({ query }: Call): { readonly limit?: number; readonly after?: st
   return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
 }
 
-/** Returns NaN for a text other than decimal digits. `Number` alone would accept ' ', '1e2' and '0x10'. */
+/**
+ * Returns the number, or NaN for a text other than decimal digits. `Number` alone would accept ' ', '1e2' and '0x10'.
+ */
 function toNumber(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
 }
@@ -177,13 +180,13 @@ export interface AdminOptions {
   /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
-   * Returns true to permit the request. The body may be read. Any other value, a rejection, or no result within 10
-   * seconds refuses the request with 401. If `key` is also set, either of them suffices.
+   * Returns true to permit the request. May read the body. Any other value, a rejection, or no result within 10 seconds
+   * refuses the request with 401. If `key` is also set, either check suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }
 
-/** Returns the request with an unread body. Throws `unauthenticated` if the request may not use the admin API. */
+/** Returns the request with an unread body. Throws `unauthenticated` if the caller may not use the admin API. */
 export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
 
 const AUTHORIZE_MS = 10_000
@@ -213,6 +216,6 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
 
 function carries(request: HttpRequest, key: string): boolean {
   const given = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
-  // Compares both secrets, so that the duration does not reveal the matching header.
+  // Both secrets are compared. Otherwise the duration would reveal the matching header.
   return given.filter((secret) => isSameSecret(secret, key)).length > 0
 }

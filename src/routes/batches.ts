@@ -19,7 +19,7 @@ import { readLimit } from './info.ts'
 
 export interface BatchRouteParts {
   readonly repository: BatchRepository
-  /** Called when a batch of the key has unfinished items. */
+  /** Called if a batch of the key has unfinished items. */
   readonly wake: (keyId: string) => void
   readonly services: Pick<
     Services,
@@ -147,7 +147,7 @@ function readId(query: URLSearchParams, param: string): string | undefined {
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-/** Sends lines of JSON, one page at a time, with backpressure. */
+/** Sends JSON lines, one page at a time, with backpressure. */
 async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.repository.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
@@ -159,7 +159,10 @@ async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Pro
   await sendLines(call, parts.repository.results(batch), parts.services)
 }
 
-/** Reads the next lines when the sink has drained. Disconnects a caller that reads no data for `timeouts.total`. */
+/**
+ * Writes lines, and waits for the sink to drain if it is full. Disconnects a caller that reads no data for
+ * `timeouts.total`.
+ */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -185,14 +188,14 @@ async function sendLines(
     }
     sink.end()
   } catch {
-    // After the headers, only a broken connection can signal missing lines.
+    // After the headers are sent, only a broken connection can report missing lines.
     sink.destroy()
   }
 }
 
 /**
- * Writes the URL of the results as a path, which the official clients resolve against their base URL. The public base
- * URL is not available, because proxies may strip a prefix, end TLS or change the host.
+ * Writes a batch for the caller. The URL of the results is a path, which the official clients resolve against their
+ * base URL. The public base URL is unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
 function shown(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)

@@ -23,7 +23,7 @@ export interface Call {
   readonly variables: PathVariables
 }
 
-/** A call whose query is parsed on first use. */
+/** A call that parses its query on first use. */
 export class IncomingCall implements Call {
   readonly id: string
   readonly startedAt: number
@@ -44,10 +44,10 @@ export class IncomingCall implements Call {
   }
 }
 
-/** Responds to a call, or throws a GatewayError before the response. */
+/** Responds to a call, or throws a GatewayError before it begins the response. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** Handles POST /v1/chat/completions, /v1/messages and /v1/responses. */
+/** Returns the handler of POST /v1/chat/completions, /v1/messages or /v1/responses. */
 export function completions(format: ClientFormat, services: Services): Handler {
   const stages = modelStages()
   return (call) => {
@@ -68,7 +68,10 @@ export function exchangeOf({ id, startedAt, request, sink }: Call, format: Clien
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/** Counts a call as traffic until it is answered. Batches are paused while traffic is high. */
+/**
+ * Returns a handler that counts each call as traffic until the call is answered. Batches are paused while traffic is
+ * high.
+ */
 export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
     traffic.enter(call.id)
@@ -100,7 +103,7 @@ export async function sendToKey(
   sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
 }
 
-/** Returns the headers of responses of other endpoints than model calls. They forbid caching. */
+/** Returns the headers of responses of endpoints that are not model calls. The headers forbid caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

@@ -73,7 +73,10 @@ interface Page {
   readonly hasMore: boolean
 }
 
-/** Returns one page. The default limit exceeds most catalogs, because clients of the chat format do not page. */
+/**
+ * Returns one page. The default limit exceeds the size of most catalogs, because clients of the chat format do not
+ * page.
+ */
 function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
   const limit = readLimit(query, MAX_PAGE)
   const after = query.get('after_id')
@@ -109,15 +112,15 @@ export interface StatusParts {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  /** True when requests are served while the store fails. @default false */
+  /** True if requests are served while the store fails. @default false */
   readonly servesWithoutStore?: boolean
 }
 
 /**
  * GET /health: 503 if the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
- * 'allow'`, an unreachable store is `degraded`, too. The specification defines the names of the services: optimizer is
- * the waterfall, bifrost the routing to providers, redis the store, mcp_tools the search in stored contexts. The
- * endpoint requires no key, so the response contains no names or addresses.
+ * 'allow'`, an unreachable store is also `degraded`. The specification defines the names of the services: optimizer is
+ * the waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored
+ * contexts. The endpoint requires no key, so the response contains no names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -163,7 +166,7 @@ function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
   return isTrueWithin(STORE_DEADLINE_MS, () => store.ping().then(() => true), runtime)
 }
 
-/** Resolves with true if `decide` returns true in time. Any other value, an error or a timeout resolves with false. */
+/** Resolves with true if `decide` returns true in time, and with false for any other value, an error or a timeout. */
 export async function isTrueWithin(
   timeoutMs: number,
   decide: () => boolean | Promise<boolean>,
@@ -184,7 +187,7 @@ export async function isTrueWithin(
 
 /** Cache look-ups of this process since its start: `GET /metrics/cache` in process. */
 export interface CacheMetrics {
-  /** Hits as a share of all look-ups, 0 to 1; 0 before the first look-up. */
+  /** Hits as a share of all look-ups, from 0 to 1. 0 before the first look-up. */
   readonly hitRate: number
   readonly totalRequests: number
   readonly cacheHits: number
@@ -212,7 +215,7 @@ export function metrics(reports: MetricsReports): Handler {
   }
 }
 
-/** Returns true for scrapers. They do not accept JSON, whereas JSON clients often accept plain text, too. */
+/** Returns true for scrapers. Scrapers do not accept JSON, whereas JSON clients often accept plain text as well. */
 function prefersText(accept: string): boolean {
   const types = accept.toLowerCase()
   return !types.includes('application/json') && /text\/plain|openmetrics/.test(types)

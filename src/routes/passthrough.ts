@@ -25,8 +25,8 @@ export interface PassthroughParts {
 }
 
 /**
- * Returns the endpoints whose requests are forwarded unchanged. The vendor's path is built from validated parts. The
- * caller's path and query are not forwarded.
+ * Returns the endpoints whose requests are forwarded unchanged. Builds the vendor's path from validated parts, and
+ * never forwards the caller's path and query.
  */
 export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
   const { services, options } = parts
@@ -53,7 +53,10 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
   ]
 }
 
-/** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
+/**
+ * Returns the endpoints of files. A key can use only the files that it created, although the vendor's account contains
+ * the files of all keys.
+ */
 function fileEndpoints({ services, store, options }: PassthroughParts): readonly Endpoint<Handler>[] {
   const owners = createFileOwners(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
@@ -115,10 +118,15 @@ function segmentOf(call: Call, variable: string): string {
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
-  /** Stores the owner of a created file. If the key owns the maximum number of files, deletes the file and rejects. */
+  /**
+   * Stores the owner of a created file. If the key already owns the maximum number of files, deletes the file and
+   * rejects.
+   */
   register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
-  /** Returns the files of a key in the order of their ids, with the vendor's fields at their creation. */
+  /**
+   * Returns the files of a key in the order of their ids, with the fields that the vendor returned at their creation.
+   */
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
@@ -201,7 +209,7 @@ function limitOf(query: URLSearchParams): number {
   )
 }
 
-/** The message is the same for an unknown id and for a file of another key. */
+/** Returns the error for an unknown id and for a file of another key. Both have the same message. */
 function notFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',

@@ -20,8 +20,8 @@ import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: streams a message of the calling key again, from any event, and continues with the new
- * events of a message that is still being generated. The call is free and does not count against limits.
+ * POST /v1/messages/{id}/streams: streams a message of the calling key again, starting at any event. If the message is
+ * still being generated, continues with its new events. The call is free and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -67,7 +67,7 @@ async function find({ variables, request }: Call, key: VirtualKey, replay: Repla
   }
 }
 
-/** Follows a stream that another process generates, or sends its text if it has ended. */
+/** Follows a stream that another process generates, or sends the text of a stream that has ended. */
 async function followOther(
   findRecording: () => Promise<FoundRecording | undefined>,
   { findStream, request, sink }: OtherStream,
@@ -148,8 +148,8 @@ function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): st
 }
 
 /**
- * Returns the events of an answer. Answers sent as JSON are converted on request, because few callers need their
- * events.
+ * Returns the events of an answer. Converts answers that were sent as JSON only on request, because few callers need
+ * their events.
  */
 function textOf(stored: StoredAnswer, services: Services): string {
   if (stored.kind === 'events') return stored.text
@@ -174,7 +174,10 @@ function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
 
-/** Returns the later of `Last-Event-ID` and `starting_after`, because an automatic reconnect repeats the first body. */
+/**
+ * Returns the later position of `Last-Event-ID` and `starting_after`, because an automatic reconnect repeats the first
+ * body.
+ */
 async function readPosition(request: HttpRequest, services: Services): Promise<number> {
   const header = request.header('last-event-id')
   const fromHeader = header === undefined || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
@@ -217,7 +220,7 @@ function checkPosition(after: number, count: number): void {
   )
 }
 
-/** The message is the same for an unknown id and for a message of another key. */
+/** Returns the error for an unknown id and for a message of another key. Both have the same text. */
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',

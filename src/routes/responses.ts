@@ -17,8 +17,8 @@ export interface ResponseHandlers {
 }
 
 /**
- * Returns the handlers of one response. If a provider stores the response, the request is sent to the provider. Other
- * responses are read from the stored turns. Only the key that created a response can read it.
+ * Returns the handlers of one response. If a provider stores the response, the handlers forward the request to the
+ * provider. Otherwise they read the stored turns. Only the key that created a response can read the response.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -47,7 +47,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
 
 interface Action {
   readonly method: HeldResponseCall['method']
-  /** Part of the path after the id. */
+  /** The part of the path after the id. */
   readonly suffix: string
 }
 
@@ -108,7 +108,7 @@ function notStreamed(): GatewayError {
   })
 }
 
-/** The message is the same for an unknown id and for a response of another key. */
+/** Returns the error for an unknown id and for a response of another key. Both have the same message. */
 function notFound(call: Call): GatewayError {
   return new GatewayError(
     'not-found',

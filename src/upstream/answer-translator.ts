@@ -17,19 +17,21 @@ import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 import { ReceivedAnswer } from './received-answer.ts'
 
-/** Whole events as sent to the caller. */
+/** Complete events in the form that is sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
 
-/** Maximum size of a whole answer in bytes. */
+/** Maximum size of a complete answer, in bytes. */
 const MAX_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
   /** The upstream's format. Absent for providers that produce steps. */
   readonly format?: StreamFormat | undefined
   readonly writer: StepWriter
-  /** True if caller and upstream use the same format, so that plain events are relayed unchanged. @default false */
+  /**
+   * True if the caller and the upstream use the same format. Plain events are then relayed unchanged. @default false
+   */
   readonly isSameFormat?: boolean
-  /** True if events have ids, counted from 1, so that a client can resume after any event. */
+  /** True if events have ids, counted from 1. A client can then resume after any event. */
   readonly isNumbered: boolean
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
@@ -38,19 +40,19 @@ export interface TranslatorOptions {
 }
 
 /**
- * Translates an upstream's stream for the caller, and collects the answer for the bill, the cache and recordings.
+ * Translates an upstream's stream for the caller. Collects the answer for the bill, the cache and recordings.
  *
- * If both sides use the same format, plain events after the first content are relayed as the received bytes. See
- * `ReceivedAnswer` for the completion of such an answer.
+ * If both sides use the same format, the received bytes of plain events after the first content are relayed.
+ * `ReceivedAnswer` stores these bytes for the completion.
  */
 export class AnswerTranslator {
   /** The upstream's id of the answer. */
   answerId: string | undefined
-  /** True after the first event that is visible to the caller. */
+  /** True after the first event with visible content. */
   hasContent = false
   /** True after the last event of the protocol. */
   isWhole = false
-  /** The failure of an event that followed others in the same chunk. Nothing is read after it. */
+  /** The failure of an event that followed valid events in the same chunk. Later bytes are ignored. */
   failure: unknown
 
   readonly writer: StepWriter
@@ -63,7 +65,7 @@ export class AnswerTranslator {
   #received: ReceivedAnswer | undefined
   #size = 0
   #hasAnswer = false
-  /** True while the frame reader holds the beginning of an event. */
+  /** True while the frame reader contains the beginning of an event. */
   #isOpen = false
   #endsInLineFeed = false
   #hasRelayed = false
@@ -81,8 +83,8 @@ export class AnswerTranslator {
   }
 
   /**
-   * Takes bytes of the upstream, split at any position. Returns the events that can be sent. Throws `upstream` for a
-   * faulty stream. If events precede the fault, returns them and sets `failure`.
+   * Reads bytes of the upstream, split at any position. Returns the events that can be sent. Throws `upstream` for a
+   * faulty stream. If valid events precede the fault, returns these events and sets `failure`.
    */
   push(bytes: Uint8Array): TranslatedChunk {
     const chunks: TranslatedChunk[] = []
@@ -95,7 +97,7 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Takes a step of a provider without a wire format. */
+  /** Reads a step of a provider without a wire format. */
   pushStep(step: Step): string {
     this.#note(step)
     return this.#number(this.#options.writer.write(step))
@@ -137,7 +139,7 @@ export class AnswerTranslator {
     return (source ?? this.#collected).completion()
   }
 
-  /** Writes events that end the stream: the last events of the answer, or an error. */
+  /** Writes the events that end the stream: the last events of the answer, or an error. */
   write(frames: readonly Frame[]): string {
     return this.#number(frames)
   }
@@ -151,7 +153,7 @@ export class AnswerTranslator {
     else this.#relay(bytes, isPlain, chunks)
   }
 
-  /** Stores bytes for the completion. If no event of a long answer has been relayed, further events are parsed as well. */
+  /** Stores bytes for the completion. If no event of a long answer has been relayed, all further events are parsed. */
   #receive(bytes: Uint8Array): void {
     if (this.#received?.isFull === true) {
       if (this.#hasRelayed) this.#received.read()
@@ -160,7 +162,7 @@ export class AnswerTranslator {
     this.#received?.add(bytes)
   }
 
-  /** Splits the bytes into the end of an open event, whole events, and the beginning of the next event. */
+  /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
   #relay(bytes: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
@@ -177,7 +179,9 @@ export class AnswerTranslator {
     if (to < bytes.length) this.#parse(bytes.subarray(to), chunks)
   }
 
-  /** Relays events unparsed if all of them are plain. Otherwise halves them until each part is plain or short. */
+  /**
+   * Relays the bytes unparsed if all events are plain. Otherwise halves the bytes until each part is plain or short.
+   */
   #relayEvents(events: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.#collected.isFinished()) return this.#parse(events, chunks)
@@ -211,7 +215,7 @@ export class AnswerTranslator {
   }
 
   #translate(frame: Frame): string {
-    // Events after the end of the protocol are dropped.
+    // Events after the last event of the protocol are dropped.
     if (this.isWhole || this.#reader === undefined) return ''
     this.#options.checkEvent?.(frame.data)
     return this.pushStep(this.#read(frame, this.#reader))
@@ -261,7 +265,10 @@ export class AnswerTranslator {
 
 const LF = 10
 const EVENT_END = '\n\n'
-/** Maximum size of events, in bytes, that are parsed together. Dividing smaller runs takes longer than parsing them. */
+/**
+ * Maximum size of events that are parsed together, in bytes. Dividing smaller groups of events takes longer than
+ * parsing them.
+ */
 const MAX_PARSED = 256
 
 /** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
@@ -271,7 +278,7 @@ function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
   return end === -1 ? -1 : end + 2
 }
 
-/** Returns the index after the last whole event, at least `from`. */
+/** Returns the index after the last complete event, at least `from`. */
 function lastEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.length; at - 2 >= from; at--) {
     if (bytes[at - 1] === LF && bytes[at - 2] === LF) return at

@@ -17,9 +17,9 @@ interface Reporting {
 }
 
 /**
- * One upstream call. A call is paid if the upstream accepts it (status 200), or if the gateway ends it before the
- * answer, on a timeout or when the client disconnects. Refused calls and calls that did not reach the upstream are
- * free.
+ * One upstream call. The vendor charges for a call that the upstream accepts (status 200), and for a call that the
+ * gateway ends before the answer because of a timeout or a disconnected client. Refused calls and calls that do not
+ * reach the upstream are free.
  */
 export class Attempt {
   readonly route: AttemptRoute
@@ -50,7 +50,7 @@ export class Attempt {
   }
 }
 
-/** The upstream calls of one request, retries and fallbacks included. */
+/** The upstream calls of one request, including retries and fallbacks. */
 export class Attempts {
   readonly #cancellation: Cancellation
   readonly #all: Attempt[] = []
@@ -70,7 +70,9 @@ export class Attempts {
     return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
 
-  /** Returns the cost of all paid calls. `sent` counts the prompt locally, for calls without reported usage. */
+  /**
+   * Returns the cost of all paid calls. For calls without reported usage, uses `sent`, the local count of the prompt.
+   */
   cost(sent: () => number): NanoUsd {
     return costOfPaid(this.#all, sent)
   }
@@ -95,7 +97,10 @@ function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
   return costOf(withPrompt(usage, sent), route.model.price)
 }
 
-/** Adds a local count of the prompt to usage without prompt tokens. A prompt is never empty, so 0 means not counted. */
+/**
+ * Adds a local count of the prompt to usage without prompt tokens. A prompt is never empty, so 0 means that the
+ * upstream did not count it.
+ */
 export function withPrompt(usage: Usage, sent: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: sent() }
 }

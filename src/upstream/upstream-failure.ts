@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Returns a failure of the provider. The message names the provider and never its address. */
+/** Returns a failure of the provider. The message contains the name of the provider but not its address. */
 export function brokenUpstream(provider: string, what: string, cause?: unknown): GatewayError {
   return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
 }
@@ -20,7 +20,9 @@ function secretRemover(secrets: readonly string[]): (text: string) => string {
   return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
 }
 
-/** Removes the provider's secrets from a failure, because some upstreams repeat a refused key. */
+/**
+ * Returns a function that removes the provider's secrets from a failure, because some upstreams repeat a refused key.
+ */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = secretRemover(secrets)
   const { param, upstream } = failure.details

@@ -6,14 +6,14 @@ import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 /** Maximum wait for the first content of a stream after the upstream's status 200, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
-/** Reports the outcome of a stream to the circuit breaker. Exactly one method is called, once. */
+/** Reports the outcome of a stream to the circuit breaker. Exactly one of the methods is called, once. */
 export interface StreamEnd {
   readonly whole: () => void
   readonly broken: (error: unknown) => void
   readonly left: () => void
 }
 
-/** Receives a stream that has been opened. */
+/** Receives the chunks of an open stream. */
 export interface StreamListener {
   onChunk(chunk: TranslatedChunk): void
   /** Called when the answer is complete. */
@@ -22,9 +22,9 @@ export interface StreamListener {
 }
 
 /**
- * A streamed answer that passes through a translator. The stream is open after its first content. Until then, another
- * candidate can be tried after a failure. After five seconds without content, the stream is open as well, so that the
- * headers and heartbeats of the response keep the client connected.
+ * A streamed answer that passes through a translator. The stream is open after its first content. If the stream fails
+ * before that, another route can be tried. After five seconds without content, the stream also counts as open, because
+ * the client needs the headers and heartbeats of the response to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -42,7 +42,9 @@ export class UpstreamStream implements SourceReceiver {
     this.translator = translator
   }
 
-  /** Reads until the first content, at most `holdMs`. Rejects with the failure of a stream that breaks before that. */
+  /**
+   * Reads until the first content, for at most `holdMs`. Rejects with the failure of a stream that fails before that.
+   */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number = MAX_HOLD_MS): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
@@ -73,7 +75,10 @@ export class UpstreamStream implements SourceReceiver {
     if (this.#outcome === undefined) this.#source.resume()
   }
 
-  /** Closes the connection; the listener is not called again. A stream that is not open yet fails with the reason. */
+  /**
+   * Closes the connection. The listener is not called again. If the stream is not open yet, `open` rejects with the
+   * reason.
+   */
   abort(reason?: unknown): void {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
@@ -205,7 +210,7 @@ export function returnQuietly(iterator: AsyncIterator<Step>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
-    // Ignored, like a rejection.
+    // Ignored, like a rejection of the promise.
   }
 }
 

@@ -13,12 +13,12 @@ export const checkBatches: OptionCheck = optionsOf({
 
 type OpenBatches = ReturnType<typeof openBatches>
 
-/** The batches of a gateway. Their code is loaded on demand. */
+/** The batches of a gateway. Their code is loaded on the first use. */
 export interface Batches {
   open(): Promise<OpenBatches>
   /** Starts polling for batches on its first call. */
   start(): void
-  /** Processes items until none can be processed at the moment. */
+  /** Processes items until no further item can be processed at the moment. */
   work(): Promise<void>
   stop(): Promise<void>
 }
@@ -53,9 +53,9 @@ export function createBatches(options: BatchOptions | undefined, sources: BatchS
 
 export interface TrafficOptions {
   readonly after: Runtime['after']
-  /** Maximum number of running requests at which batches are processed. @default 8 */
+  /** Maximum number of running requests while batches are processed. @default 8 */
   readonly maxRequests?: number
-  /** Maximum wait of a batch worker, in milliseconds. It prevents starvation. @default 30_000 */
+  /** Maximum wait of a batch worker, in milliseconds. The maximum prevents starvation. @default 30_000 */
   readonly maxWaitMs?: number
 }
 

@@ -54,7 +54,7 @@ function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** Returns the format of errors on paths without a format. Clients of the messages format send its version header. */
+/** Returns the writer of errors on paths without a format. Clients of the messages format send a version header. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
@@ -91,20 +91,20 @@ function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   }
 }
 
-/** Returns a handler that loads its code on the first call. After a failed import, the next call loads again. */
+/** Returns a handler that loads its code on the first call. If the import fails, the next call repeats it. */
 function lazily(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** Returns an authorization whose code is loaded with the first request of the admin API. */
+/** Returns an authorization that loads its code with the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** Returns a web-standard handler. Its first call loads the code, which Node servers do not need. */
+/** Returns a Web-standard handler. The first call loads its code, which Node servers do not need. */
 export function lazyFetch(handling: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))

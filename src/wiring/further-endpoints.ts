@@ -19,7 +19,7 @@ import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
-// Other modules load these functions from here, because each additional dynamic import splits shared code into chunks.
+// Other modules load these functions from this module, because each further dynamic import splits shared code into chunks.
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
@@ -37,8 +37,8 @@ export interface EndpointParts {
 }
 
 /**
- * Handles all paths except those of model calls, and other spellings of all paths: with a trailing slash, with doubled
- * slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
+ * Handles all paths except the paths of model calls. Also handles other spellings of all paths: with a trailing slash,
+ * with doubled slashes, or without `/v1`. Clients join a base URL and a path in different ways.
  *
  * @param modelCalls The endpoints of model calls, for their other spellings.
  */
@@ -53,7 +53,9 @@ export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: 
   }
 }
 
-/** Tries the path as received, then its other spellings. Throws the error of the first attempt. */
+/**
+ * Returns the endpoint of the received path, or of another spelling of the path. Throws the error of the received path.
+ */
 function findEndpoint(
   route: Router<Handler>,
   { method, path }: { readonly method: string; readonly path: string },

@@ -15,11 +15,14 @@ export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The same records with the field names of the HTTP API. The first call loads their code. */
+  /** The keys, budgets and rate limits with the field names of the HTTP API. The first call loads their code. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /** Returns the key with an id, or undefined for a deleted key. Used for work without the secret. */
+  /**
+   * Returns the key with this id, or undefined for a deleted key. Used for work that has no secret, such as a batch
+   * item.
+   */
   readonly keyById: KeyById
 }
 
@@ -31,7 +34,7 @@ export interface GovernanceParts {
   readonly onFailure: (cause: unknown) => void
   /** Called for a dropped settlement, whose request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
-  /** How long look-ups of keys and shared records are cached, in milliseconds. @default 2,000 */
+  /** Lifetime of cached keys and shared records, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
   /** Serves known keys while the store fails, and bills them afterwards. @default false */
   readonly allowsUnreserved?: boolean
@@ -41,8 +44,9 @@ export interface GovernanceParts {
 const SETTLE_MS = 60_000
 
 /**
- * Checks the configuration immediately, so that an invalid field is an error at the start. Applies it before the first
- * look-up of a key, and calls `onFailure` if that fails.
+ * Creates the governance of a gateway. Checks the configuration immediately, because an invalid field must be an error
+ * at the start. Applies the configuration before the first look-up of a key. Calls `onFailure` if the store refuses the
+ * configuration.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
@@ -108,7 +112,10 @@ async function undefinedIfNotFound<value>(reading: Promise<value>): Promise<valu
 
 const RETRY_MS = 1000
 
-/** Runs `work` until it succeeds once. After a failure, a call at least a second later tries again. */
+/**
+ * Returns a function that runs `work` until the work succeeds once. After a failure, calls within one second reject
+ * without running `work`.
+ */
 function startOnce(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,

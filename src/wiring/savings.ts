@@ -29,33 +29,34 @@ import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 export interface SavingsOptions {
   /** Context sizes in tokens above which a tier can run without a header. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
   readonly thresholds?: Partial<Thresholds>
-  /** How tier 5 chooses the content that it keeps. @default 'auto' */
+  /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
   /** Source of the summaries of tiers 3 and 4: the small model of the family, or free extracts of the text (`extractive`). @default 'model' */
   readonly summarizer?: 'model' | 'extractive'
   /**
-   * Size of the prompt of tier 2: a share of the context, and a minimum in tokens, for any context or by its size.
+   * Size of the prompt that tier 2 builds: a share of the context, and a minimum in tokens. The minimum can depend on
+   * the size of the context.
    * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /**
-   * Ranks the parts of a conversation by meaning in addition to words, in tiers 5 and 2. It receives the first 800
-   * characters of each message, once per conversation. If it fails or takes longer than three seconds, only words are
-   * ranked.
+   * Ranks the parts of a conversation by meaning in addition to words, in tiers 5 and 2. The embedder receives the
+   * first 800 characters of each message, once per conversation. If the embedder fails or takes longer than three
+   * seconds, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
-   * Share of requests, from 0 to 1, on which automatic tiers are tried without effect: all requests are sent as received,
-   * and the results of the trials are logged. Tiers that a header requests still run.
+   * Share of requests, from 0 to 1, on which automatic tiers are tried without effect. The gateway sends all prompts
+   * unchanged and logs the results of the trials. Tiers that a header requests still run.
    * @default undefined: tiers run
    */
   readonly shadow?: number
   /**
-   * Sets markers for the prompt cache of vendors that cache marked prefixes (the messages format), if that saves money
-   * and the caller has set none. @default 'auto'
+   * Adds markers for the prompt cache of vendors that cache marked prefixes (the messages format), if the markers save
+   * money and the caller has set none. @default 'auto'
    */
   readonly promptCache?: 'auto' | 'off'
 }
@@ -90,9 +91,9 @@ export interface SavingsParts {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
-  /** Called with the result of a trial. */
+  /** Called with the result of each trial. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
-  /** Called when a trial fails. */
+  /** Called if a trial fails. */
   readonly onShadowFailure: (cause: unknown) => void
 }
 
@@ -110,7 +111,7 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** Returns the waterfall. Its code is loaded with the first request that is large enough or requests a tier. */
+/** Returns the waterfall. The first request that is large enough or requests a tier loads the code. */
 export function createSavings(given: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = given ?? {}
   const waterfall = lazily(options, parts)
@@ -122,7 +123,7 @@ export function createSavings(given: SavingsOptions | undefined, parts: SavingsP
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
-    // Requests without a trial are recorded, too, because later trials need the state of the upstream's cache.
+    // Requests without a trial are also recorded, because later trials need the state of the upstream's cache.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
     )
@@ -158,7 +159,9 @@ function mayApply(job: TierJob, thresholds: Thresholds): boolean {
   return isSteered(job) || job.tokens > followedFrom(job.model, thresholds)
 }
 
-/** Returns half of the smallest threshold. Below it, no tier runs and no state of the conversation is stored. */
+/**
+ * Returns half of the smallest threshold. For smaller prompts, no tier runs and no state of the conversation is stored.
+ */
 function followedFrom(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
@@ -183,7 +186,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Returns the semantic cache. Its options are checked now, and its code is loaded with the first look-up. */
+/** Returns the semantic cache. Checks its options immediately, and loads its code with the first look-up. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {

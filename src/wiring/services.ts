@@ -45,7 +45,10 @@ export interface ServiceSources {
   readonly isLossy: boolean
 }
 
-/** Maximum time that a request waits for an identical one, in milliseconds, before it calls the upstream itself. */
+/**
+ * Maximum time that a request waits for an identical request, in milliseconds. After that, the request calls the
+ * upstream itself.
+ */
 const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
@@ -130,7 +133,7 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs the warnings of the storages once. It is called with every request, because the gateway
+ * Returns a function that logs the warnings of the storages once. Every request calls the function, because the gateway
  * does no work before its first request. If a storage fails, the next request reads the warnings again.
  */
 export function createStoreWarnings(
@@ -178,9 +181,9 @@ export function createMetricsReports(parts: {
   }
 }
 
-/** Options of recorded streams. See docs/streams.md. Each UTF-16 unit counts as two bytes. */
+/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 unit. */
 export interface StreamsOptions {
-  /** How long a message can be replayed, in seconds. @default 3600 */
+  /** Time for which a message can be replayed, in seconds. @default 3600 */
   readonly keepSeconds?: number
   /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
   readonly entries?: number
@@ -204,7 +207,7 @@ export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: Detached
-  /** Ends detached work and waits, for a limited time, until its recordings are stored. */
+  /** Ends detached work. Waits for a limited time until the recordings of the work are stored. */
   close(): Promise<void>
 }
 
