@@ -98,13 +98,13 @@ function addSettings(keyText: KeyText, prompt: Prompt): void {
   )
   const { value, dialect } = prompt.native
   const parsed = PARSED_FIELDS[dialect]
-  let others: Record<string, Json | undefined> | undefined
+  let otherFields: Record<string, Json | undefined> | undefined
   for (const field of Object.keys(value)) {
-    if (!parsed.has(field) && value[field] !== undefined) (others ??= {})[field] = value[field]
+    if (!parsed.has(field) && value[field] !== undefined) (otherFields ??= {})[field] = value[field]
   }
-  if (hasBothLimits(value)) (others ??= {})['max_tokens'] = value['max_tokens']
-  if (topK === undefined && value['top_k'] !== undefined) (others ??= {})['top_k'] = value['top_k']
-  if (others !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(others))
+  if (hasBothLimits(value)) (otherFields ??= {})['max_tokens'] = value['max_tokens']
+  if (topK === undefined && value['top_k'] !== undefined) (otherFields ??= {})['top_k'] = value['top_k']
+  if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(otherFields))
 }
 
 /** Returns true for a body with both names of the output limit. The prompt contains only one of them. */

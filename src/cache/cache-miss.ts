@@ -32,7 +32,7 @@ export interface AnswerClaim {
    *
    * @param findStream Looks for the stream of the other process. The first result ends the wait.
    */
-  join<stream>(findStream?: FindStream<stream>): Promise<CacheHit | FoundStream<stream> | undefined>
+  join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
   /** Releases the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
@@ -42,10 +42,10 @@ export interface AnswerClaim {
   isOwned(): boolean
 }
 
-type FindStream<stream> = () => Promise<stream | undefined>
+type FindStream<Stream> = () => Promise<Stream | undefined>
 
-interface FoundStream<stream> {
-  readonly stream: stream
+interface FoundStream<Stream> {
+  readonly stream: Stream
 }
 
 export const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
@@ -178,11 +178,11 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
 }
 
 /** Polls until the other process releases its claim. Returns its stored answer, or its stream as soon as one exists. */
-async function waitForOther<stream>(
+async function waitForOther<Stream>(
   parts: CacheParts,
   lookup: Lookup,
-  { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<stream> | undefined },
-): Promise<CacheHit | FoundStream<stream> | undefined> {
+  { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<Stream> | undefined },
+): Promise<CacheHit | FoundStream<Stream> | undefined> {
   const { runtime } = parts.options
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS

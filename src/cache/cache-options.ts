@@ -71,8 +71,8 @@ export const checkCache: OptionCheck = optionsOf(
 )
 
 /** Throws `invalid-request` with the path of the first invalid option. */
-export function checkCacheOptions(given: SemanticCacheOptions): void {
-  const { pause: _, runtime: __, ...cache } = given
+export function checkCacheOptions(options: SemanticCacheOptions): void {
+  const { pause: _, runtime: __, ...cache } = options
   checkOptions('createGateway', { cache }, optionsOf({ cache: checkCache }))
 }
 

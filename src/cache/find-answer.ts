@@ -144,9 +144,9 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | 
   const verdict = withTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
     verifyHit(query, accepted.entry, { smallModel, signal: ending }),
   )
-  return whenReady(verdict, (given) => {
-    if (typeof given === 'object') lookup.spent = add(lookup.spent, given.spent)
-    if (given === true || (typeof given === 'object' && given.agrees === true)) return recordHit(parts, accepted)
+  return whenReady(verdict, (result) => {
+    if (typeof result === 'object') lookup.spent = add(lookup.spent, result.spent)
+    if (result === true || (typeof result === 'object' && result.agrees === true)) return recordHit(parts, accepted)
     countRefusal(parts.tallies, 'verifier')
     return undefined
   })

@@ -177,10 +177,10 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
 
 /** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
 function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
-  const given = lexicon(word)
-  if (given === 'common' || given === 'real') return given
+  const wordClass = lexicon(word)
+  if (wordClass === 'common' || wordClass === 'real') return wordClass
   const british = word.replace(/(?<=[iy])z(?=(?:es?|ed|ing|ations?|ers?)$)/, 's')
-  return british === word ? given : lexicon(british)
+  return british === word ? wordClass : lexicon(british)
 }
 
 function isTitle(item: Item): boolean {
@@ -194,12 +194,12 @@ function isTitle(item: Item): boolean {
 function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
   const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH
   const needed = isShort || differsAtEnd(left, right) ? 3 : 2
-  const others = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
-  return others.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
+  const otherWords = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
+  return otherWords.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }
 
 function kindOf(item: Item | undefined, walk: Walk): Difference {
-  if (item === undefined || isSameBag(walk.left, walk.right)) return 'order'
+  if (item === undefined || haveSameItems(walk.left, walk.right)) return 'order'
   if (item.kind === 'number') return 'number'
   if (item.kind === 'exact') return 'quotation-or-code'
   if (item.kind !== 'word') return 'sign'
@@ -208,7 +208,7 @@ function kindOf(item: Item | undefined, walk: Walk): Difference {
   return isPlainWord(item) ? 'word' : 'name'
 }
 
-function isSameBag(left: readonly Item[], right: readonly Item[]): boolean {
+function haveSameItems(left: readonly Item[], right: readonly Item[]): boolean {
   const bag = (items: readonly Item[]): string =>
     items
       .map((item) => item.key)

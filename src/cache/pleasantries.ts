@@ -63,7 +63,7 @@ const ENDING =
 /**
  * `please` at the end of a request, which needs no punctuation. At the end of a question, `please` may be the object.
  */
-const PLEA = new RegExp(
+const FINAL_PLEASE = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
@@ -145,8 +145,8 @@ function withoutEnding(items: readonly Token[]): readonly Token[] {
   const line = lineOf(items.slice(-SEARCHED_TOKENS))
   if (!/please|thank|cheers/.test(line)) return items
   if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
-  const plea = items.length <= SEARCHED_TOKENS ? PLEA.exec(line)?.[0] : undefined
-  const ending = ENDING.exec(line)?.[0] ?? plea
+  const finalPlease = items.length <= SEARCHED_TOKENS ? FINAL_PLEASE.exec(line)?.[0] : undefined
+  const ending = ENDING.exec(line)?.[0] ?? finalPlease
   return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
 }
 

@@ -6,7 +6,7 @@ interface Rewording {
   readonly to: string
 }
 
-const MADE: readonly (readonly [string, string])[] = [
+const CREATOR_VERBS: readonly (readonly [string, string])[] = [
   ['author|writer', 'wrote'],
   ['inventor', 'invented'],
   ['founder', 'founded'],
@@ -60,7 +60,7 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
     ['^how (?:does|do) (.+) differ from (.+)$', 'what is the difference between $1 and $2'],
   ],
   where: [['^where (is|are) (.+) (?:located|situated)$', 'where $1 $2']],
-  who: MADE.map(([noun, verb]): readonly [string, string] => [`^who is the (?:${noun}) of `, `who ${verb}`]),
+  who: CREATOR_VERBS.map(([noun, verb]): readonly [string, string] => [`^who is the (?:${noun}) of `, `who ${verb}`]),
   in: [['^in (?:what|which) year ', 'what year']],
   steps: [[`^steps to ${VERB}`, 'how to']],
   the: [[`^the steps to ${VERB}`, 'how to']],

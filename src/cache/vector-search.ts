@@ -128,8 +128,8 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
       if (cancellation?.isCancelled !== true) health.failed(keyId)
       throw error
     }
-    const accept = (given: readonly Float32Array[]): Vectors => {
-      const vectors = texts.map((_, at) => unitOf(given[at], embedder.dimensions))
+    const accept = (results: readonly Float32Array[]): Vectors => {
+      const vectors = texts.map((_, at) => unitOf(results[at], embedder.dimensions))
       if (vectors[0] === undefined)
         return failed(
           new Error(
@@ -141,8 +141,8 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const given = withTimeout(timeout, (ending) => embedder.embed(texts, ending))
-      return isPending(given) ? given.then(accept, failed) : accept(given)
+      const pending = withTimeout(timeout, (ending) => embedder.embed(texts, ending))
+      return isPending(pending) ? pending.then(accept, failed) : accept(pending)
     } catch (error) {
       return failed(error)
     }

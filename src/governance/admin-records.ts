@@ -35,7 +35,15 @@ import {
   type ConfiguredRateLimit,
 } from './configuration.ts'
 import * as field from './field-schema.ts'
-import { changeAllowance, given, type Keyring, listedKey, parseKeyChange, parseNewKey, publicKey } from './keyring.ts'
+import {
+  changeAllowance,
+  optionalField,
+  type Keyring,
+  listedKey,
+  parseKeyChange,
+  parseNewKey,
+  publicKey,
+} from './keyring.ts'
 import type { SharedLimits } from './limits.ts'
 import { pageQuery, type RecordTable } from './record-table.ts'
 import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
@@ -49,14 +57,14 @@ import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtu
  * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store
  * does not answer.
  */
-export interface RecordMethods<create, change, record, page, created = record> {
+export interface RecordMethods<Create, Change, T, List, Created = T> {
   /** Creates a record. */
-  create(fields: create | WireForm<create>): Promise<created>
-  get(id: string): Promise<record>
+  create(fields: Create | WireForm<Create>): Promise<Created>
+  get(id: string): Promise<T>
   /** Lists records in ascending order of their ids. */
-  list(query?: PageOptions): Promise<page>
+  list(query?: PageOptions): Promise<List>
   /** Updates the fields that `change` contains. Absent fields keep their values. Returns the updated record. */
-  update(id: string, change: change | WireForm<change>): Promise<record>
+  update(id: string, change: Change | WireForm<Change>): Promise<T>
   /**
    * Deletes the record. Requests with keys that refer to a deleted budget or rate limit are refused until the keys are
    * changed.
@@ -87,11 +95,11 @@ export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, Budge
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
 /** The same operations with the field names of the HTTP API. Bodies are validated. */
-export interface WireRecords<shown extends object, page extends object, created extends object = shown> {
-  create(body: unknown): Promise<created>
-  get(id: string): Promise<shown>
-  list(query?: PageOptions): Promise<page>
-  update(id: string, body: unknown): Promise<shown>
+export interface WireRecords<Shown extends object, List extends object, Created extends object = Shown> {
+  create(body: unknown): Promise<Created>
+  get(id: string): Promise<Shown>
+  list(query?: PageOptions): Promise<List>
+  update(id: string, body: unknown): Promise<Shown>
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -152,25 +160,25 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
 }
 
 /** The functions that differ between shared budgets and shared rate limits. */
-interface SharedKind<record, shown, page> {
+interface SharedKind<T, Shown, List> {
   readonly object: DeletedRecord['object']
   /** Parses the body of a creation. `newId` is the id of a record without one. */
-  make(body: unknown, newId: string): record
+  parseNew(body: unknown, newId: string): T
   /** Parses the body of an update. Returns the function that applies it. */
-  change(body: unknown): (record: record) => record
+  parseUpdate(body: unknown): (record: T) => T
   /** Loads the usage of the records. Resolves with a function that converts a record to its public form. */
-  showing(records: readonly record[]): MaybePromise<(record: record) => shown>
-  page(shown: readonly shown[], hasMore: boolean): page
+  createPresenter(records: readonly T[]): MaybePromise<(record: T) => Shown>
+  page(shown: readonly Shown[], hasMore: boolean): List
 }
 
-function sharedRecords<record extends { readonly id: string }, shown extends object, page extends object>(
-  kind: SharedKind<record, shown, page>,
-  { table, uuid }: { readonly table: RecordTable<record>; readonly uuid: () => string },
-): WireRecords<shown, page> {
-  const show = async (record: record): Promise<shown> => (await kind.showing([record]))(record)
+function sharedRecords<T extends { readonly id: string }, Shown extends object, List extends object>(
+  kind: SharedKind<T, Shown, List>,
+  { table, uuid }: { readonly table: RecordTable<T>; readonly uuid: () => string },
+): WireRecords<Shown, List> {
+  const show = async (record: T): Promise<Shown> => (await kind.createPresenter([record]))(record)
   return {
     create: async (body) => {
-      const record = kind.make(body, uuid())
+      const record = kind.parseNew(body, uuid())
       if (await table.insert(record.id, record)) return show(record)
       const label = kind.object.replace('_', ' ')
       throw new GatewayError(
@@ -182,9 +190,9 @@ function sharedRecords<record extends { readonly id: string }, shown extends obj
     get: async (id) => show(await table.read(id)),
     list: async (query = {}) => {
       const { records, hasMore } = await table.page(pageQuery(query))
-      return kind.page(records.map(await kind.showing(records)), hasMore)
+      return kind.page(records.map(await kind.createPresenter(records)), hasMore)
     },
-    update: async (id, body) => show((await table.change(id, kind.change(body))).after),
+    update: async (id, body) => show((await table.change(id, kind.parseUpdate(body))).after),
     delete: async (id) => {
       await table.remove(id)
       return { id, object: kind.object, deleted: true }
@@ -199,8 +207,8 @@ function withId(body: unknown, id: string): unknown {
 function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
   return {
     object: 'budget',
-    make: (body, newId) => toBudget(field.parseWith(newBudget, withId(body, newId))),
-    change: (body) => {
+    parseNew: (body, newId) => toBudget(field.parseWith(newBudget, withId(body, newId))),
+    parseUpdate: (body) => {
       const change = field.parseChange(budgetChange, body, 'max_limit')
       return ({ id, name, limit }) => ({
         id,
@@ -211,7 +219,7 @@ function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRe
         },
       })
     },
-    showing: async (budgets) => {
+    createPresenter: async (budgets) => {
       const windows = await reports.budgetWindows(budgets)
       return (budget) => publicBudget(budget, windows.get(budget.id))
     },
@@ -233,12 +241,12 @@ function publicBudget({ id, name, limit }: Budget, window: BudgetStatus | undefi
 
 const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
   object: 'rate_limit',
-  make: (body, newId) => toRateLimit(field.parseWith(newRateLimit, withId(body, newId))),
-  change: (body) => {
+  parseNew: (body, newId) => toRateLimit(field.parseWith(newRateLimit, withId(body, newId))),
+  parseUpdate: (body) => {
     const change = field.parseChange(rateLimitChange, body, 'request_max_limit')
     return (rateLimit) => changeRateLimit(rateLimit, change)
   },
-  showing:
+  createPresenter:
     () =>
     ({ id, name, requests, tokens }) => ({
       id,
@@ -269,8 +277,8 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
   return {
     id: rateLimit.id,
     name: change.name ?? rateLimit.name,
-    ...given('requests', requests),
-    ...given('tokens', tokens),
+    ...optionalField('requests', requests),
+    ...optionalField('tokens', tokens),
   }
 }
 
@@ -287,6 +295,6 @@ export async function applyConfiguration(
   for (const key of configured.keys) await parts.keyring.configure(key)
 }
 
-async function put<record extends { readonly id: string }>(table: RecordTable<record>, record: record): Promise<void> {
+async function put<T extends { readonly id: string }>(table: RecordTable<T>, record: T): Promise<void> {
   if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
 }

@@ -31,8 +31,8 @@ const UNCOUNTED_SHARE = 0.1
  */
 export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
-  const worst = has('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
-  const tokens = has('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
+  const worst = hasKind('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
+  const tokens = hasKind('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
   const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
   const minGrant = worst > 0 ? minGrantOf(quote, worst) : 0
   const claims = claimed.map((limit) => claim(limit, tokens, worst))
@@ -59,7 +59,7 @@ export function recountFor(limit: Limit, level: number, quote: Quote): Recount |
   return minUsefulCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
 }
 
-function has(kind: Limit['kind'], limits: readonly Limit[]): boolean {
+function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
@@ -74,7 +74,7 @@ function claim(limit: Limit, tokens: number, worst: number): Claim {
 
 /** Returns the output limit in tokens that the granted money covers. */
 export function outputFor({ worst, limits }: LimitClaims, quote: Quote, granted: number): number {
-  return granted < worst && has('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
+  return granted < worst && hasKind('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 
 /** Returns the longest answer whose worst-case cost the grant covers. Every grant covers the shortest useful answer. */

@@ -41,7 +41,7 @@ export interface ConfiguredRateLimit extends NewRateLimit {
   readonly id: string
 }
 
-const optional = <value>(schema: z.ZodMiniType<value>) => z.optional(z.nullable(schema))
+const optional = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(schema))
 
 const modelNames = field.list(field.text(1, 200), 1_000)
 
@@ -103,7 +103,7 @@ const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
     }),
   )
 
-type Schema<record> = z.ZodMiniType<WireForm<record>>
+type Schema<T> = z.ZodMiniType<WireForm<T>>
 
 const budgetSettings = {
   name: z.optional(field.name),
@@ -168,10 +168,10 @@ function hashed({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>)
   return { id: id ?? derivedId, hash, prefix: prefixOfSecret(value ?? ''), fields }
 }
 
-function checkUnique<name extends string>(
+function checkUnique<Name extends string>(
   list: string,
-  records: readonly Readonly<Record<name, string>>[],
-  name: name,
+  records: readonly Readonly<Record<Name, string>>[],
+  name: Name,
 ): void {
   const seen = new Set<string>()
   const duplicate = records.findIndex((record) => seen.size === seen.add(record[name]).size)

@@ -11,8 +11,8 @@ const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
 /** Returns a schema whose error message is the expectation. */
-function expecting<value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<value> {
-  return z.custom<value>(accepts, { error: expectation })
+function expecting<Value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<Value> {
+  return z.custom<Value>(accepts, { error: expectation })
 }
 
 function isWhole(value: unknown, min: number, max: number): boolean {
@@ -31,25 +31,25 @@ export function matching(pattern: RegExp, expectation: string): z.ZodMiniType<st
   return expecting(expectation, (value) => typeof value === 'string' && pattern.test(value))
 }
 
-export function oneOf<value extends string>(values: readonly value[]): z.ZodMiniType<value> {
-  return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as value))
+export function oneOf<Value extends string>(values: readonly Value[]): z.ZodMiniType<Value> {
+  return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as Value))
 }
 
 export function whole(min: number, max: number): z.ZodMiniType<number> {
   return expecting(`a whole number from ${min} to ${max}`, (value) => isWhole(value, min, max))
 }
 
-export function list<item>(item: z.ZodMiniType<item>, max: number): z.ZodMiniType<item[]> {
+export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniType<Item[]> {
   return z
     .array(item, { error: 'a list' })
     .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
 /** Returns the schema of an object with these fields and with ignored fields. It refuses other fields. */
-export function record<shape extends z.core.$ZodLooseShape>(
-  shape: shape,
+export function record<Shape extends z.core.$ZodLooseShape>(
+  shape: Shape,
   ignoredFields: Readonly<Record<string, OptionalUnknown>> = {},
-): z.ZodMiniObject<shape, z.core.$strict> {
+): z.ZodMiniObject<Shape, z.core.$strict> {
   return z.strictObject(
     { ...ignoredFields, ...shape },
     {
@@ -107,26 +107,26 @@ type OptionalUnknown = z.ZodMiniOptional<z.ZodMiniUnknown>
 
 const optionalUnknown: OptionalUnknown = z.optional(z.unknown())
 
-export function ignored<field extends string>(furtherFields: readonly field[]): Record<string, OptionalUnknown> {
+export function ignored<Field extends string>(furtherFields: readonly Field[]): Record<string, OptionalUnknown> {
   return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
 }
 
 /** Parses a value. Throws a GatewayError that names the first invalid field, the expected value and the given value. */
-export function parseWith<value>(schema: z.ZodMiniType<value>, given: unknown): value {
-  const result = schema.safeParse(given)
+export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
+  const result = schema.safeParse(input)
   if (result.success) return result.data
-  const { path, text } = problemOf(result.error.issues[0], given)
+  const { path, text } = problemOf(result.error.issues[0], input)
   const param = path.map(String).join('.').slice(0, MAX_NAME)
   const message = param === '' ? `The body is not valid: ${text}` : `${param}: ${text}`
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
 /** Parses the body of an update. Throws if it sets no field. `example` is a field that an update can set. */
-export function parseChange<change extends object>(
-  schema: z.ZodMiniType<change>,
+export function parseChange<Change extends object>(
+  schema: z.ZodMiniType<Change>,
   body: unknown,
   example: string,
-): change {
+): Change {
   const change = parseWith(schema, body)
   if (Object.keys(change).some((name) => !IGNORED.includes(name) && !IGNORED_IN_CHANGES.includes(name))) return change
   throw new GatewayError(
@@ -136,10 +136,10 @@ export function parseChange<change extends object>(
 }
 
 /** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */
-export function parseOption<value>(schema: z.ZodMiniType<value>, given: unknown): value {
-  const result = schema.safeParse(given)
+export function parseOption<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
+  const result = schema.safeParse(input)
   if (result.success) return result.data
-  const { path, text } = problemOf(result.error.issues[0], given)
+  const { path, text } = problemOf(result.error.issues[0], input)
   throw wrongOption(pathText(['governance', ...path]), text)
 }
 

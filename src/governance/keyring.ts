@@ -158,10 +158,10 @@ export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): Virtual
     providers: fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toConfig),
     permissions: changePermissions(key.permissions, fields),
     ...changeLimits(key, fields),
-    ...given('budgetId', choose(fields.budget_id, key.budgetId)),
-    ...given('rateLimitId', choose(fields.rate_limit_id, key.rateLimitId)),
-    ...given('plan', choose(fields.plan, key.plan)),
-    ...given('expiresAt', choose(toMoment(fields.expires_at), key.expiresAt)),
+    ...optionalField('budgetId', resolveChange(fields.budget_id, key.budgetId)),
+    ...optionalField('rateLimitId', resolveChange(fields.rate_limit_id, key.rateLimitId)),
+    ...optionalField('plan', resolveChange(fields.plan, key.plan)),
+    ...optionalField('expiresAt', resolveChange(toMoment(fields.expires_at), key.expiresAt)),
   }
 }
 
@@ -185,11 +185,15 @@ function changeLimits(
     every: fields.token_reset_duration,
     field: 'token_reset_duration',
   })
-  return { ...given('budget', budget), ...given('requests', requests), ...given('tokens', tokens) }
+  return {
+    ...optionalField('budget', budget),
+    ...optionalField('requests', requests),
+    ...optionalField('tokens', tokens),
+  }
 }
 
-export interface AllowanceFields<amount> {
-  readonly max: amount | null | undefined
+export interface AllowanceFields<Amount> {
+  readonly max: Amount | null | undefined
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
   readonly defaultWindow?: DurationCode
@@ -198,10 +202,10 @@ export interface AllowanceFields<amount> {
 }
 
 /** Returns the limit after a change, or undefined for no limit. */
-export function changeAllowance<amount extends number>(
-  current: Allowance<amount> | undefined,
-  { max, every, defaultWindow = '1h', field: name }: AllowanceFields<amount>,
-): Allowance<amount> | undefined {
+export function changeAllowance<Amount extends number>(
+  current: Allowance<Amount> | undefined,
+  { max, every, defaultWindow = '1h', field: name }: AllowanceFields<Amount>,
+): Allowance<Amount> | undefined {
   if (max === null || max === UNLIMITED) return undefined
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
@@ -211,21 +215,21 @@ export function changeAllowance<amount extends number>(
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
   return {
-    ...given('allowedModels', choose(fields.allowed_models, permissions.allowedModels)),
-    ...given('maxTokens', choose(fields.max_tokens, permissions.maxTokens)),
-    ...given('disableTools', choose(fields.disable_tools, permissions.disableTools)),
+    ...optionalField('allowedModels', resolveChange(fields.allowed_models, permissions.allowedModels)),
+    ...optionalField('maxTokens', resolveChange(fields.max_tokens, permissions.maxTokens)),
+    ...optionalField('disableTools', resolveChange(fields.disable_tools, permissions.disableTools)),
   }
 }
 
 /** Returns an object with the field, or an empty object for an undefined value. */
-export function given<name extends string, value>(
-  name: name,
-  value: value | undefined,
-): { readonly [field in name]?: value } {
-  return value === undefined ? {} : ({ [name]: value } as { readonly [field in name]: value })
+export function optionalField<Name extends string, Value>(
+  name: Name,
+  value: Value | undefined,
+): { readonly [field in Name]?: Value } {
+  return value === undefined ? {} : ({ [name]: value } as { readonly [field in Name]: Value })
 }
 
-function choose<value>(change: value | null | undefined, current: value | undefined): value | undefined {
+function resolveChange<Value>(change: Value | null | undefined, current: Value | undefined): Value | undefined {
   return change === undefined ? current : (change ?? undefined)
 }
 

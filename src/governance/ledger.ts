@@ -67,7 +67,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     return carryOver?.(limits, at) ?? loadCarryOver().then((loaded) => loaded(limits, at))
   })
 
-  function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (given) => given): MaybePromise<Reservation> {
+  function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
     return chain(attempt({ key, quote, wait }), (outcome) =>
       'reservation' in outcome ? outcome.reservation : reserveCounted(key, outcome, wait),
     )

@@ -4,22 +4,22 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
 
 /** Records of one kind in the store, as JSON text under `<prefix><id>`. */
-export interface RecordTable<record> {
+export interface RecordTable<T> {
   /**
    * Returns a cached record. Changes by this process are visible immediately, changes by other processes within
    * `cacheMs`.
    */
-  find(id: string): MaybePromise<record | undefined>
+  find(id: string): MaybePromise<T | undefined>
   /** Returns the current record. Throws `not-found`. */
-  read(id: string): Promise<record>
+  read(id: string): Promise<T>
   /** Stores a new record. Resolves with false if the id is already in use. */
-  insert(id: string, record: record): Promise<boolean>
+  insert(id: string, record: T): Promise<boolean>
   /** Replaces a record with the result of `change`, in one atomic step. Throws `not-found`. */
-  change(id: string, change: (record: record) => record): Promise<{ readonly before: record; readonly after: record }>
+  change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }>
   /** Returns the deleted record, or undefined if it could not be parsed. Throws `not-found`. */
-  remove(id: string): Promise<record | undefined>
+  remove(id: string): Promise<T | undefined>
   /** Returns the records after `after` in ascending order of their ids, except those that cannot be parsed. */
-  page(query: PageQuery): Promise<Page<record>>
+  page(query: PageQuery): Promise<Page<T>>
 }
 
 export interface PageQuery {
@@ -27,8 +27,8 @@ export interface PageQuery {
   readonly after?: string
 }
 
-export interface Page<record> {
-  readonly records: readonly record[]
+export interface Page<T> {
+  readonly records: readonly T[]
   readonly hasMore: boolean
 }
 
@@ -41,11 +41,11 @@ export interface LookupOptions {
   readonly keepsStale?: boolean
 }
 
-export interface RecordTableOptions<record> extends LookupOptions {
+export interface RecordTableOptions<T> extends LookupOptions {
   readonly prefix: string
   /** The name of a record in messages, such as `virtual key`. */
   readonly label: string
-  readonly schema: z.ZodMiniType<record>
+  readonly schema: z.ZodMiniType<T>
 }
 
 export const MAX_CACHED = 10_000
@@ -62,9 +62,9 @@ export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
 
-export function createRecordTable<record>(options: RecordTableOptions<record>): RecordTable<record> {
+export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
-  const recent = createRecent<record | undefined>(MAX_CACHED)
+  const recent = createRecent<T | undefined>(MAX_CACHED)
   /** Number of changes. The result of a look-up that began before a change must not be cached after it. */
   let changes = 0
 
@@ -81,7 +81,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     )
   }
 
-  function tryParse(text: string): record | undefined {
+  function tryParse(text: string): T | undefined {
     try {
       return schema.safeParse(JSON.parse(text)).data
     } catch {
@@ -89,7 +89,7 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     }
   }
 
-  function parse(text: string): record {
+  function parse(text: string): T {
     const parsed = tryParse(text)
     if (parsed !== undefined) return parsed
     throw new GatewayError(
@@ -98,17 +98,17 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     )
   }
 
-  function find(id: string): MaybePromise<record | undefined> {
+  function find(id: string): MaybePromise<T | undefined> {
     const at = now()
     const cached = recent.get(id, at)
     if (cached !== undefined) return cached.value
     const changesBefore = changes
-    const remember = (text: string | undefined): record | undefined => {
+    const remember = (text: string | undefined): T | undefined => {
       const record = text === undefined ? undefined : parse(text)
       if (changesBefore === changes) recent.put(id, record, at + cacheMs)
       return record
     }
-    return orLast(load(id), remember, keepsStale ? recent.last(id) : undefined)
+    return fallBackToLast(load(id), remember, keepsStale ? recent.last(id) : undefined)
   }
 
   async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {
@@ -120,32 +120,29 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
     }
   }
 
-  async function change(
-    id: string,
-    make: (record: record) => record,
-  ): Promise<{ readonly before: record; readonly after: record }> {
+  async function change(id: string, make: (record: T) => T): Promise<{ readonly before: T; readonly after: T }> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const text = await loadExisting(id)
       const before = parse(text)
       const after = make(before)
       if (await write(id, text, JSON.stringify(after))) return { before, after }
     }
-    throw contended()
+    throw conflictError()
   }
 
-  async function remove(id: string): Promise<record | undefined> {
+  async function remove(id: string): Promise<T | undefined> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const text = await loadExisting(id)
       if (await write(id, text, undefined)) return tryParse(text)
     }
-    throw contended()
+    throw conflictError()
   }
 
-  function contended(): GatewayError {
+  function conflictError(): GatewayError {
     return new GatewayError('conflict', `This ${label} is being changed by other requests. Retry.`)
   }
 
-  async function page({ limit, after }: PageQuery): Promise<Page<record>> {
+  async function page({ limit, after }: PageQuery): Promise<Page<T>> {
     const from = after === undefined ? {} : { after: prefix + after }
     const keys = await store.list(prefix, { limit: limit + 1, ...from })
     const texts = await Promise.all(keys.slice(0, limit).map((key) => store.get(key)))
@@ -164,23 +161,23 @@ export function createRecordTable<record>(options: RecordTableOptions<record>): 
 }
 
 /** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
-export interface Recent<value> {
-  get(key: string, now: number): { readonly value: value } | undefined
+export interface Recent<Value> {
+  get(key: string, now: number): { readonly value: Value } | undefined
   /** Returns the last value, regardless of its age. */
-  last(key: string): { readonly value: value } | undefined
-  put(key: string, value: value, until: number): void
+  last(key: string): { readonly value: Value } | undefined
+  put(key: string, value: Value, until: number): void
   forget(key: string): void
 }
 
-export function createRecent<value>(maxEntries: number): Recent<value> {
-  const entries = new Map<string, { readonly value: value; readonly until: number }>()
+export function createRecent<Value>(maxEntries: number): Recent<Value> {
+  const entries = new Map<string, { readonly value: Value; readonly until: number }>()
 
-  function get(key: string, now: number): { readonly value: value } | undefined {
+  function get(key: string, now: number): { readonly value: Value } | undefined {
     const entry = entries.get(key)
     return entry !== undefined && now < entry.until ? entry : undefined
   }
 
-  function put(key: string, value: value, until: number): void {
+  function put(key: string, value: Value, until: number): void {
     entries.delete(key)
     entries.set(key, { value, until })
     if (entries.size <= maxEntries) return
@@ -192,11 +189,11 @@ export function createRecent<value>(maxEntries: number): Recent<value> {
 }
 
 /** Passes the result of a look-up to `onFound`. If the look-up fails, returns the last known value, if any. */
-export function orLast<found, value>(
-  lookup: MaybePromise<found>,
-  onFound: (found: found) => value,
-  last: { readonly value: value } | undefined,
-): MaybePromise<value> {
+export function fallBackToLast<Found, Value>(
+  lookup: MaybePromise<Found>,
+  onFound: (found: Found) => Value,
+  last: { readonly value: Value } | undefined,
+): MaybePromise<Value> {
   if (last === undefined || !isPromise(lookup)) return chain(lookup, onFound)
   return lookup.then(onFound, () => last.value)
 }
@@ -205,8 +202,8 @@ const DEFAULT_PAGE = 100
 const MAX_PAGE = 1000
 
 /** Parses the query of a page. Throws `invalid-admin-request` for a wrong limit or id. */
-export function pageQuery(given: { readonly limit?: number; readonly after?: string }): PageQuery {
-  const { limit = DEFAULT_PAGE, after } = given
+export function pageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
+  const { limit = DEFAULT_PAGE, after } = query
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE) {
     throw wrongField('limit', `expected a whole number from 1 to ${MAX_PAGE}, got ${limit}.`)
   }

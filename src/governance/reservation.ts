@@ -39,7 +39,7 @@ export interface Quote {
 }
 
 /** Limits the duration of a store call to the remaining store timeout of the request. */
-export type WaitForStore = <value>(given: MaybePromise<value>) => MaybePromise<value>
+export type WaitForStore = <Value>(call: MaybePromise<Value>) => MaybePromise<Value>
 
 /** Counts the prompt exactly. */
 export interface Recount {
@@ -159,11 +159,11 @@ class WorstCase implements Quote {
 }
 
 function tokenRecount(parts: QuoteParts): { readonly tokens?: Recount } {
-  const { countPrompt, promptTokens, ...others } = parts
+  const { countPrompt, promptTokens, ...otherParts } = parts
   if (countPrompt === undefined) return {}
   const run = async (): Promise<Quote> => {
     const counted = Math.min(promptTokens(), await countPrompt())
-    return createQuote({ ...others, promptTokens: () => counted })
+    return createQuote({ ...otherParts, promptTokens: () => counted })
   }
   return { tokens: { run, callsUpstream: false } }
 }

@@ -56,12 +56,12 @@ export function createUsageReports(parts: {
     const at = now()
     const limits = await currentLimits(key, shared, at)
     const budgets = limits.filter(({ kind }) => kind === 'budget')
-    const others = limits.filter(({ kind }) => kind !== 'budget')
+    const rateLimits = limits.filter(({ kind }) => kind !== 'budget')
     const levels = [
-      ...(others.length === 0 ? [] : await store.levels(others.map((limit) => limit.counter))),
+      ...(rateLimits.length === 0 ? [] : await store.levels(rateLimits.map((limit) => limit.counter))),
       ...(await readSpent(store, budgets, at)),
     ]
-    const all = [...others, ...budgets].map((limit, index) => ({
+    const all = [...rateLimits, ...budgets].map((limit, index) => ({
       kind: limit.kind,
       status: toLimitStatus(limit, levels[index]),
     }))
@@ -121,11 +121,11 @@ export function createUsageReports(parts: {
   }
 
   async function spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]> {
-    return centsIn(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
+    return readSpentCents(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
   }
 
   async function budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>> {
-    const spent = await centsIn(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
+    const spent = await readSpentCents(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
     return new Map(
       budgets.map(({ id, limit }, index) => [
         id,
@@ -134,7 +134,7 @@ export function createUsageReports(parts: {
     )
   }
 
-  async function centsIn(owners: readonly Pick<BudgetWindow, 'owner' | 'every'>[]): Promise<readonly number[]> {
+  async function readSpentCents(owners: readonly Pick<BudgetWindow, 'owner' | 'every'>[]): Promise<readonly number[]> {
     const at = now()
     const windows = owners.map(({ owner, every }) => {
       const period = periodOf(at, every)

@@ -9,7 +9,7 @@ import {
   createRecordTable,
   type LookupOptions,
   MAX_CACHED,
-  orLast,
+  fallBackToLast,
   type RecordTable,
 } from './record-table.ts'
 
@@ -41,8 +41,8 @@ export interface VirtualKey {
 }
 
 /** Maximum amount per calendar window. */
-export interface Allowance<amount extends number = number> {
-  readonly max: amount
+export interface Allowance<Amount extends number = number> {
+  readonly max: Amount
   readonly every: DurationCode
 }
 
@@ -201,7 +201,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
       else if (changesBefore === changes) unknown.put(hash, undefined, at + cacheMs)
       return id
     }
-    return orLast(store.get(HASHES + hash), remember, keepsStale ? known.last(hash) : undefined)
+    return fallBackToLast(store.get(HASHES + hash), remember, keepsStale ? known.last(hash) : undefined)
   }
 
   function forget(hash: string): void {
@@ -236,16 +236,16 @@ export function prefixOfSecret(secret: string): string {
 }
 
 /** Compares the hashes of two secrets in constant time. */
-export function isSameSecret(given: string, expected: string): boolean {
-  return isSameHash(hashSecret(given) ?? '', hashSecret(expected) ?? '-')
+export function isSameSecret(actual: string, expected: string): boolean {
+  return isSameHash(hashSecret(actual) ?? '', hashSecret(expected) ?? '-')
 }
 
 /** Compares two texts in a time that depends only on their lengths. */
-export function isSameHash(given: string, expected: string): boolean {
-  if (given.length !== expected.length) return false
+export function isSameHash(actual: string, expected: string): boolean {
+  if (actual.length !== expected.length) return false
   let difference = 0
-  for (let index = 0; index < given.length; index += 1) {
-    difference |= given.charCodeAt(index) ^ expected.charCodeAt(index)
+  for (let index = 0; index < actual.length; index += 1) {
+    difference |= actual.charCodeAt(index) ^ expected.charCodeAt(index)
   }
   return difference === 0
 }

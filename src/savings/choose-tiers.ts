@@ -39,7 +39,7 @@ export interface TierCandidate {
     /** Cost of small-model calls for this request. */
     readonly calls: NanoUsd
     /** Cost of sending everything instead. */
-    readonly whole: SendCosts
+    readonly full: SendCosts
   }
 }
 
@@ -61,7 +61,7 @@ export async function chooseTiers(
   const warm = warmTokens(history, job, history)
   const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
   const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
-  const whole = costsOf(unchanged, outlook)
+  const full = costsOf(unchanged, outlook)
   const withoutForecast: TierCandidate[] = []
   const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
@@ -71,12 +71,12 @@ export async function chooseTiers(
       continue
     }
     const option = optionOf(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, option, tokens, warm, wholeNow: whole.now }, outlook)) continue
+    if (!isSafe({ debt: history.debt, option, tokens, warm, fullNow: full.now }, outlook)) continue
     const soon = costsOf(option, soonOutlook).total
-    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, whole } })
+    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, full } })
   }
-  const wholeSoon = costsOf(unchanged, soonOutlook).total
-  return [...withoutForecast, ...cheapestOf(candidates, { whole, wholeSoon, history })]
+  const fullSoon = costsOf(unchanged, soonOutlook).total
+  return [...withoutForecast, ...cheapestOf(candidates, { full, fullSoon, history })]
 }
 
 /** The tiers that have already declined this request. */
@@ -94,24 +94,24 @@ export interface Declined {
  */
 export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
-  return expected.calls <= calls && add(expected.costs.total, spent) < expected.whole.total
+  return expected.calls <= calls && add(expected.costs.total, spent) < expected.full.total
 }
 
 interface Alternatives {
-  readonly whole: SendCosts
-  readonly wholeSoon: NanoUsd
+  readonly full: SendCosts
+  readonly fullSoon: NanoUsd
   readonly history: History
 }
 
 /** Returns the candidates that may replace the option of the last request, cheapest first. */
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
-  { whole, wholeSoon, history }: Alternatives,
+  { full, fullSoon, history }: Alternatives,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const current = last?.expected.costs ?? whole
-  const currentSoon = last?.expected.soon ?? wholeSoon
+  const current = last?.expected.costs ?? full
+  const currentSoon = last?.expected.soon ?? fullSoon
   /** Returns true if the loss is recouped soon, or is at most the amount that the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
     expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
@@ -119,9 +119,9 @@ function cheapestOf(
     (candidate) =>
       candidate === last || (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
   )
-  const mayStopRewriting = last !== undefined && maySwitch({ current, candidate: whole })
+  const mayStopRewriting = last !== undefined && maySwitch({ current, candidate: full })
   return allowed
-    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < whole.total)
+    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < full.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
@@ -227,7 +227,7 @@ interface Risk {
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly warm: number
   /** Cost of sending everything now, with the actual state of the upstream's cache. */
-  readonly wholeNow: NanoUsd
+  readonly fullNow: NanoUsd
 }
 
 /**
@@ -235,14 +235,14 @@ interface Risk {
  * and of whether the next request must be sent unchanged. Otherwise an option that is cheap only while the cache is
  * empty could lose a little on each later turn. Assumes no growth.
  */
-export function isSafe({ debt, option, tokens, warm, wholeNow }: Risk, { model }: Outlook): boolean {
+export function isSafe({ debt, option, tokens, warm, fullNow }: Risk, { model }: Outlook): boolean {
   // A prompt with a stable prefix may exceed its limit, so it does not have to be cut on the next turn.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
   const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
-  const wholeNext = sendingCost(model, tokens, tokens)
-  const isDearerNext = subtract(total, now) > wholeNext
-  const returnCost = isDearerNext ? subtract(sendingCost(model, tokens, 0), wholeNext) : ZERO
-  if (add(now, returnCost) <= wholeNow) return true
+  const fullNext = sendingCost(model, tokens, tokens)
+  const isCostlierNext = subtract(total, now) > fullNext
+  const returnCost = isCostlierNext ? subtract(sendingCost(model, tokens, 0), fullNext) : ZERO
+  if (add(now, returnCost) <= fullNow) return true
   const added = subtract(now, sendingCost(model, tokens, warm))
   return add(add(debt, added), returnCost) <= now
 }

@@ -144,14 +144,14 @@ async function layOut(
   const old = turns.old.slice(0, turns.old.length - newest.length)
   const exchangeTokens = newest.length > 0 ? 0 : Math.min(options.exchangeTokens ?? 0, maxTokens)
   const exchange = await lastExchange(job, old, exchangeTokens, tools)
-  const others = old.filter((segment) => !exchange.includes(segment))
+  const candidates = old.filter((segment) => !exchange.includes(segment))
   const steps = overflows ? turns.live.slice(1) : []
   const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
   const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    segments: [...others, ...steps],
+    segments: [...candidates, ...steps],
     steps: new Set(steps),
     newestCapacity: isTooLong ? exchangeTokens - (await countSegments(exchange, job, tools)) : 0,
     fixedTokens: frame + (await countSegments(pinned, job, tools)) + noticeTokens,

@@ -15,7 +15,7 @@ export interface PackerEntry {
   value: number
   /** Score divided by the best score. Determines the order of snippets. */
   share: number
-  state: 'out' | 'excerpt' | 'whole'
+  state: 'out' | 'excerpt' | 'full'
   /** The messages to send, unless the segment is omitted. */
   messages: readonly Message[]
   picked: Snippet[]
@@ -28,13 +28,13 @@ export interface Packer {
   readonly capacity: number
   readonly spent: () => number
   /** Packs complete segments that fit, in the order of `entries`. */
-  takeWhole(entries: readonly PackerEntry[], limit: number): void
+  packSegments(entries: readonly PackerEntry[], limit: number): void
   /** Packs the tool calls of segments that fit, without their results. */
-  takeSkeletons(entries: readonly PackerEntry[], limit: number): void
+  packSkeletons(entries: readonly PackerEntry[], limit: number): void
   /** Packs snippets of segments, the last snippets first. */
-  takeLast(entries: readonly PackerEntry[], limit: number): void
+  packLastSnippets(entries: readonly PackerEntry[], limit: number): void
   /** Packs the best snippets of incomplete segments, by estimated size. Returns true if any snippet was packed. */
-  takeSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
+  packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /**
    * Replaces estimated sizes by exact sizes. Removes snippets until the capacity suffices, starting with the last one
    * packed.
@@ -59,25 +59,25 @@ export function createPacker(
   const unmeasured = new Set<PackerEntry>()
   let offers: readonly Offer[] | undefined
 
-  const pack = (entry: PackerEntry, state: 'excerpt' | 'whole', cost: number): void => {
+  const pack = (entry: PackerEntry, state: 'excerpt' | 'full', cost: number): void => {
     spent += cost - entry.spent
     entry.spent = cost
     entry.state = state
   }
 
-  const takeWhole = (entries: readonly PackerEntry[], limit: number): void => {
+  const packSegments = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
       const cost = entry.tokens - entry.spent
-      if (entry.state === 'whole' || cost > left || spent + cost > capacity) continue
+      if (entry.state === 'full' || cost > left || spent + cost > capacity) continue
       left -= cost
-      pack(entry, 'whole', entry.tokens)
+      pack(entry, 'full', entry.tokens)
       entry.messages = entry.segment.messages
       unmeasured.delete(entry)
     }
   }
 
-  const takeSkeletons = (entries: readonly PackerEntry[], limit: number): void => {
+  const packSkeletons = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
     for (const entry of entries) {
       const cost = entry.analysis.skeletonTokens
@@ -88,9 +88,9 @@ export function createPacker(
     }
   }
 
-  const takeLast = (entries: readonly PackerEntry[], limit: number): void => {
+  const packLastSnippets = (entries: readonly PackerEntry[], limit: number): void => {
     let left = limit
-    for (const entry of entries.filter(({ state }) => state !== 'whole')) {
+    for (const entry of entries.filter(({ state }) => state !== 'full')) {
       for (const snippet of entry.analysis.snippets.toReversed()) {
         const cost = costOf(entry, snippet)
         if (cost > left || spent + cost > capacity) break
@@ -106,7 +106,7 @@ export function createPacker(
     unmeasured.add(entry)
   }
 
-  const takeSnippets = async (
+  const packBestSnippets = async (
     entries: readonly PackerEntry[],
     scores: ReadonlyMap<Snippet, number>,
   ): Promise<boolean> => {
@@ -117,7 +117,7 @@ export function createPacker(
     for (const { entry, snippet } of offers) {
       const due = pause()
       if (due !== undefined) await due
-      if (entry.state === 'whole' || packed.has(snippet.fingerprint)) continue
+      if (entry.state === 'full' || packed.has(snippet.fingerprint)) continue
       const cost = costOf(entry, snippet)
       if (spent + cost > capacity) continue
       pick(entry, snippet, cost)
@@ -154,7 +154,7 @@ export function createPacker(
     }
   }
 
-  return { capacity, spent: () => spent, takeWhole, takeSkeletons, takeLast, takeSnippets, measure }
+  return { capacity, spent: () => spent, packSegments, packSkeletons, packLastSnippets, packBestSnippets, measure }
 }
 
 /** Returns the tokens of a snippet in an excerpt. The first snippet adds the segment's skeleton. */
@@ -181,7 +181,7 @@ async function createOffers(
 
 function packedSnippets({ state, analysis, picked }: PackerEntry): readonly Snippet[] {
   if (state === 'out') return []
-  return state === 'whole' ? analysis.snippets : picked
+  return state === 'full' ? analysis.snippets : picked
 }
 
 interface Offer {
@@ -191,7 +191,7 @@ interface Offer {
 }
 
 function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
-  if (entry.state === 'whole') return []
+  if (entry.state === 'full') return []
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
     const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share

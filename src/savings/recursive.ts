@@ -185,7 +185,7 @@ export async function chunkSegments(
   }
   for (const segment of segments) {
     if (chunks.length > maxChunks) break
-    const pieces = await piecesOf(serializeSegment(segment, 'whole'), maxTokens, tools)
+    const pieces = await piecesOf(serializeSegment(segment, 'full'), maxTokens, tools)
     for (const [at, piece] of pieces.entries()) {
       await tools.pause()
       const length = estimate(piece) + 1

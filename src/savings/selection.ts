@@ -44,7 +44,7 @@ const NEWEST_STEP_SHARE = 0.3
  * Share of the capacity for complete segments in a conversation with tools. The remainder is for excerpts, because most
  * of a tool result is irrelevant.
  */
-const WHOLE_SHARE_WITH_TOOLS = 0.5
+const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
 /** Minimum share of tool traffic in a conversation with tools. */
 const TOOL_TRAFFIC = 0.2
 /**
@@ -110,18 +110,18 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   takeFixedShares(packer, entries, { byValue, newestFirst, job, hasTools })
   await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  packer.takeWhole(relevant, hasTools ? job.capacity * WHOLE_SHARE_WITH_TOOLS : job.capacity)
+  packer.packSegments(relevant, hasTools ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
   const scores = await scoreSnippets(
     entries.map((entry) => entry.analysis),
     query,
     pause,
   )
   for (let round = 0; round < MAX_FILLING_ROUNDS && packer.spent() < job.capacity * FULL_SHARE; round++) {
-    const hasPacked = await packer.takeSnippets(entries, scores)
+    const hasPacked = await packer.packBestSnippets(entries, scores)
     await packer.measure(entries, job.signal)
     if (!hasPacked) break
   }
-  packer.takeWhole(newestFirst, job.capacity)
+  packer.packSegments(newestFirst, job.capacity)
   const packed = entries.filter((entry) => entry.state !== 'out')
   return {
     selection: new Map(packed.map((entry) => [entry.segment, entry.messages])),
@@ -214,7 +214,7 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
 function takeAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
-  packer.takeWhole(
+  packer.packSegments(
     answers.toSorted((a, b) => valueOf(b) - valueOf(a)),
     packer.capacity * ANSWER_SHARE,
   )
@@ -236,11 +236,11 @@ function takeFixedShares(
   const { capacity } = packer
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => job.steps.has(entry.segment))
   if (newestStep !== undefined) {
-    packer.takeWhole([newestStep], capacity * NEWEST_STEP_SHARE)
-    packer.takeSkeletons([newestStep], capacity)
-    packer.takeSkeletons(earlierSteps, capacity * STEP_SHARE)
+    packer.packSegments([newestStep], capacity * NEWEST_STEP_SHARE)
+    packer.packSkeletons([newestStep], capacity)
+    packer.packSkeletons(earlierSteps, capacity * STEP_SHARE)
   }
-  packer.takeWhole(
+  packer.packSegments(
     newestFirst.filter((entry) => entry.analysis.hasStandingInstruction),
     capacity * INSTRUCTIONS_SHARE,
   )
@@ -248,8 +248,8 @@ function takeFixedShares(
   const userEntries = entries.filter(isUser)
   const userTokens = userEntries.reduce((sum, entry) => sum + entry.tokens, 0)
   const share = !hasTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
-  packer.takeWhole(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
-  packer.takeWhole(entries.slice(0, 1), capacity * HEAD_SHARE)
-  packer.takeWhole(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)
-  packer.takeLast(newestFirst.slice(0, 1), Math.min(capacity, job.newestCapacity ?? 0))
+  packer.packSegments(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
+  packer.packSegments(entries.slice(0, 1), capacity * HEAD_SHARE)
+  packer.packSegments(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)
+  packer.packLastSnippets(newestFirst.slice(0, 1), Math.min(capacity, job.newestCapacity ?? 0))
 }

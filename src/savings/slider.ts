@@ -152,7 +152,7 @@ async function selectBlock(
   if (found.matches === 0) return undefined
   const texts = segments.flatMap((segment) => {
     const messages = found.selection.get(segment)
-    return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'whole')]
+    return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'full')]
   })
   return texts.length === 0 ? undefined : { before, text: [HEADING, ...texts].join('\n\n') }
 }

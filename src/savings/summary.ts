@@ -114,7 +114,7 @@ export function summaryOf(notice: string): string {
 const MAX_ARGUMENTS_LENGTH = 400
 
 /** Serializes a segment for a summarizer, with full tool results or with stubs. */
-export function serializeSegment(segment: Segment, results: 'whole' | 'stub'): string {
+export function serializeSegment(segment: Segment, results: 'full' | 'stub'): string {
   return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
 
@@ -128,19 +128,19 @@ export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessa
   return tokens
 }
 
-function serializeMessage(message: Message, results: 'whole' | 'stub'): string {
+function serializeMessage(message: Message, results: 'full' | 'stub'): string {
   const lines = message.parts.map((part) => serializePart(part, results)).filter((line) => line !== '')
   return lines.length === 0 ? '' : `${message.role}: ${lines.join('\n')}`
 }
 
-function serializePart(part: Part, results: 'whole' | 'stub'): string {
+function serializePart(part: Part, results: 'full' | 'stub'): string {
   switch (part.type) {
     case 'tool-call':
-      return results === 'whole'
+      return results === 'full'
         ? `[calls ${textOfPart(part)}]`
         : `[calls ${textOfPart(part).slice(0, MAX_ARGUMENTS_LENGTH)}]`
     case 'tool-result':
-      return results === 'whole' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
+      return results === 'full' ? `[result] ${textOfPart(part)}` : `[result of ${textOfPart(part).length} characters]`
     case 'image':
     case 'document':
       return textOfPart(part) === '' ? `[${part.type}]` : textOfPart(part)

@@ -177,8 +177,8 @@ export function parseTerms(reply: string): readonly string[] {
   const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
   const value = parseJson(json)
   if (!isJsonObject(value)) return []
-  const given = [...asArray(value['terms']), ...asArray(value['names'])]
-  const terms = given.filter(
+  const suggestions = [...asArray(value['terms']), ...asArray(value['names'])]
+  const terms = suggestions.filter(
     (term) => typeof term === 'string' && term.length <= MAX_TERM_LENGTH && /[\p{L}\p{N}]/u.test(term),
   )
   return (terms as string[]).slice(0, MAX_TERMS)

@@ -83,9 +83,9 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const pauses = createFailurePauses(now)
   const parts = createParts(options, thresholds, memory)
 
-  return async (given) => {
-    if (given.steering.level === 'off') return { tokens: given.tokens, spent: ZERO, verdicts: [] }
-    const sized = await withExactSize(given, { meter, thresholds })
+  return async (received) => {
+    if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
+    const sized = await withExactSize(received, { meter, thresholds })
     const job = withMeaning(withPausedModel(sized, pauses), parts.ranker, () => {})
     const isFollowed = shouldFollow(job, thresholds)
     const history = isFollowed ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
@@ -195,7 +195,7 @@ async function tiersToTry(
 }
 
 /** Returns the fallback if `work` fails. The state of a conversation is optional, so its failures are ignored. */
-async function withFallback<value>(fallback: value, work: Promise<value>): Promise<value> {
+async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
   try {
     return await work
   } catch {

@@ -80,10 +80,10 @@ export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | unde
 
 export function refuseOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isOversized(bytes, limit, quota)) return
-  throw quota === undefined || bytes > limit.bytes ? storeFull() : quotaExceeded(quota)
+  throw quota === undefined || bytes > limit.bytes ? storeFullError() : quotaExceeded(quota)
 }
 
-export function storeFull(): GatewayError {
+export function storeFullError(): GatewayError {
   return new GatewayError('overloaded', 'The store has no capacity for this value. Raise the limits of the store.')
 }
 

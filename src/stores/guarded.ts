@@ -25,7 +25,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   let answerCount = 0
   let isUnresponsive = false
 
-  function noteAnswer(): void {
+  function recordAnswer(): void {
     answerCount += 1
     isUnresponsive = false
   }
@@ -36,36 +36,36 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     })
   }
 
-  function noteSilence(): void {
+  function markUnresponsive(): void {
     if (isUnresponsive) return
     isUnresponsive = true
     probe()
   }
 
-  function guarded<result>(work: () => MaybePromise<result>, onLateResult?: (result: result) => void): Promise<result> {
+  function guard<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
     if (isUnresponsive) return Promise.reject(storeFault('does not answer'))
     return attempt(work, onLateResult)
   }
 
   /** @param onLateResult Called with a result that arrives after the timeout. */
-  function attempt<result>(work: () => MaybePromise<result>, onLateResult?: (result: result) => void): Promise<result> {
+  function attempt<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
     return new Promise((resolve, reject) => {
       const countBefore = answerCount
       let isOver = false
       const cancel = after(timeoutMs, () => {
         isOver = true
         reject(storeFault(`did not answer within ${timeoutMs} ms`))
-        if (answerCount === countBefore) noteSilence()
+        if (answerCount === countBefore) markUnresponsive()
       })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
-        if (isKnown) noteAnswer()
+        if (isKnown) recordAnswer()
         reject(isKnown ? cause : storeFault('failed', cause))
       }
-      const succeed = (value: result): void => {
+      const succeed = (value: Result): void => {
         cancel()
-        noteAnswer()
+        recordAnswer()
         if (isOver) onLateResult?.(value)
         else resolve(value)
       }
@@ -84,23 +84,23 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
   return {
-    get: (key) => guarded(() => store.get(key)),
-    set: (key, value, options) => guarded(() => store.set(key, value, options)),
-    swap: (key, expected, value, options) => guarded(() => store.swap(key, expected, value, options)),
-    delete: (key) => guarded(() => store.delete(key)),
-    list: (prefix, options) => guarded(() => store.list(prefix, options)),
+    get: (key) => guard(() => store.get(key)),
+    set: (key, value, options) => guard(() => store.set(key, value, options)),
+    swap: (key, expected, value, options) => guard(() => store.swap(key, expected, value, options)),
+    delete: (key) => guard(() => store.delete(key)),
+    list: (prefix, options) => guard(() => store.list(prefix, options)),
     reserve: (request) =>
-      guarded(
+      guard(
         () => store.reserve(request),
         ({ accepted }) => accepted && release(request.reservationId),
       ),
-    settle: (settlement) => guarded(() => store.settle(settlement)),
-    levels: (counters) => guarded(() => store.levels(counters)),
-    tallies: (names) => guarded(() => store.tallies(names)),
-    append: (log, entry) => guarded(() => store.append(log, entry)),
-    entries: (log, query) => guarded(() => store.entries(log, query)),
-    ping: () => guarded(() => store.ping()),
-    ...(store.warnings !== undefined && { warnings: () => guarded(async () => (await store.warnings?.()) ?? []) }),
+    settle: (settlement) => guard(() => store.settle(settlement)),
+    levels: (counters) => guard(() => store.levels(counters)),
+    tallies: (names) => guard(() => store.tallies(names)),
+    append: (log, entry) => guard(() => store.append(log, entry)),
+    entries: (log, query) => guard(() => store.entries(log, query)),
+    ping: () => guard(() => store.ping()),
+    ...(store.warnings !== undefined && { warnings: () => guard(async () => (await store.warnings?.()) ?? []) }),
     close: () => store.close(),
   }
 }

@@ -23,7 +23,7 @@ import {
   reserveRequest,
   settlementRequest,
   STORE_CHECKS,
-  storeFull,
+  storeFullError,
   textOf,
   throwReserveError,
   valueRequest,
@@ -87,7 +87,8 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   ): Promise<unknown> {
     const reply = await call('write_value', { ...valueRequest(key, value, options, limits), ...expectation })
     sweep.start()
-    if (fieldOf(reply, 'full') === true) throw options.quota === undefined ? storeFull() : quotaExceeded(options.quota)
+    if (fieldOf(reply, 'full') === true)
+      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
     return reply
   }
 
@@ -191,7 +192,7 @@ const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: 
 /** Creates an answer store in the tables of `postgresStore`, for the semantic cache of all processes with the same schema. */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
-  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...others } = options
-  const store = postgresStore(others)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
+  const store = postgresStore(storeOptions)
   return { ...createStoredAnswers(store, options, options.now ?? Date.now), migrate: store.migrate }
 }

@@ -10,7 +10,7 @@ import {
   listOf,
   numberOf,
   STORE_CHECKS,
-  storeFull,
+  storeFullError,
   textOf,
   valueRequest,
 } from './durable-store.ts'
@@ -93,7 +93,8 @@ function createValues({ run, limits }: RedisContext): Values {
     expectation: object = {},
   ): Promise<unknown> {
     const reply = await run(WRITE, undefined, { ...expectation, ...valueRequest(key, value, options, limits) })
-    if (fieldOf(reply, 'full') === true) throw options.quota === undefined ? storeFull() : quotaExceeded(options.quota)
+    if (fieldOf(reply, 'full') === true)
+      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
     return reply
   }
 

@@ -19,18 +19,18 @@ export interface Expectation extends Matchers<unknown> {
 }
 
 /** The matchers of the test runner that the contract suites use. */
-export interface Matchers<result> {
-  toBe(expected: unknown): result
-  toEqual(expected: unknown): result
-  toMatchObject(expected: object): result
-  toHaveLength(length: number): result
-  toBeUndefined(): result
-  toBeGreaterThan(least: number): result
-  toBeLessThan(most: number): result
-  toBeLessThanOrEqual(most: number): result
-  toBeCloseTo(expected: number, digits?: number): result
-  toThrow(): result
-  readonly not: Pick<Matchers<result>, 'toBe'>
+export interface Matchers<Result> {
+  toBe(expected: unknown): Result
+  toEqual(expected: unknown): Result
+  toMatchObject(expected: object): Result
+  toHaveLength(length: number): Result
+  toBeUndefined(): Result
+  toBeGreaterThan(least: number): Result
+  toBeLessThan(most: number): Result
+  toBeLessThanOrEqual(most: number): Result
+  toBeCloseTo(expected: number, digits?: number): Result
+  toThrow(): Result
+  readonly not: Pick<Matchers<Result>, 'toBe'>
 }
 
 /** The clock that the implementation under test must use. */

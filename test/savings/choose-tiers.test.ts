@@ -75,8 +75,8 @@ describe('a switch', () => {
     ['the same if the savings so far pay for returning', unsteady, 50_000, -whole(50_000, 0), true],
     ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
   ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
-    const wholeNow = sendingCost(CACHED, tokens, tokens)
-    const risk = { debt: nano(debt), option, tokens, warm: tokens, wholeNow }
+    const fullNow = sendingCost(CACHED, tokens, tokens)
+    const risk = { debt: nano(debt), option, tokens, warm: tokens, fullNow }
     expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
   })
 })
@@ -85,7 +85,7 @@ describe('a rewritten conversation', () => {
   it('stays rewritten if sending everything would cost more on this turn', () => {
     const steady = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
     const risk = { debt: nano(1e9), option: steady, tokens: 50_000, warm: 50_000 }
-    const isSafeAt = (warm: number) => isSafe({ ...risk, wholeNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
+    const isSafeAt = (warm: number) => isSafe({ ...risk, fullNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })

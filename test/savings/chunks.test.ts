@@ -17,7 +17,7 @@ describe('chunks', () => {
       fc.asyncProperty(conversation, async ({ messages }) => {
         const { old } = splitConversation(messages)
         const { chunks } = await chunkSegments(old, { maxTokens: MAX_TOKENS }, tools)
-        const all = bare(old.map((segment) => serializeSegment(segment, 'whole')).join(''))
+        const all = bare(old.map((segment) => serializeSegment(segment, 'full')).join(''))
         const chunked = bare(chunks.join(''))
         expect(all.startsWith(chunked)).toBe(true)
         for (const chunk of chunks) expect(estimate(chunk)).toBeLessThanOrEqual(MAX_TOKENS)

@@ -4,17 +4,17 @@ export interface Dated {
 }
 
 /** Items in the order of their due times. The queue has no timer. Its owner calls `due`. */
-interface ExpiryQueue<item extends Dated> {
+interface ExpiryQueue<Item extends Dated> {
   /** Sets the due time. Infinity removes the item. */
-  schedule(item: item, at: number): void
+  schedule(item: Item, at: number): void
   /** Removes and returns the earliest due item. */
-  due(now: number): item | undefined
+  due(now: number): Item | undefined
   clear(): void
 }
 
-interface Slot<item> {
+interface Slot<Item> {
   readonly at: number
-  readonly item: item
+  readonly item: Item
 }
 
 /**
@@ -24,28 +24,28 @@ interface Slot<item> {
 const MAX_EXCESS_SLOTS = 256
 
 /** Creates a queue as a binary heap. Each step takes O(log n), and the removal of stale slots is amortized. */
-export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
-  let heap: Slot<item>[] = []
+export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
+  let heap: Slot<Item>[] = []
   let scheduled = 0
 
-  function schedule(item: item, at: number): void {
+  function schedule(item: Item, at: number): void {
     if (item.dueAt === at) return
     if (item.dueAt !== Infinity) scheduled -= 1
     item.dueAt = at
     if (at === Infinity) return
     scheduled += 1
     heap.push({ at, item })
-    rise(heap, heap.length - 1)
+    siftUp(heap, heap.length - 1)
     if (heap.length > 2 * scheduled + MAX_EXCESS_SLOTS) rebuild()
   }
 
   function rebuild(): void {
-    const live = new Map<item, Slot<item>>()
+    const live = new Map<Item, Slot<Item>>()
     for (const slot of heap) if (slot.item.dueAt === slot.at) live.set(slot.item, slot)
     heap = [...live.values()].sort((a, b) => a.at - b.at)
   }
 
-  function due(now: number): item | undefined {
+  function due(now: number): Item | undefined {
     for (let first = heap[0]; first !== undefined && first.at <= now; first = heap[0]) {
       removeFirst(heap)
       if (first.item.dueAt !== first.at) continue
@@ -64,7 +64,7 @@ export function createExpiryQueue<item extends Dated>(): ExpiryQueue<item> {
   return { schedule, due, clear }
 }
 
-function rise<item>(heap: Slot<item>[], from: number): void {
+function siftUp<Item>(heap: Slot<Item>[], from: number): void {
   let index = from
   while (index > 0) {
     const parent = (index - 1) >> 1
@@ -73,7 +73,7 @@ function rise<item>(heap: Slot<item>[], from: number): void {
   }
 }
 
-function removeFirst<item>(heap: Slot<item>[]): void {
+function removeFirst<Item>(heap: Slot<Item>[]): void {
   const last = heap.pop()
   if (last === undefined || heap.length === 0) return
   heap[0] = last
@@ -86,13 +86,13 @@ function removeFirst<item>(heap: Slot<item>[]): void {
   }
 }
 
-function isEarlier<item>(heap: readonly Slot<item>[], index: number, than: number): boolean {
+function isEarlier<Item>(heap: readonly Slot<Item>[], index: number, than: number): boolean {
   const a = heap[index]
   const b = heap[than]
   return a !== undefined && b !== undefined && a.at < b.at
 }
 
-function swapIfEarlier<item>(heap: Slot<item>[], index: number, than: number): boolean {
+function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, than: number): boolean {
   const a = heap[index]
   const b = heap[than]
   if (a === undefined || b === undefined || a.at >= b.at) return false

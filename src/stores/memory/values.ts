@@ -120,7 +120,7 @@ function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds
 /** Throws if a value exceeds the limits even after all other values are dropped. */
 function refuseOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
-  if (bytes > pool.bounds.bytes) throw storeIsFull()
+  if (bytes > pool.bounds.bytes) throw storeFullError()
 }
 
 /** Throws if a value without an expiry does not fit. Replacing a value by one that is not larger always succeeds. */
@@ -135,7 +135,7 @@ function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota
     bytes: pool.bounds.bytes - pool.bytes - moreBytes,
   }
   if (quota === undefined) {
-    if (free.entries < 0 || free.bytes < 0) throw storeIsFull()
+    if (free.entries < 0 || free.bytes < 0) throw storeFullError()
     return
   }
   // A key may use at most as much as remains free, which leaves capacity for other keys.
@@ -146,7 +146,7 @@ function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota
   if (!fits) throw quotaExceeded(quota)
 }
 
-function storeIsFull(): GatewayError {
+function storeFullError(): GatewayError {
   return new GatewayError(
     'overloaded',
     'The in-memory store is full. Raise the limits of memoryStore(), or use another store.',

@@ -47,9 +47,9 @@ export function createCounters(context: RedisContext): RedisCounters {
   const slot = createSlot(context)
   const owners = new Map<string, readonly string[]>()
 
-  function grouped<item>(
-    items: readonly item[],
-    nameOf: (item: item) => string,
+  function grouped<Item>(
+    items: readonly Item[],
+    nameOf: (item: Item) => string,
   ): ReadonlyMap<string, readonly number[]> {
     return isSharded ? byOwner(items, nameOf) : new Map([['', [...items.keys()]]])
   }
@@ -144,8 +144,8 @@ export function createCounters(context: RedisContext): RedisCounters {
     for (const owner of candidates) {
       const result = await slot.settle(owner, partOf(owner), { mark })
       if (result === 'unknown') continue
-      const others = [...involved].filter((other) => other !== owner)
-      await Promise.all(others.map((other) => slot.settle(other, partOf(other), { mark, force: true })))
+      const otherOwners = [...involved].filter((other) => other !== owner)
+      await Promise.all(otherOwners.map((other) => slot.settle(other, partOf(other), { mark, force: true })))
       if (result === 'settled' && entries.length > 0) {
         await run(APPEND, undefined, { limits, entries: entryRequests(entries, limits) })
       }
@@ -167,11 +167,11 @@ export function createCounters(context: RedisContext): RedisCounters {
     return readByOwner(names, slot.levels, { spent: 0, held: 0 })
   }
 
-  async function readByOwner<found>(
+  async function readByOwner<Found>(
     names: readonly string[],
-    read: (owner: string, names: readonly string[]) => Promise<readonly found[]>,
-    absent: found,
-  ): Promise<readonly found[]> {
+    read: (owner: string, names: readonly string[]) => Promise<readonly Found[]>,
+    absent: Found,
+  ): Promise<readonly Found[]> {
     const results = names.map(() => absent)
     const reads = Array.from(
       grouped(names, (name) => name),
@@ -215,7 +215,7 @@ const COUNTER = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d
 const TALLY = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
 /** Groups the indexes of items by owner, in ascending order: keys before shared owners. */
-function byOwner<item>(items: readonly item[], nameOf: (item: item) => string): ReadonlyMap<string, readonly number[]> {
+function byOwner<Item>(items: readonly Item[], nameOf: (item: Item) => string): ReadonlyMap<string, readonly number[]> {
   const groups = new Map<string, number[]>()
   for (const [index, item] of items.entries()) {
     const owner = ownerOf(nameOf(item))

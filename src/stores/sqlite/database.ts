@@ -29,7 +29,7 @@ export interface Sql {
    * Runs `work` as one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
    * immediately while another process writes, regardless of the busy timeout.
    */
-  atomically<result>(work: () => result): result
+  atomically<Result>(work: () => Result): Result
 }
 
 export function createSql(database: SqliteDatabase): Sql {
@@ -41,7 +41,7 @@ export function createSql(database: SqliteDatabase): Sql {
     return found
   }
 
-  function atomically<result>(work: () => result): result {
+  function atomically<Result>(work: () => Result): Result {
     database.exec('BEGIN IMMEDIATE')
     try {
       const result = work()
