@@ -39,20 +39,19 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields with which a request chooses another price, and the values that cost at most the list price. */
+/** Body fields by their loose names with which a request chooses another price, and the values at the list price. */
 const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
-  [looseName('service_tier'), ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
-  [looseName('speed'), ['standard']],
-  [looseName('inference_geo'), ['global', 'not_available']],
+  ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
+  ['speed', ['standard']],
+  ['inferencegeo', ['global', 'not_available']],
 ])
 
 /** Returns the name of a field that makes the vendor charge more than the list price, or undefined if there is none. */
 export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
     const values = LIST_PRICE_VALUES.get(looseNameOf(name))
-    const value = body[name]
-    if (values === undefined || value === undefined || isUnset(value)) continue
-    if (!values.includes(value)) return name
+    const value = body[name] ?? null
+    if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
   }
   return undefined
 }

@@ -67,53 +67,6 @@ export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Arr
 const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
-/** Size of the blocks of a `ByteLog`, in bytes. */
-const BLOCK_BYTES = 16 * 1024
-
-/**
- * Stores the bytes of a stream in a few large blocks. Thousands of retained small chunks would survive minor garbage
- * collections and make them slower.
- */
-export class ByteLog {
-  #blocks: Uint8Array[] = []
-  #open: Uint8Array | undefined
-  #used = 0
-  #size = 0
-
-  /** Number of stored bytes. */
-  get size(): number {
-    return this.#size
-  }
-
-  add(bytes: Uint8Array): void {
-    this.#size += bytes.byteLength
-    if (bytes.byteLength >= BLOCK_BYTES / 4) {
-      this.#close()
-      this.#blocks.push(bytes)
-      return
-    }
-    if (this.#used + bytes.byteLength > BLOCK_BYTES) this.#close()
-    this.#open ??= allocate(BLOCK_BYTES)
-    this.#open.set(bytes, this.#used)
-    this.#used += bytes.byteLength
-  }
-
-  /** Removes all bytes and returns them in order. A block can end in the middle of an event. */
-  takeBlocks(): readonly Uint8Array[] {
-    this.#close()
-    const blocks = this.#blocks
-    this.#blocks = []
-    this.#size = 0
-    return blocks
-  }
-
-  #close(): void {
-    if (this.#open !== undefined) this.#blocks.push(this.#open.subarray(0, this.#used))
-    this.#open = undefined
-    this.#used = 0
-  }
-}
-
 /**
  * Minimum size of a body that is copied while it arrives, in bytes. Joining 30 MB at the end would block the event loop
  * for 20 ms.

@@ -143,7 +143,7 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
 
 /** Upstreams may repeat a token without its scheme. */
 function withoutScheme(value: string): string {
-  return value.replace(/^(Bearer|Basic|Token|Key|Api-?Key) +/i, '')
+  return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }
 
 /**

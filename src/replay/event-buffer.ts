@@ -186,7 +186,7 @@ export class EventBuffer implements Recording {
   /** Drops all stored events except unread events of the original reader. Fails all other readers. */
   #stopStoring(): void {
     this.#isStored = false
-    for (const reader of this.#readers) if (reader !== this.#original) this.#pump(reader)
+    for (const reader of this.#readers) this.#pump(reader)
     this.#dropRead()
     this.#capacity?.release()
   }
@@ -232,7 +232,7 @@ function sizeOf(chunk: EventChunk): number {
 
 function tooLarge(): GatewayError {
   const message =
-    'The recording of this answer exceeds the maximum size of one recording or of all recordings, so the answer cannot be followed. Send the request again.'
+    'The recording of this answer exceeds the capacity for recordings, so it cannot be followed. Send the request again.'
   return new GatewayError('too-large', message)
 }
 

@@ -58,11 +58,11 @@ export class AnswerTranslator {
   readonly writer: StepWriter
   readonly #options: TranslatorOptions
   readonly #reader: StepReader | undefined
-  /** Undefined if every event is parsed. */
-  #isPlain: IsPlain | undefined
+  readonly #isPlain: IsPlain | undefined
   readonly #frames: FrameReader | undefined
   readonly #collected: Collector = collector()
-  #received: ReceivedAnswer | undefined
+  /** Absent if every event is parsed. */
+  readonly #received: ReceivedAnswer | undefined
   #size = 0
   #hasAnswer = false
   /** True while the frame reader contains the beginning of an event. */
@@ -76,10 +76,8 @@ export class AnswerTranslator {
     this.writer = options.writer
     this.#reader = options.format?.stepReader()
     this.#frames = this.#reader && createFrameReader(MAX_BYTES)
-    const { format, isSameFormat = false } = options
-    if (!isSameFormat || format?.isPlain === undefined) return
-    this.#isPlain = format.isPlain
-    this.#received = new ReceivedAnswer(format, MAX_BYTES)
+    this.#isPlain = options.isSameFormat === true ? options.format?.isPlain : undefined
+    this.#received = this.#isPlain && options.format && new ReceivedAnswer(options.format.stepReader())
   }
 
   /**
@@ -106,7 +104,7 @@ export class AnswerTranslator {
   /** Ends the answer after the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const frames = this.#frames?.end() ?? []
-    if (this.#hasRelayed) this.#received?.end()
+    if (this.#hasRelayed) this.#received?.read(true)
     let text = ''
     for (const frame of frames) text += this.#translate(frame)
     if (this.isWhole) return text
@@ -135,8 +133,8 @@ export class AnswerTranslator {
 
   /** Returns the answer received so far. */
   completion(): Completion {
-    const source = this.#hasRelayed ? this.#received : undefined
-    return (source ?? this.#collected).completion()
+    const received = this.#hasRelayed ? this.#received?.read() : undefined
+    return (received ?? this.#collected).completion()
   }
 
   /** Writes the events that end the stream: the last events of the answer, or an error. */
@@ -147,19 +145,10 @@ export class AnswerTranslator {
   #take(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
-    this.#receive(bytes)
     const isPlain = this.#isPlain
+    this.#received?.add(bytes)
     if (isPlain === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
     else this.#relay(bytes, isPlain, chunks)
-  }
-
-  /** Stores bytes for the completion. If no event of a long answer has been relayed, all further events are parsed. */
-  #receive(bytes: Uint8Array): void {
-    if (this.#received?.isFull === true) {
-      if (this.#hasRelayed) this.#received.read()
-      else this.#isPlain = this.#received = undefined
-    }
-    this.#received?.add(bytes)
   }
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
