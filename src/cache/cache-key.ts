@@ -81,7 +81,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** The hashed text. Different lists of values never have the same text. */
+/** The text to hash. Different lists of values never have equal texts. */
 class KeyText {
   text = ''
 

@@ -45,7 +45,7 @@ export interface CacheHit {
   readonly completion: Completion
   /** Tokens of the answered prompt before any tier shortened it. */
   readonly promptTokens: number
-  /** Similarity of the two questions; 1 for the same text. */
+  /** Similarity of the two questions; 1 for identical texts. */
   readonly similarity: number
   /** Time of storage in milliseconds since 1970. */
   readonly storedAt: number
@@ -56,8 +56,8 @@ export interface CacheHit {
 type Found = CacheHit | undefined
 
 /**
- * Returns the stored answer to the same text, otherwise the best answer to an equivalent text. Returns a promise only if
- * a part is asynchronous. Throws or rejects when a part fails.
+ * Returns the stored answer to an identical text, otherwise the best answer to an equivalent text. Returns a promise
+ * only if a part is asynchronous. Throws or rejects when a part fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
@@ -73,7 +73,7 @@ export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<F
   })
 }
 
-/** Returns the stored answer to the same text. */
+/** Returns the stored answer to an identical text. */
 export function findSame(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
 }

@@ -76,12 +76,12 @@ const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recomme
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** In sentences with these words, a phrase at the end belongs to the last clause. */
+/** Words of sentences in which a phrase at the end belongs to the last clause. */
 const HAS_CLAUSES = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
 
-/** In a text with one of these words, a pleasantry may be the subject. */
+/** Words of texts in which a pleasantry may be the subject. */
 const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )

@@ -94,7 +94,7 @@ export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, Budge
  */
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
-/** The same operations with the field names of the HTTP API. Bodies are validated. */
+/** The operations of the admin API with the field names of the HTTP API. Bodies are validated. */
 export interface WireRecords<Shown extends object, List extends object, Created extends object = Shown> {
   create(body: unknown): Promise<Created>
   get(id: string): Promise<Shown>

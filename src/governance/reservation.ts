@@ -45,7 +45,7 @@ export type WaitForStore = <Value>(call: MaybePromise<Value>) => MaybePromise<Va
 export interface Recount {
   /** Returns a quote with the exact count, and without this recount. */
   readonly run: () => Promise<Quote>
-  /** True when the count calls an upstream, which counts against the request limits. */
+  /** True if the count calls an upstream. Such a call counts against the request limits. */
   readonly callsUpstream: boolean
 }
 
@@ -91,7 +91,7 @@ export interface QuoteCandidate {
   readonly promptTokens: number
   /** Counts the prompt exactly for this model. Resolves with undefined if that fails. @default no exact count */
   readonly count?: () => Promise<number | undefined>
-  /** True when `count` calls an upstream. */
+  /** True if `count` calls an upstream. */
   readonly callsUpstream?: boolean
 }
 

@@ -116,7 +116,7 @@ export function limitsOf(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-// An invalid record is refused as a whole. Otherwise a key would lose a limit that cannot be parsed.
+// A record with an invalid field is refused. Otherwise a key would lose a limit that cannot be parsed.
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)
 const allowance = z.object({ max: amount, every })

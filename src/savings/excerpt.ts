@@ -197,7 +197,10 @@ function separatorBefore({ role }: Message): Message {
 export interface Snapshot {
   /** Number of segments at the time of the cut. */
   readonly from: number
-  /** For each sent segment its index, then -1 if it is unchanged, or the indexes of its snippets. */
+  /**
+   * One list per sent segment: its index, followed by -1 if the segment is unchanged, otherwise by the indexes of its
+   * snippets.
+   */
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */

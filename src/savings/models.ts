@@ -41,8 +41,8 @@ const PAUSE_MS = 5 * 60 * 1000
 const MAX_CONVERSATIONS = 10_000
 
 /**
- * Pauses a model in a conversation for five minutes after two consecutive failures, so that the conversation does not
- * wait for a failing call on each turn. After a pause, one failure is sufficient.
+ * Pauses a model in a conversation for five minutes after two consecutive failures, which prevents the conversation
+ * from waiting for a failing call on each turn. After a pause, one failure is sufficient.
  */
 export function createFailurePauses(now: () => number): FailurePauses {
   const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })

@@ -20,10 +20,10 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
  * Mode of the slider.
  *
  * - `query`: selects again on each turn, by the question. Best recall.
- * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
+ * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, which lets the upstream
  *   read its prefix from the cache.
- * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; parts that a new
- *   question needs are then inserted before it.
+ * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; parts that a
+ *   new question needs are then inserted before it.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 

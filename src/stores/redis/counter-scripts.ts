@@ -115,7 +115,10 @@ keepFor(base .. ':lapses', request.expiresAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
+/**
+ * Settles a reservation. With `force`, adds the charges even if this slot has no reservation, because another slot has
+ * settled it.
+ */
 export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
 releaseExpired()
 local id = request.reservation
