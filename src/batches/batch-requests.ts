@@ -20,7 +20,7 @@ interface ReadOptions {
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
 /** Number of bytes that are parsed without a pause. Parsing them takes at most a few milliseconds. */
-const PARSED_SLICE = 65_536
+const PARSED_SLICE_BYTES = 65_536
 
 /**
  * Reads the requests of a new batch, with pauses. Rejects with `invalid-request` and the path of the first invalid
@@ -38,7 +38,7 @@ export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions)
   for (const [index, span] of spans.entries()) {
     requests.push(await readOne(bytes, span, { index, seen, parse: options.parse }))
     parsed += span.end - span.start
-    if (parsed < PARSED_SLICE) continue
+    if (parsed < PARSED_SLICE_BYTES) continue
     parsed = 0
     await options.pause()
   }
@@ -91,7 +91,7 @@ async function readOne(
   return { customId, text }
 }
 
-async function parseAt<value>(path: string, parsing: Promise<value>): Promise<value> {
+async function parseAt<Value>(path: string, parsing: Promise<Value>): Promise<Value> {
   try {
     return await parsing
   } catch (error) {
@@ -115,7 +115,7 @@ interface ByteSpan {
 }
 
 /** Number of bytes that are scanned without a pause. */
-const SCANNED_SLICE = 262_144
+const SCANNED_SLICE_BYTES = 262_144
 
 const QUOTE = 34
 const COMMA = 44
@@ -148,12 +148,12 @@ export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined
     start: -1,
     end: 0,
   }
-  let nextPause = SCANNED_SLICE
+  let nextPause = SCANNED_SLICE_BYTES
   for (; scan.at < bytes.length; scan.at += 1) {
     const element = scanByte(bytes, scan)
     if (element !== undefined) yield element
     if (scan.at < nextPause) continue
-    nextPause = scan.at + SCANNED_SLICE
+    nextPause = scan.at + SCANNED_SLICE_BYTES
     yield undefined
   }
   return restOf(bytes, scan.list)

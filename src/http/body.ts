@@ -96,7 +96,7 @@ export class BodyCollector {
     const size = this.#size + piece.byteLength
     if (size > this.#maxBytes) return false
     if (this.#size === 0 || size <= LARGE_BODY_BYTES) this.#pieces.push(piece)
-    else this.#roomFor(size).set(piece, this.#size)
+    else this.#bufferFor(size).set(piece, this.#size)
     this.#size = size
     return true
   }
@@ -105,7 +105,7 @@ export class BodyCollector {
     return this.#whole?.subarray(0, this.#size) ?? joinBytes(this.#pieces, this.#size)
   }
 
-  #roomFor(size: number): Uint8Array {
+  #bufferFor(size: number): Uint8Array {
     if (this.#whole !== undefined && this.#whole.byteLength >= size) return this.#whole
     const capacity = size <= this.#expected ? this.#expected : Math.max(2 * size, UNSTATED_BYTES)
     const larger = new Uint8Array(Math.min(this.#maxBytes, capacity))

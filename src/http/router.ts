@@ -6,25 +6,25 @@ export type PathVariables = Readonly<Record<string, string>>
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
-export interface Endpoint<handler> {
+export interface Endpoint<Handler> {
   readonly method: Method
   /** Segments after the base path. `:name` matches one segment, `*name` (last) matches all remaining ones. */
   readonly path: string
-  readonly handle: handler
+  readonly handle: Handler
 }
 
-export interface Match<handler> {
-  readonly handle: handler
+export interface Match<Handler> {
+  readonly handle: Handler
   readonly variables: PathVariables
 }
 
-interface Row<handler> {
+interface Row<Handler> {
   readonly segments: readonly string[]
-  readonly methods: Map<Method, handler>
+  readonly methods: Map<Method, Handler>
 }
 
 /** Finds the endpoint of a method and a path. */
-export type Router<handler> = (method: string, pathname: string) => Match<handler>
+export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /**
  * Returns a router that compares paths literally, segment by segment: no case folding, no empty or dot segments, no
@@ -33,9 +33,9 @@ export type Router<handler> = (method: string, pathname: string) => Match<handle
  *
  * @param others Handles every unknown path. @default unknown paths throw 404
  */
-export function createRouter<handler>(endpoints: readonly Endpoint<handler>[], others?: handler): Router<handler> {
-  const exact = new Map<string, Row<handler>>()
-  const patterns: Row<handler>[] = []
+export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], others?: Handler): Router<Handler> {
+  const exact = new Map<string, Row<Handler>>()
+  const patterns: Row<Handler>[] = []
   for (const endpoint of endpoints) rowOf(endpoint, exact, patterns).methods.set(endpoint.method, endpoint.handle)
   return (method, pathname) => {
     const found = findRow(pathname, exact, patterns)
@@ -47,26 +47,26 @@ export function createRouter<handler>(endpoints: readonly Endpoint<handler>[], o
   }
 }
 
-function rowOf<handler>(
-  endpoint: Endpoint<handler>,
-  exact: Map<string, Row<handler>>,
-  patterns: Row<handler>[],
-): Row<handler> {
+function rowOf<Handler>(
+  endpoint: Endpoint<Handler>,
+  exact: Map<string, Row<Handler>>,
+  patterns: Row<Handler>[],
+): Row<Handler> {
   const segments = endpoint.path.split('/')
   const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
   const known = isPattern ? patterns.find((row) => row.segments.join('/') === endpoint.path) : exact.get(endpoint.path)
   if (known !== undefined) return known
-  const row: Row<handler> = { segments, methods: new Map() }
+  const row: Row<Handler> = { segments, methods: new Map() }
   if (isPattern) patterns.push(row)
   else exact.set(endpoint.path, row)
   return row
 }
 
-function findRow<handler>(
+function findRow<Handler>(
   pathname: string,
-  exact: ReadonlyMap<string, Row<handler>>,
-  patterns: readonly Row<handler>[],
-): { readonly row: Row<handler>; readonly variables: PathVariables } | undefined {
+  exact: ReadonlyMap<string, Row<Handler>>,
+  patterns: readonly Row<Handler>[],
+): { readonly row: Row<Handler>; readonly variables: PathVariables } | undefined {
   const row = exact.get(pathname)
   if (row !== undefined) return { row, variables: {} }
   const segments = pathname.split('/')
@@ -82,13 +82,13 @@ function matchSegments(pattern: readonly string[], segments: readonly string[]):
   if (rest ? segments.length < pattern.length : segments.length !== pattern.length) return undefined
   const variables: Record<string, string> = {}
   for (const [index, part] of pattern.entries()) {
-    const given = part.startsWith('*') ? segments.slice(index).join('/') : segments[index]
-    if (given === undefined) return undefined
+    const segment = part.startsWith('*') ? segments.slice(index).join('/') : segments[index]
+    if (segment === undefined) return undefined
     if (!part.startsWith(':') && !part.startsWith('*')) {
-      if (part !== given) return undefined
+      if (part !== segment) return undefined
       continue
     }
-    const value = decode(given)
+    const value = decode(segment)
     if (value === undefined || value === '') return undefined
     variables[part.slice(1)] = value
   }

@@ -21,7 +21,7 @@ export interface FrameReader {
  */
 export function createFrameReader(maxEventChars: number): FrameReader {
   let frames: Frame[] = []
-  let oversize = false
+  let isTooLarge = false
   const decoder = new TextDecoder()
   const parser = createParser({
     maxBufferSize: maxEventChars,
@@ -29,12 +29,12 @@ export function createFrameReader(maxEventChars: number): FrameReader {
       frames.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
     },
     onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') oversize = true
+      if (error.type === 'max-buffer-size-exceeded') isTooLarge = true
     },
   })
   const feed = (text: string): void => {
     if (text !== '') parser.feed(text)
-    if (oversize)
+    if (isTooLarge)
       throw new GatewayError('upstream', `The upstream sent an event of more than ${maxEventChars} characters.`)
   }
   const take = (): readonly Frame[] => {

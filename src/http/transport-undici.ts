@@ -83,10 +83,10 @@ async function createAgent(options: UndiciOptions, connectMs: number): Promise<A
 
 /** Minimum size of a body that is written in slices, in bytes. A single write of 30 MB would block the event loop. */
 const LARGE_BODY_BYTES = 1024 * 1024
-const SLICE = 256 * 1024
+const SLICE_BYTES = 256 * 1024
 
 function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < bytes.byteLength; at += SLICE) yield bytes.subarray(at, at + SLICE)
+  for (let at = 0; at < bytes.byteLength; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES)
 }
 
 const ABORTED = new Error('The upstream call was aborted')

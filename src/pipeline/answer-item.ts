@@ -20,10 +20,10 @@ export interface ItemAnswer {
   /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
   readonly retryAfterMs?: number
   /**
-   * Settles and records the usage. If the argument is false, bills nothing, because another worker stored a result
+   * Settles and records the usage. If `isBilled` is false, bills nothing, because another worker stored a result
    * first.
    */
-  commit(counts: boolean): Promise<void>
+  commit(isBilled: boolean): Promise<void>
 }
 
 export interface ItemJob {
@@ -38,7 +38,7 @@ export type KeyById = (id: string) => Promise<VirtualKey | undefined>
 /** Answers one item as a message request of the batch's key, with the headers of the request that created the batch. */
 export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
   const { batch, request } = job
-  const withheld = withhold(services)
+  const postponed = postponeSettlement(services)
   const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
     const key = checkValid(await keyById(batch.keyId), services.runtime.now())
     refuseStream(request)
@@ -46,14 +46,14 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
     return exchange as Authenticated
   }
   const response = new CollectedResponse()
-  await modelStages(authenticate).run(exchangeOf(job, response, services), withheld.services)
+  await modelStages(authenticate).run(exchangeOf(job, response, services), postponed.services)
   const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
-  const settlement = withheld.settlement()
-  const retryAfterMs = retryDelayOf(withheld.failure())
+  const settlement = postponed.settlement()
+  const retryAfterMs = retryDelayOf(postponed.failure())
   return {
     result: { line, ...(settlement !== undefined && { settlement }) },
     ...(retryAfterMs !== undefined && { retryAfterMs }),
-    commit: withheld.commit,
+    commit: postponed.commit,
   }
 }
 
@@ -102,19 +102,19 @@ interface Settling {
   readonly audit: readonly SettledEntry[]
 }
 
-interface Withheld {
+interface PostponedSettlement {
   /** The services, which postpone settlement and records until `commit`. */
   readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
-  commit(counts: boolean): Promise<void>
+  commit(isBilled: boolean): Promise<void>
 }
 
 /**
  * Returns services that postpone settlement and records. The worker first stores the result and its settlement in one
  * write, and then settles. Otherwise a worker that replaces a dead one would bill the item twice.
  */
-function withhold(services: Services): Withheld {
+function postponeSettlement(services: Services): PostponedSettlement {
   let settling: Settling | undefined
   let ending: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
   const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
@@ -137,9 +137,9 @@ function withhold(services: Services): Withheld {
     services: { ...services, ledger: { ...services.ledger, reserve }, observers },
     failure: () => ending?.outcome.failure,
     settlement: () => settling?.reservation.settlement(settling.used, settling.audit),
-    commit: async (counts) => {
-      if (settling !== undefined) await commitSettlement(settling, counts)
-      if (counts && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
+    commit: async (isBilled) => {
+      if (settling !== undefined) await commitSettlement(settling, isBilled)
+      if (isBilled && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
     },
   }
 }
@@ -152,8 +152,8 @@ function notReserved(): GatewayError {
   return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
 }
 
-function commitSettlement({ reservation, used, audit }: Settling, counts: boolean): MaybePromise<void> {
-  return counts ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
+function commitSettlement({ reservation, used, audit }: Settling, isBilled: boolean): MaybePromise<void> {
+  return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
 /** Returns the usage of a discarded answer: the vendor's cost without a billed amount. */

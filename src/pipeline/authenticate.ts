@@ -48,7 +48,7 @@ export async function rateStatusOf(
   }
 }
 
-/** Returns the rate status of the key in the given headers. */
+/** Returns the rate status of the key in the headers. */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -77,14 +77,14 @@ function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
   for (const name of KEY_HEADERS) {
     const value = request.header(name)
     if (value === undefined || value === '') continue
-    const given = value.trim()
-    if (secret !== undefined && given !== secret) throw twoKeys()
-    secret = given
+    const candidate = value.trim()
+    if (secret !== undefined && candidate !== secret) throw conflictingKeys()
+    secret = candidate
   }
   return secret
 }
 
-function twoKeys(): GatewayError {
+function conflictingKeys(): GatewayError {
   return new GatewayError(
     'unauthenticated',
     'The request contains two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',

@@ -120,7 +120,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
-        await options.traffic.quiet(stopping.signal)
+        await options.traffic.waitForQuiet(stopping.signal)
         // Refused items do not wait. Without a pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopping.signal.aborted) return
@@ -163,7 +163,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     await queue.release(claim, now())
   }
 
-  function inSequence<value>(step: () => Promise<value>): Promise<value> {
+  function inSequence<Value>(step: () => Promise<Value>): Promise<Value> {
     const next = lastStep.then(step)
     lastStep = next.catch(() => {})
     return next

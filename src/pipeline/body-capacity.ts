@@ -3,9 +3,9 @@ import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed without a pause. */
-export const LARGE_BODY: number = 1024 * 1024
+export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Maximum number of requests per key that wait for capacity. */
-const MAX_WAITING = 100
+const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 
 export interface HeldCapacity {
@@ -53,7 +53,7 @@ export class BodyCapacity {
     if (size === 0) return new Held(this, keyId, 0)
     const owner = this.#ownerOf(keyId)
     if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#admit(owner, keyId, size)
-    if (owner.waiting.size >= MAX_WAITING) throw tooMany()
+    if (owner.waiting.size >= MAX_WAITING_REQUESTS) throw tooMany()
     return this.#wait(owner, { keyId, bytes: size, cancellation })
   }
 
@@ -136,7 +136,7 @@ class Held implements HeldCapacity {
 }
 
 function sizeOf(bytes: number): number {
-  return bytes > LARGE_BODY ? bytes : 0
+  return bytes > LARGE_BODY_BYTES ? bytes : 0
 }
 
 function tooMany(): GatewayError {

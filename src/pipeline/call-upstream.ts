@@ -52,13 +52,13 @@ function call(planned: Planned, { plan, portable }: UpstreamCall, services: Serv
       const { provider, model } = route
       if (speaks(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
       const target = { dialect: provider.dialect, model, isLossy: services.isLossy }
-      const carried = portable(plan.prompt, target)
-      losses = (losses ?? new Map()).set(model, carried.ignored)
-      return promptFor(carried.prompt, route, planned)
+      const translated = portable(plan.prompt, target)
+      losses = (losses ?? new Map()).set(model, translated.ignored)
+      return promptFor(translated.prompt, route, planned)
     },
     ignoredFor: ({ model }, hints) => {
-      const lost = losses?.get(model)
-      return lost === undefined ? hints : [...lost, ...hints]
+      const droppedFields = losses?.get(model)
+      return droppedFields === undefined ? hints : [...droppedFields, ...hints]
     },
     translatorFor: (route, source) => translatorFor(planned, route, source),
     headers: formatHeaders(planned.request),
@@ -82,8 +82,8 @@ function openStream(planned: Planned, routed: RoutedCall, services: Services): P
   // The headers of a stream contain an estimated bill. It needs the count of a long prompt, computed while the upstream responds.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
-    const lost = routed.ignoredFor(route, ignored)
-    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, lost)
+    const droppedFields = routed.ignoredFor(route, ignored)
+    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, droppedFields)
     return counting === undefined ? answered() : counting.then(answered)
   })
 }

@@ -21,7 +21,7 @@ import { Stages } from './run.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { formatHeaders } from './call-upstream.ts'
 
-type WithEmbedding<exchange> = exchange & { readonly embedding: EmbeddingRequest }
+type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
 /** Parses the request, resolves its model and checks its permissions. Throws errors with status 400, 403, 404 or 413. */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
@@ -65,12 +65,12 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 }
 
 /** Maximum number of tokens that a vendor adds to each input. */
-const INPUT_OVERHEAD = 8
+const INPUT_OVERHEAD_TOKENS = 8
 
 /** Returns the size of the inputs. Each input has its own context window. Inputs sent as tokens need no estimate. */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
-  const overhead = inputs.length * INPUT_OVERHEAD
+  const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
   const bound = size.bound + overhead
   const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + overhead)
   return {
@@ -167,7 +167,7 @@ async function parseCounted(authenticated: Authenticated, services: Services): P
 }
 
 async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {
-  const wait: WaitForStore = (given) => waitForStore(parsed, given, services)
+  const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
   const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
   parsed.reservation = reservation
   const { tokens, isEstimated } = await countTokens(parsed, services)

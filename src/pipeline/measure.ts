@@ -11,16 +11,16 @@ import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
 /** Minimum length of a text that has a digest. See core/digest.ts. */
-const MIN_LONG_MEDIA = 256 * 1024
+const MIN_LONG_MEDIA_LENGTH = 256 * 1024
 /** Maximum duration of a vendor's count, in milliseconds. After that, the bound in bytes is used. */
-const COUNT_MS = 10_000
+const COUNT_TIMEOUT_MS = 10_000
 /**
  * Maximum size of a prompt that is estimated synchronously, in bytes. The estimate of such a prompt takes less than a
  * millisecond.
  */
-const SHORT_BYTES = 65_536
+const MAX_SYNCHRONOUS_BYTES = 65_536
 /** Number of tokens added to a vendor's count, because the billed count can be a few tokens higher. */
-const COUNT_SLACK = 16
+const COUNT_SLACK_TOKENS = 16
 
 interface Measured {
   readonly exchange: Authenticated
@@ -49,12 +49,12 @@ export class PromptSize implements Size {
   }
 
   prepare(): MaybePromise<void> {
-    if (this.#estimate !== undefined || this.weight.bytes <= SHORT_BYTES) return undefined
+    if (this.#estimate !== undefined || this.weight.bytes <= MAX_SYNCHRONOUS_BYTES) return undefined
     return (this.#prepared ??= this.#measured.services.meter.prepare(this.#prompt))
   }
 
   get mayHoldLongMedia(): boolean {
-    return this.#bytes > MIN_LONG_MEDIA
+    return this.#bytes > MIN_LONG_MEDIA_LENGTH
   }
 
   get bound(): number {
@@ -159,13 +159,15 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
-  const beside = (): number => tokensOutsideText(size.weight, model)
+  const countBesideText = (): number => tokensOutsideText(size.weight, model)
   if (tokenizer !== undefined) {
     const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
-    return { count: async () => (await count()) + beside(), callsUpstream: false }
+    return { count: async () => (await count()) + countBesideText(), callsUpstream: false }
   }
   const byFactor =
-    tokenFactor === undefined ? undefined : async () => Math.ceil((await size.local()) * tokenFactor) + beside()
+    tokenFactor === undefined
+      ? undefined
+      : async () => Math.ceil((await size.local()) * tokenFactor) + countBesideText()
   if (provider.countTokens !== undefined) {
     const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await byFactor?.())
     return { count, callsUpstream: true }
@@ -184,12 +186,12 @@ async function countUpstream(route: Route, { prompt, measured }: PromptSize): Pr
     signal: cancellation.signal,
     cancellation,
     runtime,
-    timeouts: { ...timeouts, total: Math.min(timeouts.total, COUNT_MS) },
+    timeouts: { ...timeouts, total: Math.min(timeouts.total, COUNT_TIMEOUT_MS) },
     headers: formatHeaders(request),
   }
   try {
     const counted = await route.provider.countTokens?.(call)
-    return counted === undefined ? undefined : counted + COUNT_SLACK
+    return counted === undefined ? undefined : counted + COUNT_SLACK_TOKENS
   } catch (error) {
     if (cancellation.isCancelled) throw callerLeft(error)
     return undefined

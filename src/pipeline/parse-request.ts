@@ -14,7 +14,7 @@ import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import { answeringRoutes, operatingRoutes } from './resolve.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
-import { LARGE_BODY } from './body-capacity.ts'
+import { LARGE_BODY_BYTES } from './body-capacity.ts'
 import type { Authenticated, Parsed, Resolved, Route } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
@@ -35,12 +35,12 @@ export function parsePrompt(
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
   const recalled = services.turns.recall(format, key, parsed.body)
-  return chain(waitForStore(exchange, recalled, services), ({ body: whole, narrow }) => {
+  return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, restrictRoutes }) => {
     const { body, received } = parsed
-    const isWhole = whole === body
-    const read = isWhole ? format.readPrompt(body, received) : format.readPrompt(whole)
-    const bytes = isWhole ? parsed.bytes : utf8Length(JSON.stringify(whole))
-    return setPrompt(exchange, { requestBody: body, read, bytes, narrow }, services)
+    const isUnchanged = completeBody === body
+    const read = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
+    const bytes = isUnchanged ? parsed.bytes : utf8Length(JSON.stringify(completeBody))
+    return setPrompt(exchange, { requestBody: body, read, bytes, restrictRoutes }, services)
   })
 }
 
@@ -49,12 +49,12 @@ interface ReadBody {
   readonly read: Prompt
   /** Size of the body including stored turns, in bytes. */
   readonly bytes: number
-  readonly narrow: RecalledBody['narrow']
+  readonly restrictRoutes: RecalledBody['restrictRoutes']
 }
 
 function setPrompt(
   exchange: Authenticated,
-  { requestBody, read, bytes, narrow }: ReadBody,
+  { requestBody, read, bytes, restrictRoutes }: ReadBody,
   services: Services,
 ): Parsed {
   const { key } = exchange
@@ -62,7 +62,7 @@ function setPrompt(
   const named = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: named.name, otherNames: named.routes.map(routeName) })
   const answering = operatingRoutes(answeringRoutes(named), read)
-  const resolved = narrow?.(answering) ?? answering
+  const resolved = restrictRoutes?.(answering) ?? answering
   checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)
   const prompt = withDefaults(read, resolved.routes[0].model)
@@ -101,7 +101,7 @@ export function readBytes(
 ): MaybePromise<Uint8Array> {
   const { request, key, cancellation } = exchange
   const expected = expectedBytes(request, bodyLimits.maxBytes)
-  if (expected > 0 && expected <= LARGE_BODY) return request.body(bodyLimits)
+  if (expected > 0 && expected <= LARGE_BODY_BYTES) return request.body(bodyLimits)
   return chain(bodyCapacity.take(key.id, expected, cancellation), (capacity) => {
     exchange.capacity = capacity
     return chain(request.body(bodyLimits), (bytes) => {
@@ -181,11 +181,11 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.refusesBothSamplers !== true) return prompt
   const filled: Settings = { ...model.defaults, ...settings }
-  const chosen = model.refusesBothSamplers === true ? oneSampler(filled, settings) : filled
+  const chosen = model.refusesBothSamplers === true ? withoutSecondSampler(filled, settings) : filled
   return { ...prompt, settings: chosen }
 }
 
-function oneSampler(filled: Settings, requested: Settings): Settings {
+function withoutSecondSampler(filled: Settings, requested: Settings): Settings {
   if (filled.temperature === undefined || filled.topP === undefined) return filled
   const { temperature, topP, ...others } = filled
   return requested.temperature === undefined && requested.topP !== undefined

@@ -34,7 +34,7 @@ export async function passThrough(
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name)
   const worst = times(price, authenticated.margin)
-  const wait: WaitForStore = (given) => waitForStore(authenticated, given, services)
+  const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => worst }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
   const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
@@ -44,7 +44,7 @@ export async function passThrough(
   })
   const isRead = target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(passed))
   const sending = { exchange, request, passed, services }
-  return isRead ? sendWhole(sending, target) : sendStream(sending)
+  return isRead ? sendCompleteAnswer(sending, target) : sendStream(sending)
 }
 
 /** Bills a request even if its caller has disconnected, because the vendor charges for it. */
@@ -116,7 +116,7 @@ function sendStream(sending: Sending): Promise<undefined> {
 }
 
 /** Reads the complete answer and then sends it. If the read fails, the request is not billed. */
-async function sendWhole(sending: Sending, target: PassthroughTarget): Promise<undefined> {
+async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { provider } = request
   const { status } = passed

@@ -39,7 +39,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 }
 
 /** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter ones. */
-const MIN_PREFIX = 1024
+const MIN_PREFIX_TOKENS = 1024
 
 /** Returns true if every route's vendor caches only the prefixes that the prompt marks. */
 function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
@@ -47,7 +47,7 @@ function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
     steering.level !== 'off' &&
     prompt.native.dialect !== 'responses' &&
     resolved.routes.every(({ provider, model }) => provider.dialect === 'anthropic' && hasMarkerPrice(model)) &&
-    size.bound >= MIN_PREFIX
+    size.bound >= MIN_PREFIX_TOKENS
   )
 }
 

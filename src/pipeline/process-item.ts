@@ -77,10 +77,10 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   }
 
   /** Renews the lease while the work runs. If the lease is lost, cancels the work. */
-  async function withLease<value>(
+  async function withLease<Value>(
     claim: ItemClaim,
-    work: (cancellation: Cancellation) => Promise<value>,
-  ): Promise<value> {
+    work: (cancellation: Cancellation) => Promise<Value>,
+  ): Promise<Value> {
     const cancellation = new Cancellation()
     let isDone = false
     let cancelTimer: () => void = () => {}

@@ -65,11 +65,11 @@ function unusable(): GatewayError {
 
 const MAX_NEAR = 3
 /** Maximum length of a name for which similar names are searched. */
-const MAX_COMPARED = 80
+const MAX_COMPARED_LENGTH = 80
 
 /** Returns the names most similar to an unknown name, among the models that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
-  if (name.length > MAX_COMPARED) return []
+  if (name.length > MAX_COMPARED_LENGTH) return []
   const lowerCase = name.toLowerCase()
   const maxDistance = Math.max(2, Math.floor(lowerCase.length / 3))
   const distanceTo = (candidate: string): number =>

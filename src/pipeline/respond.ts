@@ -6,7 +6,7 @@ import type { Answered } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  isAskedInWords,
+  isJsonInstructed,
   isRecorded,
   loadJsonCheck,
   sendJson,
@@ -24,16 +24,20 @@ export function respond(answered: Answered, services: Services): MaybePromise<un
   const { completion } = answer
   const prepared = prepareBill(answered)
   return isPromise(prepared)
-    ? prepared.then(() => respondWhole(answered, completion, services))
-    : respondWhole(answered, completion, services)
+    ? prepared.then(() => respondWithCompleteAnswer(answered, completion, services))
+    : respondWithCompleteAnswer(answered, completion, services)
 }
 
-function respondWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
-  if (!isAskedInWords(answered)) return sendWhole(answered, completion, services)
-  return loadJsonCheck().then(({ checkJson }) => sendWhole(answered, checkJson(completion), services))
+function respondWithCompleteAnswer(
+  answered: Answered,
+  completion: Completion,
+  services: Services,
+): MaybePromise<undefined> {
+  if (!isJsonInstructed(answered)) return sendCompleteAnswer(answered, completion, services)
+  return loadJsonCheck().then(({ checkJson }) => sendCompleteAnswer(answered, checkJson(completion), services))
 }
 
-function sendWhole(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
+function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink } = answered
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
@@ -41,7 +45,7 @@ function sendWhole(answered: Answered, completion: Completion, services: Service
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
-  const kept = chain(settled, () => keepWhole(answered, { headers, body, id: completion.id, metrics }, services))
+  const kept = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))
   return chain(kept, () => {
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
     return undefined
@@ -54,7 +58,7 @@ async function respondLater(answered: Answered, completion: Completion, services
 }
 
 /** A complete answer in the form that is sent. */
-interface WholeAnswer {
+interface CompleteAnswer {
   /** The headers, except those that apply to this response only. */
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
@@ -66,7 +70,7 @@ interface WholeAnswer {
  * Stores a complete answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never
  * rejects.
  */
-function keepWhole(answered: Answered, answer: WholeAnswer, services: Services): MaybePromise<void> {
+function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
   const { format, key, first } = answered
   const { headers, body, id, metrics } = answer
   if (format.answerId !== undefined && isRecorded(answered, services)) {

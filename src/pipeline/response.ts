@@ -50,7 +50,7 @@ export function isRecorded({ format, subscribers, request }: Answered, { recordi
 }
 
 /** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
-export function isAskedInWords({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+export function isJsonInstructed({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
   if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
   return route?.provider.dialect === 'anthropic'
 }

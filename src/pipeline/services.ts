@@ -59,7 +59,7 @@ export interface UpstreamEmbedding extends UpstreamRequest {
   readonly request: EmbeddingRequest
 }
 
-export interface UpstreamAnswer<answer> extends Sent<answer> {
+export interface UpstreamAnswer<Answer> extends Sent<Answer> {
   readonly route: Route
 }
 
@@ -91,8 +91,8 @@ export interface Limits {
   readonly bodyBytes: number
   /**
    * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
-   * arrival to the end of its answer. Further bodies wait, and are refused with 429 after `bodyReadMs`. @default
-   * 134_217_728 (128 MiB)
+   * arrival to the end of its answer. Further bodies wait, and are refused with 429 after `bodyReadMs`.
+   * @default 134_217_728 (128 MiB)
    */
   readonly bodyBytesPerKey: number
   /** Maximum time for receiving a body, in milliseconds. @default 15_000 */
@@ -152,7 +152,7 @@ export interface SharedAnswer {
 export interface RecalledBody {
   readonly body: JsonObject
   /** Returns the routes of the provider that stores the referenced responses. @default every route can answer */
-  readonly narrow?: (resolved: Resolved) => Resolved
+  readonly restrictRoutes?: (resolved: Resolved) => Resolved
 }
 
 /** Stored turns. Later requests of the same key refer to them by their ids. */
@@ -178,7 +178,7 @@ export interface Traffic {
   /** Ignores unknown ids. */
   leave(id: string): void
   /** Resolves when few requests are running, when the wait exceeds its maximum, or when the signal is aborted. */
-  quiet(signal: AbortSignal): Promise<void>
+  waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
 /** Adds markers for the vendor's prompt cache to a prompt. Resolves with undefined if markers would not save money. */

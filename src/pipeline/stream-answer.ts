@@ -10,7 +10,7 @@ import type { Answered, RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  isAskedInWords,
+  isJsonInstructed,
   isRecorded,
   loadJsonCheck,
   storeTurn,
@@ -139,7 +139,7 @@ class StreamAnswer {
   }
 
   #end(): void {
-    if (!isAskedInWords(this.#answered)) return this.#complete()
+    if (!isJsonInstructed(this.#answered)) return this.#complete()
     loadJsonCheck()
       .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
       .then(

@@ -14,12 +14,12 @@ const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
 /** Maximum number of ids that are stored per answer. */
 const MAX_STORED_IDS = 256
 /** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
-const MAX_CONVERSATION = 4 * 1024 * 1024
+const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
 /** Maximum number of items to which a request may refer. Each item requires a read of the store. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
 /** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
-const MAX_RECALLED = 32 * 1024 * 1024
+const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 export type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
@@ -78,7 +78,7 @@ async function recall(
   if (other !== undefined) throw severalProviders(String(provider), other)
   return {
     body: format.recall(body, found),
-    ...(provider !== undefined && { narrow: (resolved: Resolved) => routesOf(resolved, provider) }),
+    ...(provider !== undefined && { restrictRoutes: (resolved: Resolved) => routesOf(resolved, provider) }),
   }
 }
 
@@ -91,9 +91,9 @@ async function findProviders(
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
   const providers = new Map<string, string>()
   for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
-    const some = ids.slice(from, from + MAX_CONCURRENT_READS).filter(isValidId)
-    const found = await Promise.all(some.map((id) => store.get(providerName(key, id))))
-    for (const [index, id] of some.entries()) {
+    const slice = ids.slice(from, from + MAX_CONCURRENT_READS).filter(isValidId)
+    const found = await Promise.all(slice.map((id) => store.get(providerName(key, id))))
+    for (const [index, id] of slice.entries()) {
       const provider = found[index]
       if (provider !== undefined) providers.set(id, provider)
     }
@@ -131,11 +131,11 @@ async function findQuoted(
   const found = new Map<string, JsonObject>()
   let size = 0
   for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
-    const some = ids.slice(from, from + MAX_CONCURRENT_READS)
-    const texts = await Promise.all(some.map((id) => read(store, { key, id, part: 'answer' })))
+    const slice = ids.slice(from, from + MAX_CONCURRENT_READS)
+    const texts = await Promise.all(slice.map((id) => read(store, { key, id, part: 'answer' })))
     size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
-    if (size > MAX_RECALLED) throw tooManyReferences(`responses of more than ${MAX_RECALLED} characters`)
-    for (const [index, id] of some.entries()) {
+    if (size > MAX_RECALLED_LENGTH) throw tooManyReferences(`responses of more than ${MAX_RECALLED_LENGTH} characters`)
+    for (const [index, id] of slice.entries()) {
       const answer = answerOf(texts[index])
       if (answer !== undefined) found.set(id, answer)
     }
@@ -146,7 +146,7 @@ async function findQuoted(
 /** Stores a turn. If the turn cannot be stored, requests that refer to it receive 404. */
 async function write(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
-  if (texts.answer.length + texts.input.length > MAX_CONVERSATION) return
+  if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
   const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
   await Promise.allSettled(PARTS.map((part) => store.set(nameOf({ key, id, part }), texts[part], options)))
 }

@@ -156,7 +156,7 @@ const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
 /** Upper bound of the first bucket in milliseconds. Its values count as 0. */
-const FIRST_BOUND = 1e-4
+const FIRST_BOUND_MS = 1e-4
 /** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
 
@@ -195,13 +195,13 @@ export function createHistogram(): Histogram {
 }
 
 function bucketOf(value: number): number {
-  if (!(value > FIRST_BOUND)) return 0
-  return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND) / LOG_FACTOR))
+  if (!(value > FIRST_BOUND_MS)) return 0
+  return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND_MS) / LOG_FACTOR))
 }
 
 /** Returns the value with the same relative distance from both bounds of a bucket. */
 function valueOf(index: number): number {
-  return index === 0 ? 0 : (FIRST_BOUND * FACTOR ** index * 2) / (FACTOR + 1)
+  return index === 0 ? 0 : (FIRST_BOUND_MS * FACTOR ** index * 2) / (FACTOR + 1)
 }
 
 export interface RecentRate {
@@ -212,17 +212,17 @@ export interface RecentRate {
   perSecond(now: number): number
 }
 
-const SECONDS = 60
+const WINDOW_SECONDS = 60
 
 /** Counts events in a ring of one count per second. */
 export function createRecentRate(startedAt: number): RecentRate {
-  const counts = new Float64Array(SECONDS)
+  const counts = new Float64Array(WINDOW_SECONDS)
   /** The second of each count. */
-  const seconds = new Float64Array(SECONDS).fill(-1)
+  const seconds = new Float64Array(WINDOW_SECONDS).fill(-1)
 
   function count(at: number): void {
     const second = Math.floor(at / 1000)
-    const slot = ((second % SECONDS) + SECONDS) % SECONDS
+    const slot = ((second % WINDOW_SECONDS) + WINDOW_SECONDS) % WINDOW_SECONDS
     if (seconds[slot] !== second) {
       seconds[slot] = second
       counts[slot] = 0
@@ -234,9 +234,9 @@ export function createRecentRate(startedAt: number): RecentRate {
     const present = Math.floor(now / 1000)
     const recent = counts.filter((_, slot) => {
       const second = seconds[slot] ?? -1
-      return second > present - SECONDS && second <= present
+      return second > present - WINDOW_SECONDS && second <= present
     })
-    const elapsed = Math.min(SECONDS, Math.max(1, (now - startedAt) / 1000))
+    const elapsed = Math.min(WINDOW_SECONDS, Math.max(1, (now - startedAt) / 1000))
     return Math.round((recent.reduce((sum, value) => sum + value, 0) / elapsed) * 1000) / 1000
   }
 

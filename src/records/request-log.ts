@@ -166,21 +166,21 @@ function levelOf(finished: Finished): LogLevel {
 }
 
 /** Receives records. A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
-type Sink<record> = (record: record) => unknown
+type Sink<Value> = (record: Value) => unknown
 
-interface GuardedSink<record> {
-  write(record: record): void
+interface GuardedSink<Value> {
+  write(record: Value): void
   dropped(): number
 }
 
 /** Maximum number of records in progress in an asynchronous sink. Further records are dropped. */
 const MAX_PENDING = 1_000
 
-function guardSink<record>(sink: Sink<record> | undefined): GuardedSink<record> {
+function guardSink<Value>(sink: Sink<Value> | undefined): GuardedSink<Value> {
   let dropped = 0
   let pending = 0
 
-  function write(record: record): void {
+  function write(record: Value): void {
     if (sink === undefined) return
     if (pending >= MAX_PENDING) {
       dropped += 1

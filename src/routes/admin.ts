@@ -36,12 +36,12 @@ const BASE = '/api/governance'
 /** Returns the endpoints of the admin API and the metrics. They authorize the caller before reading the request. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { records } = parts
-  const gate = gateOf(parts)
-  const { shows } = gate
+  const gate = createGate(parts)
+  const { respondWith } = gate
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
-    handle: shows(async (call) => (await records()).keys[report](idOf(call))),
+    handle: respondWith(async (call) => (await records()).keys[report](idOf(call))),
   })
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
@@ -50,31 +50,31 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
     keyReport('rate-limit', 'rateLimit'),
     ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, parts),
     ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, parts),
-    { method: 'GET', path: `${BASE}/audit`, handle: shows((call) => readAudit(call, parts.audit)) },
-    { method: 'GET', path: '/metrics', handle: gate.admits(metrics(parts.metrics)) },
-    { method: 'GET', path: '/metrics/cache', handle: shows(async () => Object(toWire(parts.metrics.cache()))) },
+    { method: 'GET', path: `${BASE}/audit`, handle: respondWith((call) => readAudit(call, parts.audit)) },
+    { method: 'GET', path: '/metrics', handle: gate.requireAdmin(metrics(parts.metrics)) },
+    { method: 'GET', path: '/metrics/cache', handle: respondWith(async () => Object(toWire(parts.metrics.cache()))) },
   ]
 }
 
 interface Gate {
   /** Refuses requests without admin access. */
-  readonly admits: (handle: Handler) => Handler
+  readonly requireAdmin: (handle: Handler) => Handler
   /** Responds with 200 and the returned value. */
-  readonly shows: (show: (call: Call) => Promise<object>) => Handler
+  readonly respondWith: (read: (call: Call) => Promise<object>) => Handler
 }
 
-function gateOf({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
-  const admits: Gate['admits'] = (handle) => async (call) => {
+function createGate({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
+  const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
     const { id, startedAt, sink, variables } = call
     const request = await authorize(call.request, line.bodyLimits)
     return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
-  return { admits, shows: (show) => admits(async (call) => sendAdmin(call, 200, await show(call))) }
+  return { requireAdmin, respondWith: (read) => requireAdmin(async (call) => sendAdmin(call, 200, await read(call))) }
 }
 
 /** Returns the endpoints of the records of one kind. */
 function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly Endpoint<Handler>[] {
-  const { admits, shows } = gateOf(parts)
+  const { requireAdmin, respondWith } = createGate(parts)
   const methods = async (): Promise<WireRecords<object, object>> => kind(await parts.records())
   const create = async (call: Call): Promise<void> => {
     const body = await readAdminBody(call, parts.line)
@@ -85,11 +85,15 @@ function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly 
     return (await methods()).update(idOf(call), body)
   }
   return [
-    { method: 'POST', path, handle: admits(create) },
-    { method: 'GET', path, handle: shows(async (call) => (await methods()).list(pageOf(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: shows(async (call) => (await methods()).get(idOf(call))) },
-    { method: 'PUT', path: `${path}/:id`, handle: shows(update) },
-    { method: 'DELETE', path: `${path}/:id`, handle: shows(async (call) => (await methods()).delete(idOf(call))) },
+    { method: 'POST', path, handle: requireAdmin(create) },
+    { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOf(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(idOf(call))) },
+    { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
+    {
+      method: 'DELETE',
+      path: `${path}/:id`,
+      handle: respondWith(async (call) => (await methods()).delete(idOf(call))),
+    },
   ]
 }
 
@@ -201,7 +205,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
         { code: 'admin_not_configured' },
       )
     }
-    if (key !== undefined && carries(request, key)) return request
+    if (key !== undefined && hasAdminKey(request, key)) return request
     if (authorize !== undefined) {
       const shared = new SharedRequest(request)
       if (await isTrueWithin(AUTHORIZE_MS, () => authorize(webRequestOf(shared, limits)), runtime)) return shared
@@ -214,8 +218,8 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
   }
 }
 
-function carries(request: HttpRequest, key: string): boolean {
-  const given = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
+function hasAdminKey(request: HttpRequest, key: string): boolean {
+  const secrets = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
   // Both secrets are compared. Otherwise the duration would reveal the matching header.
-  return given.filter((secret) => isSameSecret(secret, key)).length > 0
+  return secrets.filter((secret) => isSameSecret(secret, key)).length > 0
 }

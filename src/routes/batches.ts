@@ -42,13 +42,13 @@ export interface BatchHandlers {
 /** Returns the handlers of message batches. A key has access only to its own batches. */
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { repository } = parts
-  const shows = (show: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, shown(await show(call, key))))
+  const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
+    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, shown(await action(call, key))))
   return {
-    create: shows((call, key) => create(parts, call, key)),
+    create: respondWith((call, key) => create(parts, call, key)),
     list: withKey(parts, (call, key) => list(parts, call, key)),
-    read: shows((call, key) => repository.read(key.id, idOf(call))),
-    cancel: shows((call, key) => cancel(parts, call, key)),
+    read: respondWith((call, key) => repository.read(key.id, idOf(call))),
+    cancel: respondWith((call, key) => cancel(parts, call, key)),
     results: withKey(parts, (call, key) => results(parts, call, key)),
     remove: withKey(parts, async (call, key) => {
       await repository.remove(key.id, idOf(call))

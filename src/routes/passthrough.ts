@@ -138,7 +138,7 @@ interface StoredFile {
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE = 100
 /** Maximum size of a stored file object, in UTF-16 units. Larger objects are reduced to the required fields. */
-const MAX_FILE_OBJECT = 2_000
+const MAX_FILE_OBJECT_LENGTH = 2_000
 
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
@@ -191,7 +191,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
 }
 
 function shortened(file: JsonObject): JsonObject {
-  if (JSON.stringify(file).length <= MAX_FILE_OBJECT) return file
+  if (JSON.stringify(file).length <= MAX_FILE_OBJECT_LENGTH) return file
   const { id, object, bytes, created_at, purpose } = file
   return { id, object, bytes, created_at, purpose }
 }

@@ -169,7 +169,7 @@ function textOf(stored: StoredAnswer, services: Services): string {
   return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
 }
 
-/** Returns true for metrics that `keepWhole` wrote. */
+/** Returns true for metrics that `keepAnswer` wrote. */
 function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
@@ -182,8 +182,8 @@ async function readPosition(request: HttpRequest, services: Services): Promise<n
   const header = request.header('last-event-id')
   const fromHeader = header === undefined || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
   const body = await readOptionalBody(request, services)
-  const given = body['starting_after']
-  return Math.max(fromHeader, given === undefined || given === null ? 0 : positionOf(given, 'starting_after'))
+  const position = body['starting_after']
+  return Math.max(fromHeader, position === undefined || position === null ? 0 : positionOf(position, 'starting_after'))
 }
 
 async function readOptionalBody(request: HttpRequest, { limits, runtime }: Services): Promise<JsonObject> {

@@ -181,7 +181,7 @@ export class AnswerTranslator {
       chunks.push(this.#options.isNumbered ? this.#numberBytes(events) : events)
       return
     }
-    if (events.length <= MAX_PARSED) return this.#parse(events, chunks)
+    if (events.length <= MAX_PARSED_BYTES) return this.#parse(events, chunks)
     const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
     const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
     if (split === events.length) return this.#parse(events, chunks)
@@ -258,7 +258,7 @@ const EVENT_END = '\n\n'
  * Maximum size of events that are parsed together, in bytes. Dividing smaller groups of events takes longer than
  * parsing them.
  */
-const MAX_PARSED = 256
+const MAX_PARSED_BYTES = 256
 
 /** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {

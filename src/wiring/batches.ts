@@ -72,7 +72,7 @@ export function createTraffic(options: TrafficOptions): Traffic {
       if (!running.delete(id) || running.size > maxRequests) return
       for (const proceed of waiting) proceed()
     },
-    quiet: (signal) =>
+    waitForQuiet: (signal) =>
       running.size <= maxRequests || signal.aborted
         ? Promise.resolve()
         : new Promise((resolve) => {

@@ -101,7 +101,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   }
 }
 
-async function undefinedIfNotFound<value>(reading: Promise<value>): Promise<value | undefined> {
+async function undefinedIfNotFound<Value>(reading: Promise<Value>): Promise<Value | undefined> {
   try {
     return await reading
   } catch (error) {
@@ -143,18 +143,18 @@ function startOnce(
   return () => (isDone ? undefined : (running ??= attempt()))
 }
 
-type Methods<api> = { readonly [name in keyof api]: (...given: never[]) => Promise<unknown> }
+type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => Promise<unknown> }
 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
 /** Returns methods with camel-case field names. The first call loads their code. */
-function inProcess<api extends Methods<api>>(load: () => Promise<Methods<api>>, names: Record<keyof api, true>): api {
+function inProcess<Api extends Methods<Api>>(load: () => Promise<Methods<Api>>, names: Record<keyof Api, true>): Api {
   const method =
-    (name: keyof api) =>
-    async (...given: never[]): Promise<unknown> => {
+    (name: keyof Api) =>
+    async (...parameters: never[]): Promise<unknown> => {
       const [methods, { callInProcess }] = await Promise.all([load(), import('../core/field-names.ts')])
-      return callInProcess(given, (renamed) => methods[name](...(renamed as never[])))
+      return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
     }
-  return Object.fromEntries(Object.keys(names).map((name) => [name, method(name as keyof api)])) as api
+  return Object.fromEntries(Object.keys(names).map((name) => [name, method(name as keyof Api)])) as Api
 }

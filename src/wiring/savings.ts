@@ -112,8 +112,8 @@ export function createPromptCache(
 }
 
 /** Returns the waterfall. The first request that is large enough or requests a tier loads the code. */
-export function createSavings(given: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
-  const options = given ?? {}
+export function createSavings(configured: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
+  const options = configured ?? {}
   const waterfall = lazily(options, parts)
   const { shadow: share } = options
   if (share === undefined) return waterfall

@@ -8,7 +8,7 @@ function setUp() {
   const traffic = createTraffic({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
   const stopping = new AbortController()
   const went: string[] = []
-  const wait = (name: string): Promise<void> => traffic.quiet(stopping.signal).then(() => void went.push(name))
+  const wait = (name: string): Promise<void> => traffic.waitForQuiet(stopping.signal).then(() => void went.push(name))
   const enter = (...ids: string[]): void => ids.forEach((id) => traffic.enter(id))
   return { runtime, traffic, stopping, went, wait, enter }
 }
@@ -18,7 +18,7 @@ describe('batch work', () => {
     const { traffic, enter, stopping } = setUp()
     enter('a', 'b')
 
-    await expect(traffic.quiet(stopping.signal)).resolves.toBeUndefined()
+    await expect(traffic.waitForQuiet(stopping.signal)).resolves.toBeUndefined()
   })
 
   it('waits while many requests are running, until enough of them are answered', async () => {
