@@ -37,7 +37,7 @@ const CHECK = optionsOf(
 const DEFAULT_DRAIN_MS = 30_000
 const DEFAULT_KEEP_ALIVE_MS = 75_000
 /** Time that `close` waits for the first request of a connection, in milliseconds. */
-const FIRST_REQUEST_MS = 1_000
+const FIRST_REQUEST_TIMEOUT_MS = 1_000
 /**
  * Number of turns without new data before the server is closed: one to accept, one to read, and one for data that
  * arrives in the meantime.
@@ -122,10 +122,10 @@ interface Connection {
 function trackConnections(server: Server): Connections {
   const open = new Map<Socket, Connection>()
   let isEnding = false
-  let endsUnused = false
+  let isEndingUnused = false
   let arrivals = 0
   const closeIfDone = (socket: Socket, { running, wasUsed }: Connection): void => {
-    if (isEnding && running === 0 && (wasUsed || endsUnused)) socket.destroySoon()
+    if (isEnding && running === 0 && (wasUsed || isEndingUnused)) socket.destroySoon()
   }
   const closeDone = (): void => {
     for (const [socket, connection] of open) closeIfDone(socket, connection)
@@ -154,7 +154,7 @@ function trackConnections(server: Server): Connections {
       closeDone()
     },
     endUnused: () => {
-      endsUnused = true
+      isEndingUnused = true
       closeDone()
     },
   }
@@ -165,7 +165,7 @@ function trackConnections(server: Server): Connections {
  * not accepted yet. Closing a connection with an unread request resets the connection.
  */
 async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
-  const firstRequestMs = Math.min(FIRST_REQUEST_MS, drainMs)
+  const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
   await readArrived(connections, Date.now() + firstRequestMs)
   await new Promise<void>((resolve) => {
     const deadline = setTimeout(() => server.closeAllConnections(), drainMs)
@@ -183,12 +183,12 @@ async function drain(server: Server, connections: Connections, drainMs: number):
  * Resolves after several turns of the event loop without new data, because Node accepts only one connection per turn.
  */
 async function readArrived(connections: Connections, deadline: number): Promise<void> {
-  let seen = connections.arrivals()
+  let previousArrivals = connections.arrivals()
   for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {
     await new Promise((resolve) => setImmediate(resolve))
     const now = connections.arrivals()
-    if (now !== seen && Date.now() < deadline) quiet = -1
-    seen = now
+    if (now !== previousArrivals && Date.now() < deadline) quiet = -1
+    previousArrivals = now
   }
 }
 

@@ -12,7 +12,7 @@ import type { Services } from './services.ts'
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
 /** Maximum duration of one poll, in milliseconds. */
-const POLL_MS = 30_000
+const POLL_TIMEOUT_MS = 30_000
 
 /**
  * Sends the accepted response immediately, and settles the request when the response is complete. The reservation lasts
@@ -25,9 +25,9 @@ export async function respondInBackground(
   services: Services,
 ): Promise<undefined> {
   const { key, sink, first, format } = answered
-  const holder = storingProvider(answered)
-  if (holder !== undefined)
-    await services.turns.storeProvider(key, format.turns?.idsOf(valueOf(completion)) ?? [], holder)
+  const providerName = storingProvider(answered)
+  if (providerName !== undefined)
+    await services.turns.storeProvider(key, format.turns?.idsOf(valueOf(completion)) ?? [], providerName)
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
   const headers = answerHeaders(expectedBill(answered), answered.ignored)
   await first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
@@ -83,7 +83,7 @@ class BackgroundWork {
   }
 
   /**
-   * Reads the current state of the response. Returns false if the upstream no longer has the response. Other failed
+   * Calls the upstream and updates the response. Returns false if the upstream no longer has the response. Other failed
    * polls are repeated.
    */
   async #poll(method: HeldResponseCall['method'], action: string): Promise<boolean> {
@@ -95,11 +95,11 @@ class BackgroundWork {
         path: `/${encodeURIComponent(this.#latest.id)}${action}`,
         signal: cancellation.signal,
         runtime,
-        timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_MS) },
+        timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_TIMEOUT_MS) },
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false
-      this.#latest = format.turns?.readCompletion(readable(body)) ?? this.#latest
+      this.#latest = format.turns?.readCompletion(withReadableUsage(body)) ?? this.#latest
       return true
     } catch (error) {
       return !(GatewayError.is(error) && error.kind === 'upstream-rejected')
@@ -122,11 +122,13 @@ class BackgroundWork {
     const completion = this.#latest
     const answer = { usage: completion.usage, completion: () => completion }
     try {
-      const isWhole = valueOf(completion)['status'] === 'completed'
-      const bill = isWhole ? billFor(answered, answer, services.meter) : billForPart(answered, answer, services.meter)
+      const isComplete = valueOf(completion)['status'] === 'completed'
+      const bill = isComplete
+        ? billFor(answered, answer, services.meter)
+        : billForPart(answered, answer, services.meter)
       await settle(
         answered,
-        isWhole ? { status: 200, bill, completion: () => completion } : { status: 200, bill },
+        isComplete ? { status: 200, bill, completion: () => completion } : { status: 200, bill },
         services,
       )
     } catch (cause) {
@@ -139,7 +141,7 @@ class BackgroundWork {
  * Returns the body. Replaces the status of a failed response with `incomplete`, because the reader ignores the usage of
  * failed responses.
  */
-function readable(body: JsonObject): JsonObject {
+function withReadableUsage(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body
 }

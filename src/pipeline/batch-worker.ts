@@ -84,7 +84,7 @@ type Task = { readonly kind: 'item'; readonly claim: ItemClaim } | { readonly ki
  * Interval at which an idle process polls for batches that other processes have created or released, in milliseconds.
  */
 const POLL_MS = 15_000
-const CLEANUP_MS = 600_000
+const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
 /**
  * Delay after a store failure, in milliseconds. After internal errors, the delay doubles with each consecutive error.
@@ -192,7 +192,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   /** Reads the open batches from the store. */
   async function refresh(): Promise<void> {
     isStale = false
-    if (now() - cleanedUpAt >= CLEANUP_MS) {
+    if (now() - cleanedUpAt >= CLEANUP_INTERVAL_MS) {
       cleanedUpAt = now()
       await options.cleanUp()
     }
@@ -227,7 +227,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
 
   function keepAwake(): void {
     try {
-      options.waitUntil?.(idle())
+      options.waitUntil?.(waitForIdle())
     } catch {
       // Some hosts throw if `waitUntil` is called outside of a request. Items are then processed while the process lives.
     }
@@ -242,7 +242,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     workers.add(running)
   }
 
-  async function idle(): Promise<void> {
+  async function waitForIdle(): Promise<void> {
     while (workers.size > 0) await Promise.all(workers)
   }
 
@@ -256,14 +256,14 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     stopping.abort()
     cancelTimer()
     processor.cancel()
-    await idle()
+    await waitForIdle()
   }
 
   return {
     wake,
     work: () => {
       wake()
-      return idle()
+      return waitForIdle()
     },
     stop,
   }

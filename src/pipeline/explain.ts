@@ -74,7 +74,7 @@ const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, 
 const ANSWER_SHARE = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 
-/** Returns a small model that calls no upstream. Its answers have the price and the length of real ones. */
+/** Returns a small model that calls no upstream. Its answers have the price and the typical length of real answers. */
 function simulate(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {

@@ -32,7 +32,7 @@ export function publishToOthers(
 ): void {
   const location = locationOf(claim, keyId)
   if (location === undefined || !claim.isOwned()) return
-  // `close` then waits until the last part is written.
+  // `close` of the gateway waits until the last part is written.
   detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 
@@ -58,9 +58,9 @@ const READERS: Readonly<Record<Dialect, () => StepReader>> = {
 /** Maximum size of an event of the followed stream, in characters. */
 const MAX_EVENT_CHARS = 16 * 1024 * 1024
 /** Maximum wait for the first content, in milliseconds. After that, the request calls the upstream itself. */
-const MAX_BEGIN_MS = 30_000
+const FIRST_CONTENT_TIMEOUT_MS = 30_000
 
-interface Followed {
+interface FollowedStream {
   readonly live: LiveStream
   /** Present if other requests of this process wait for the answer of this request. */
   readonly leader?: Leader<SharedAnswer, PublishedAnswer>
@@ -75,13 +75,13 @@ export type FollowStream = typeof followStream
 export async function followStream(
   reserved: Reserved,
   miss: CacheMiss,
-  { live, leader }: Followed,
+  { live, leader }: FollowedStream,
   services: Services,
 ): Promise<{ readonly replay: ReplayPlan } | undefined> {
   const dialect = live.about['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
   const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, services.runtime))
-  const cancel = services.runtime.after(MAX_BEGIN_MS, () => answer.abort())
+  const cancel = services.runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
   const hasBegun = await answer.begun
   cancel()
   if (!hasBegun) return undefined
@@ -126,9 +126,9 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   readonly #frames: FrameReader = createFrameReader(MAX_EVENT_CHARS)
   readonly #reader: StepReader
   readonly #ownId: string | undefined
-  readonly #early: AnswerEvent[] = []
+  readonly #earlyEvents: AnswerEvent[] = []
   /** The last events of the answer. They wait for the end of the stream, because they contain the usage. */
-  readonly #last: AnswerEvent[] = []
+  readonly #lastEvents: AnswerEvent[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []
   #isReading = false
@@ -173,11 +173,11 @@ export class FollowedAnswer implements AnswerSource, EventSink {
       this.#ending = () => this.end()
       return
     }
-    if (!this.#last.some(({ type }) => type === 'done')) return this.fail(brokenOff())
+    if (!this.#lastEvents.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
     const usage = asObject(this.#live.summary()['usage'])
     if (usage !== undefined) this.usage = { ...NO_USAGE, ...usage }
-    if (this.usage !== undefined) this.#give({ type: 'usage', usage: this.usage })
-    for (const event of this.#last) this.#give(event)
+    if (this.usage !== undefined) this.#forward({ type: 'usage', usage: this.usage })
+    for (const event of this.#lastEvents) this.#forward(event)
     this.#close()
     this.#receiver?.onEnd()
   }
@@ -197,7 +197,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
   read(receiver: SourceReceiver): void {
     this.#receiver = receiver
-    for (const event of this.#early.splice(0)) receiver.onStep({ events: [event] })
+    for (const event of this.#earlyEvents.splice(0)) receiver.onStep({ events: [event] })
     if (this.#failure !== undefined) receiver.onError(this.#failure)
     else if (this.#isOver) receiver.onEnd()
   }
@@ -235,19 +235,19 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   #read(chunk: EventChunk): void {
     if (this.#isOver) return
     const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
-    for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#take(event)
+    for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#receive(event)
   }
 
-  #take(event: AnswerEvent): void {
+  #receive(event: AnswerEvent): void {
     if (event.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...event.usage }
-    else if (event.type === 'answer-end' || event.type === 'done') this.#last.push(event)
-    else if (event.type === 'answer-start') this.#give({ ...event, id: this.#ownId ?? event.id })
-    else this.#give(event)
+    else if (event.type === 'answer-end' || event.type === 'done') this.#lastEvents.push(event)
+    else if (event.type === 'answer-start') this.#forward({ ...event, id: this.#ownId ?? event.id })
+    else this.#forward(event)
     if (event.type.endsWith('-delta')) this.#begin(true)
   }
 
-  #give(event: AnswerEvent): void {
-    if (this.#receiver === undefined) this.#early.push(event)
+  #forward(event: AnswerEvent): void {
+    if (this.#receiver === undefined) this.#earlyEvents.push(event)
     else this.#receiver.onStep({ events: [event] })
   }
 
@@ -261,7 +261,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
 const encoder = new TextEncoder()
 
-function brokenOff(): GatewayError {
+function streamEndedEarly(): GatewayError {
   return new GatewayError(
     'upstream',
     'The identical request whose answer this request shares ended early. Send the request again.',

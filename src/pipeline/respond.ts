@@ -17,7 +17,7 @@ import { respondWithStream } from './stream-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
 
-/** Sends the answer in the caller's format, with its bill. A stream settles when it ends, however it ends. */
+/** Sends the answer in the caller's format, with its bill. A stream is settled at its end, even if it fails. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
   if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
@@ -45,8 +45,8 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
   const headers = answerHeaders(bill, answered.ignored)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
-  const kept = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))
-  return chain(kept, () => {
+  const stored = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))
+  return chain(stored, () => {
     sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
     return undefined
   })
@@ -80,9 +80,9 @@ function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Servic
       format.answerId(id),
     )
   }
-  const kept = storeTurn(answered, body, services)
-  if (first === undefined) return kept
-  return chain(kept, () =>
+  const stored = storeTurn(answered, body, services)
+  if (first === undefined) return stored
+  return chain(stored, () =>
     first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
   )
 }

@@ -34,18 +34,18 @@ class StreamAnswer {
   readonly #stream: UpstreamStream
   readonly #services: Services
   readonly #buffer: EventBuffer
-  readonly #isNamed: boolean
+  readonly #isRecorded: boolean
   #isOver = false
-  #isResponseNamed = false
+  #isResponseRegistered = false
 
   constructor(answered: Answered, stream: UpstreamStream, services: Services) {
     this.#answered = answered
     this.#stream = stream
     this.#services = services
-    this.#isNamed = isRecorded(answered, services)
+    this.#isRecorded = isRecorded(answered, services)
     this.#buffer = services.recordings.open({
       owner: answered.key.id,
-      isStored: this.#isNamed || answered.first !== undefined || answered.plan.keep?.share !== undefined,
+      isStored: this.#isRecorded || answered.first !== undefined || answered.plan.keep?.share !== undefined,
     })
   }
 
@@ -62,11 +62,11 @@ class StreamAnswer {
     this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
     this.#stream.attach({
       onChunk: (chunk) => {
-        this.#name()
+        this.#register()
         this.#buffer.push(chunk)
       },
       onWhole: () => this.#guard(() => this.#end()),
-      onError: (error) => this.#guard(() => this.#break(error)),
+      onError: (error) => this.#guard(() => this.#fail(error)),
     })
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
   }
@@ -114,11 +114,11 @@ class StreamAnswer {
   }
 
   /** Registers the stream under the id of the answer. Clients resume the stream by this id. */
-  #name(): void {
+  #register(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
-    if (id !== undefined && !this.#isResponseNamed) this.#nameResponse(id)
-    if (!this.#isNamed || id === undefined || format.answerId === undefined) return
+    if (id !== undefined && !this.#isResponseRegistered) this.#registerResponse(id)
+    if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
     this.#services.recordings.name(this.#buffer, {
       owner: key.id,
       id: format.answerId(id),
@@ -128,8 +128,8 @@ class StreamAnswer {
   }
 
   /** Registers a background response under its id. Clients can then retrieve the response before its stream ends. */
-  #nameResponse(id: string): void {
-    this.#isResponseNamed = true
+  #registerResponse(id: string): void {
+    this.#isResponseRegistered = true
     const holder = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
     if (holder === undefined) return
     const { turns, observers } = this.#services
@@ -144,7 +144,7 @@ class StreamAnswer {
       .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),
-        (error: unknown) => this.#guard(() => this.#break(error)),
+        (error: unknown) => this.#guard(() => this.#fail(error)),
       )
   }
 
@@ -159,7 +159,7 @@ class StreamAnswer {
     })
   }
 
-  #break(error: unknown): void {
+  #fail(error: unknown): void {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
@@ -172,7 +172,7 @@ class StreamAnswer {
     if (this.#isOver) return
     this.#stream.abort()
     this.#finish(this.#partialBill(), { status: 499, failure: callerLeft() }, () => {
-      this.#buffer.finish(this.#writeFailure(stopped()), false)
+      this.#buffer.finish(this.#writeFailure(generationStopped()), false)
     })
   }
 
@@ -207,7 +207,7 @@ class StreamAnswer {
   }
 }
 
-function stopped(): GatewayError {
+function generationStopped(): GatewayError {
   return new GatewayError(
     'cancelled',
     'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',

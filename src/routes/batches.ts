@@ -43,7 +43,7 @@ export interface BatchHandlers {
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { repository } = parts
   const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, shown(await action(call, key))))
+    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, writeForCaller(await action(call, key))))
   return {
     create: respondWith((call, key) => create(parts, call, key)),
     list: withKey(parts, (call, key) => list(parts, call, key)),
@@ -127,7 +127,7 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
 async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const { batches, hasMore } = await parts.repository.page(key.id, readQuery(call.query))
   return sendToKey(call, key, parts.services, {
-    data: batches.map(shown),
+    data: batches.map(writeForCaller),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
     last_id: batches.at(-1)?.id ?? null,
@@ -176,14 +176,14 @@ async function sendLines(
     wake()
   }
   request.onDisconnect(disconnect)
-  const drained = async (): Promise<void> => {
+  const waitForDrain = async (): Promise<void> => {
     const cancel = runtime.after(timeouts.total, disconnect)
     await new Promise<void>((resolve) => (wake = resolve))
     cancel()
   }
   try {
     for await (const text of lines) {
-      if (!sink.write(text) && !isDisconnected) await drained()
+      if (!sink.write(text) && !isDisconnected) await waitForDrain()
       if (isDisconnected) return sink.destroy()
     }
     sink.end()
@@ -197,6 +197,6 @@ async function sendLines(
  * Writes a batch for the caller. The URL of the results is a path, which the official clients resolve against their
  * base URL. The public base URL is unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
-function shown(batch: Batch): JsonObject {
+function writeForCaller(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)
 }
