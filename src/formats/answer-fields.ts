@@ -7,7 +7,7 @@ export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
 }
 
-/** The text is omitted if the body was changed. */
+/** Returns the native form of an answer. Omits the text if the body was changed. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
 }
@@ -22,7 +22,7 @@ export function parseFrame(frame: Frame): JsonObject {
   return asObject(parseJson(frame.data)) ?? {}
 }
 
-/** The block that the next delta of its kind continues. */
+/** The type of the open block. The next delta of the same type continues the block. */
 export interface OpenBlock {
   open: 'text' | 'thinking' | undefined
 }
@@ -43,14 +43,14 @@ const CLOSE_BRACE = 125
 const LOWER_N = 110
 
 /**
- * Patterns begin with a byte that is rare in events. A search stops at each occurrence of the first byte of its
- * pattern, and a quote occurs about 30 times per event.
+ * Patterns start with a byte that is rare in events. A search stops at each occurrence of the first byte of its
+ * pattern, and an event contains about 30 quotes.
  */
 const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'
 const FINISH_REASON_KEY = '_reason"'
 
-/** Returns true if every key that ends with the given text has the value null. */
+/** Returns true if every key that ends with `keyEnd` has the value null. */
 function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
   for (let at = search.find(keyEnd); at !== -1; at = search.find(keyEnd, at + 1)) {
     // Skips the colon and one optional space.
@@ -62,8 +62,8 @@ function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
 }
 
 /**
- * Returns true if every event is one line `data: {…}` with one of the given beginnings. Comments, several data lines
- * and incomplete objects must be parsed.
+ * Returns true if every event is one line `data: {…}` and every object starts with one of `beginnings`. Events with
+ * comments, several data lines or incomplete objects must be parsed.
  */
 export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
   const { bytes } = search
@@ -96,7 +96,9 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 
 const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
 
-/** Returns true for chunks with only content. Tool calls must be parsed, because their ids may be missing. */
+/**
+ * Returns true for chunks that contain only content. Chunks with tool calls must be parsed, because ids may be missing.
+ */
 export function isPlainChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
@@ -105,7 +107,10 @@ export function isPlainChat(search: ByteSearch): boolean {
   )
 }
 
-/** The event name must equal the type in the data, because events are forwarded with their names. */
+/**
+ * The beginnings of deltas and pings. The event name must equal the type in the data, because the name is forwarded
+ * too.
+ */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => asciiBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
@@ -117,7 +122,7 @@ export function isPlainMessages(search: ByteSearch): boolean {
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
 }
 
-/** Events with only a delta. Other events repeat the whole text. */
+/** Names of events that contain only a delta. Other events repeat the complete text. */
 const DELTAS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -133,12 +138,15 @@ const DELTAS = [
 
 const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
 
-/** Returns true for events with only content, by their names. */
+/** Returns true for events that contain only a delta, by the event name. */
 export function isPlainResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }
 
-/** Returns a random id, because vendors refuse a conversation with two calls of the same id. */
+/**
+ * Returns a random id. The id must be unique, because vendors refuse a conversation in which two calls have the same
+ * id.
+ */
 export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
@@ -147,7 +155,10 @@ export function idOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Returns the same object if the value is equal, so that it is sent as received. */
+/**
+ * Returns the object with a new field value. Returns the same object if the value is equal, because an unchanged object
+ * is forwarded unchanged.
+ */
 function replaceField(object: JsonObject, field: string, value: Json | undefined): JsonObject {
   return object[field] === value ? object : { ...object, [field]: value }
 }
@@ -188,8 +199,8 @@ interface StreamedCall {
 }
 
 /**
- * Returns a function that adds ids to the tool calls of a stream. Only the first piece of a call has its name. A piece
- * without an index belongs to the preceding call unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A
+ * chunk without an index belongs to the preceding call unless the chunk has a name.
  */
 export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, StreamedCall>()
@@ -206,7 +217,7 @@ export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasOwnId) return piece
     if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
-    // A second call uses the same index. Its first piece has an id and a name.
+    // A second call reuses the index. The first chunk of a call has an id and a name.
     known.hasOwnId = true
     return piece
   }
@@ -227,7 +238,7 @@ export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** Adds a missing id to the tool call in `content_block_start`. */
+/** Returns the event with an id for the tool call in `content_block_start` if the id is missing. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }

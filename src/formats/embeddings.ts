@@ -9,10 +9,10 @@ import { tokensOf } from './usage.ts'
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum length of one text, in UTF-16 units. Exceeds the window of every embedding model. */
+/** Maximum length of one text, in UTF-16 units. Longer than the context window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
-/** Throws `invalid-request` with the invalid `param`. */
+/** Returns the embedding request in a body. Throws `invalid-request` with the invalid `param`. */
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
@@ -87,7 +87,7 @@ function vectorOf(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** Vectors that already have the requested encoding are not converted. */
+/** Returns the body of the response. Converts only vectors that do not have the requested encoding. */
 export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
@@ -107,10 +107,10 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Number of bytes per call, because engines limit the number of arguments. */
+/** Maximum number of arguments of `String.fromCharCode` per call. Engines limit this number. */
 const MAX_ARGUMENTS = 8_192
 
-/** Writes little-endian 32-bit floats on every machine. */
+/** Returns the base64 of little-endian 32-bit floats, independent of the byte order of the machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))

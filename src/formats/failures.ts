@@ -46,8 +46,8 @@ export interface FailureText {
 }
 
 /**
- * Returns the row of the failure's kind, overridden by the details of the failure. The refusal of an upstream keeps
- * its type and code.
+ * Returns status, type and code of a failure. The details of the failure override the row of its kind. A refusal of an
+ * upstream keeps the upstream's type and code.
  */
 export function describeFailure(failure: GatewayError): FailureText {
   const row = FAILURES[failure.kind]
@@ -80,12 +80,12 @@ const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const YES_OR_NO = /^(true|false)$/
 
-/** Kinds for which the retry headers of the upstream are forwarded. */
+/** Kinds of failures for which the retry headers of the upstream are forwarded. */
 const ADVISED: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
-  // Official clients retry every 409, even permanent conflicts, unless the gateway sends its own advice.
+  // Official clients retry every 409, even a permanent conflict, unless a header advises against a retry.
   'conflict',
 ])
 
@@ -109,7 +109,7 @@ function setIfMatching(headers: Record<string, string>, name: string, value: str
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Writes the error of the chat and of the responses format: `{error: {message, type, param, code}}`. */
+/** Returns the error of the chat and of the responses format: `{error: {message, type, param, code}}`. */
 export function writeChatFailure(failure: GatewayError): JsonObject {
   const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -124,12 +124,12 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
   }
 }
 
-/** A broken chat stream ends with this event, without `[DONE]`. */
+/** Returns the last event of a broken chat stream, which ends without `[DONE]`. */
 export function writeChatFailureFrame(failure: GatewayError): Frame {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
 
-/** Writes an error of the message format. The official client selects its error class by `details`. */
+/** Returns the error of the message format. The official client selects its error class by `details`. */
 export function writeMessageFailure(failure: GatewayError, requestId: string): JsonObject {
   const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -151,8 +151,8 @@ export function writeMessageFailureFrame(failure: GatewayError, requestId: strin
 }
 
 /**
- * Returns the event that ends a broken stream of the responses format. The vendor's servers send the fields in
- * `error`, and its documentation shows them at the top level. Clients read one or the other.
+ * Returns the event that ends a broken stream of the responses format. The vendor's servers send the fields in `error`,
+ * and its documentation shows them at the top level. Clients read one or the other.
  */
 export function writeResponseFailureFrame(failure: GatewayError, sequenceNumber: number): Frame {
   const { message, type, param, code } = describeFailure(failure)

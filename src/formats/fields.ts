@@ -51,7 +51,7 @@ export function booleanAt(value: Json | undefined, param: string): boolean | und
   throw badField(param, value, 'true or false')
 }
 
-/** Both ends are included. */
+/** Inclusive bounds of a number. */
 export interface NumberBounds {
   readonly least: number
   readonly most?: number
@@ -102,7 +102,10 @@ export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-/** Reads an upstream's answer with functions for callers' fields. Throws `upstream` for an invalid field. */
+/**
+ * Returns the result of `read`, which reads an upstream's answer with functions for callers' fields. Throws `upstream`
+ * for an invalid field.
+ */
 export function blameUpstream<T>(read: () => T): T {
   try {
     return read()
@@ -127,7 +130,7 @@ export function readContentParts(
 
 const BASE64_MARK = ';base64'
 
-/** Returns the bytes of a base64 `data:` URL as their source, and other URLs unchanged. */
+/** Returns a base64 source for a base64 `data:` URL. Returns a URL source for other URLs. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')
@@ -142,7 +145,10 @@ export function urlSource(url: string): Source {
 const MAX_REASON_LENGTH = 100
 const REPLACEMENT = '\uFFFD'
 
-/** Throws `invalid-request`. For a part of a text, the message omits positions, which would be wrong. */
+/**
+ * Returns the value of a JSON text. Throws `invalid-request`. For a part of a text, the message omits the position,
+ * which would be wrong.
+ */
 export function parseText(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
@@ -158,12 +164,12 @@ export function notAnObject(reason: string): GatewayError {
 }
 
 export function decodeUtf8(bytes: Uint8Array): string {
-  // Node's conversion is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
+  // Node's conversion is several times faster than a strict decoder. The conversion replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
   return text.includes(REPLACEMENT) ? utf8Decoder()(bytes, false) : text
 }
 
-/** Returns a strict decoder of consecutive pieces. It throws `invalid-request`. */
+/** Returns a strict decoder of consecutive chunks. The decoder throws `invalid-request`. */
 export function utf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {

@@ -41,7 +41,7 @@ export interface WriteContext {
   readonly created: number
   /** The id of the answer, for formats whose ids the gateway creates. @default the upstream's id */
   readonly requestId?: string
-  /** The caller's body before references to earlier turns were resolved. @default the body of the prompt */
+  /** The caller's body before references to earlier turns are resolved. @default the body of the prompt */
   readonly requestBody?: JsonObject
 }
 
@@ -51,9 +51,9 @@ export interface WrittenPrompt {
 }
 
 export interface StepWriter {
-  /** Returns the frames that can be sent now. The frame that will contain the bill is delayed. */
+  /** Returns the frames that can be sent immediately. The frame for the bill is delayed until `end`. */
   write(step: Step): readonly Frame[]
-  /** Called with whole events that are forwarded without `write`. */
+  /** Called with the complete events that are forwarded without `write`. */
   passed?(events: ByteSearch): void
   /** Returns the last frames of a complete stream, with the bill. */
   end(metrics: SvcMetrics): readonly Frame[]
@@ -64,7 +64,7 @@ export interface StepWriter {
 /** An answered request that later requests can refer to. */
 export interface StoredTurn {
   readonly id: string
-  /** The whole conversation of the request, as items of the format. */
+  /** The complete conversation of the request, as items of the format. */
   readonly input: readonly Json[]
   readonly answer: JsonObject
 }
@@ -74,7 +74,7 @@ export interface References {
   readonly continued: string | undefined
   /** The turns whose answers contain referenced items, without duplicates. */
   readonly quoted: readonly string[]
-  /** Referenced items that no stored turn contains, without duplicates. Their upstream may store them. */
+  /** Referenced items that no stored turn contains, without duplicates. The upstream may store these items. */
   readonly foreign: readonly string[]
 }
 
@@ -90,11 +90,11 @@ export interface RecalledTurns {
 export interface TurnFormat {
   /** Invalid fields are ignored, because `readPrompt` reports them. */
   refersTo(body: JsonObject): References
-  /** Resolves every reference. Throws `invalid-request` for an unknown reference. */
+  /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
   recall(body: JsonObject, found: RecalledTurns): JsonObject
   /**
-   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the whole body or the data of the
-   * last frame.
+   * Returns the turn to store, or undefined if the caller opts out. `serialized` is the body or the data of the last
+   * frame.
    */
   keep(context: WriteContext, serialized: string): StoredTurn | undefined
   /** Returns the ids of an answer and of its items. */
@@ -112,9 +112,9 @@ export interface TurnFormat {
 /** The upstream side of a wire format. Pure: no clock, no network, no store. */
 export interface UpstreamFormat {
   readonly dialect: UpstreamDialect
-  /** Throws `invalid-request` for content that this format cannot express. */
+  /** Returns the request body. Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /** Throws `upstream` for a body that is not an answer. */
+  /** Returns the answer in a body. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
   stepReader(): StepReader
   /** Decides which events are forwarded to clients of the same format without parsing. @default none */
@@ -134,9 +134,9 @@ export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObj
 /** The client side of a wire format. Pure: no clock, no network, no store. */
 export interface ClientFormat {
   readonly dialect: Dialect
-  /** Throws `invalid-request` with `param`. */
+  /** Returns the prompt in a body. Throws `invalid-request` with the invalid `param`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
-  /** Returns the JSON text of a whole answer. */
+  /** Returns the JSON text of an answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
   stepWriter(context: WriteContext): StepWriter
   readonly writeFailure: WriteFailure
@@ -152,12 +152,12 @@ export interface ClientFormat {
 /** Formats whose translation is loaded on demand. */
 export type TranslatedDialect = 'openai' | 'anthropic'
 
-/** Throws `invalid-request` for required content that the format cannot express. */
+/** Returns the request body. Throws `invalid-request` for required content that the format cannot express. */
 export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
 
 let translators: Readonly<Record<TranslatedDialect, TranslatePrompt>> | undefined
 
-/** Called by `translators.ts` when it is loaded. */
+/** Sets the functions of `translate`. Called by `translators.ts`. */
 export function setTranslators(loaded: Readonly<Record<TranslatedDialect, TranslatePrompt>>): void {
   translators = loaded
 }
@@ -179,7 +179,10 @@ export function refuseContentFor(target: string): RefuseContent {
     )
 }
 
-/** Throws the error of `refuse` for the id of a stored file, because only its vendor can resolve it. */
+/**
+ * Returns the URL of a source. Throws the error of `refuse` for the id of a stored file, which is valid only at its
+ * vendor.
+ */
 export function urlOf(source: Source, refuse: (what: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
@@ -191,7 +194,7 @@ export function urlOf(source: Source, refuse: (what: string) => GatewayError): s
   }
 }
 
-/** Returns undefined for a document that is not text. */
+/** Returns the title and text of a document. Returns undefined for a document that is not text. */
 export function documentText({ source, title }: DocumentPart): string | undefined {
   if (source.type !== 'text') return undefined
   return title === undefined ? source.text : `${title}\n\n${source.text}`

@@ -4,7 +4,7 @@ import type { JsonObject } from '../core/json.ts'
 
 export interface ReceivedForm {
   readonly bytes: Uint8Array
-  /** Fields except files. A field that appears more than once is an array. */
+  /** The fields without the files. A field that appears more than once is an array. */
   readonly fields: JsonObject
   readonly modelSpan: { readonly start: number; readonly end: number } | undefined
 }
@@ -21,7 +21,10 @@ const MAX_PART_HEAD_BYTES = 8 * 1024
 /** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT_BYTES = 1024 * 1024
 
-/** Returns undefined for another content type, and for boundaries with blanks, which not all parsers trim. */
+/**
+ * Returns the boundary of a content type. Returns undefined for other content types, and for a boundary with blanks,
+ * which not all parsers trim.
+ */
 export function boundaryOf(contentType: string): string | undefined {
   const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
@@ -30,8 +33,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Throws `invalid-request` for a form that a vendor's parser could read differently, because the gateway permits and
- * bills the model that it has read.
+ * Returns the fields of a form. Throws `invalid-request` for a form that a vendor's parser could read differently.
+ * Otherwise a caller could use a model that the gateway neither permits nor bills.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -85,7 +88,10 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
   return parts
 }
 
-/** An empty `filename`, and `filename*` alone, are refused, because not all parsers treat such a part as a file. */
+/**
+ * Reads the headers of a part. Refuses an empty `filename`, and `filename*` without `filename`, because not all parsers
+ * treat such a part as a file.
+ */
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 

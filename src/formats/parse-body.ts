@@ -6,15 +6,18 @@ import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits, type Ste
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True if a key appears twice in an object. The last value is used, and the body is serialized again. */
+  /** True if an object contains a key twice. The last value is used, and the body is serialized again. */
   readonly hasRepeatedKeys: boolean
   /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
   readonly received?: ReceivedBody
-  /** Maximum size of the body in bytes, as received or serialized again: `1e20` becomes 21 digits. */
+  /** Maximum size of the body in bytes if it is serialized again. For example, `1e20` grows to 21 digits. */
   readonly bytes: number
 }
 
-/** `JSON.stringify` writes at most 25 characters for a number, and the shortest growing number has 3. */
+/**
+ * Maximum growth of a number in bytes. `JSON.stringify` writes at most 25 characters, and a number that grows has at
+ * least 3.
+ */
 const EXPONENT_GROWTH = 22
 
 /**
@@ -62,7 +65,7 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the JSON text of a body as received, or serialized again if a key is repeated. */
+/** Returns the received JSON text of a body. If a key is repeated, serializes the body again. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
@@ -91,7 +94,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Par
 
 const encoder = new TextEncoder()
 const OPEN_BRACE = 123
-/** Maximum length at which strings are joined faster than bytes. */
+/** Maximum size in bytes at which joining strings is faster than joining bytes. */
 const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
 /** Replaces the model, and inserts `added` fields after the opening brace. */
@@ -131,7 +134,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** If a key is repeated, the parsed value has fewer keys than the text. */
+/** Counts the keys of a parsed value. If a key is repeated, the value has fewer keys than the text. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

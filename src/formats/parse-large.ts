@@ -8,13 +8,13 @@ const STEP_BYTES = 1024 * 1024
 export interface LongStrings {
   /** Long values in ascending order. */
   readonly strings: readonly LongString[]
-  /** A random prefix, so that callers cannot send a placeholder. */
+  /** A random prefix, which prevents callers from sending a placeholder. */
   readonly placeholder: string
 }
 
 /**
- * Parses JSON of many megabytes, for which `JSON.parse` would block for milliseconds per megabyte. Long strings are
- * replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
+ * Parses JSON of many megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. Long
+ * strings are replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
@@ -46,7 +46,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
   return parsed
 }
 
-/** Characters that a JSON string must escape, and the backslash. */
+/** Matches characters that a JSON string must escape, and the backslash. */
 // oxlint-disable-next-line no-control-regex -- JSON strings must escape them
 const UNPLAIN = /[\0-\x1f\\]/
 
@@ -92,7 +92,9 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   return joinPieces(text)
 }
 
-/** Reading a character makes the engine join the pieces in this step instead of a longer later step. */
+/**
+ * Joins the pieces. Reading a character forces the engine to join them in this step, instead of in a longer later step.
+ */
 function joinPieces(text: string): string {
   text.charCodeAt(0)
   return text

@@ -17,7 +17,7 @@ import { readContent } from './responses/items.ts'
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** True if content that the target cannot express is omitted and reported. @default it is refused */
+  /** True if unsupported content is omitted and reported. @default false: unsupported content is refused */
   readonly isLossy: boolean
 }
 
@@ -62,7 +62,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits parts and settings that the target cannot express. Body fields are omitted by the writers. */
+/** Omits parts and settings that the target does not support. Writers omit body fields. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -82,7 +82,7 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** Omits the beginning of an answer, which only the message format supports. */
+/** Omits the prefilled beginning of the answer, which only the message format supports. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
@@ -103,7 +103,7 @@ function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readon
   return isWhole ? parts : portable
 }
 
-/** Returns false for content that only its vendor can resolve. */
+/** Returns false for content that is valid only at its vendor. */
 function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':
@@ -131,7 +131,7 @@ export interface PortablePrompt {
   readonly ignored: readonly string[]
 }
 
-/** Turns custom and namespaced tools into functions, and omits tools that the vendor runs. */
+/** Converts custom and namespaced tools to functions. Omits tools that the vendor runs. */
 export function portableResponse(prompt: Prompt): PortablePrompt {
   const declared = declaredTools(prompt)
   const omitted = new Set(declared.omitted)
@@ -188,7 +188,7 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-/** The tool choice uses the name that the model receives. */
+/** Returns the settings with the tool name that the model receives. */
 function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
@@ -206,7 +206,7 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
 export interface CalledTool {
   readonly name: string
   readonly namespace: string | undefined
-  /** True if the argument is one text instead of JSON. */
+  /** True if the argument is plain text instead of JSON. */
   readonly isCustom: boolean
 }
 
@@ -218,11 +218,13 @@ interface DeclaredTools {
   readonly omitted: readonly string[]
 }
 
-/** Maximum length that every vendor accepts. */
+/** Maximum length of a tool name that every vendor accepts. */
 const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
-/** Includes tools that are declared in items. Tools in namespaces get flat names. */
+/**
+ * Returns the tools of a prompt, including tools that are declared in items. A tool in a namespace gets a flat name.
+ */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
   const declared: Declaring = { tools: [], called: new Map(), omitted: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
@@ -269,7 +271,7 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** The grammar of a custom tool is described, because other vendors do not enforce it. */
+/** Returns the description of a custom tool. Includes the grammar, because other vendors do not enforce it. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
   const words = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
@@ -291,7 +293,7 @@ function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): strin
   return unused
 }
 
-/** A tool that is no longer declared gets its former name. */
+/** Returns the name that the model receives. A tool that is no longer declared keeps its former name. */
 function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)

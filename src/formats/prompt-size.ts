@@ -3,8 +3,8 @@ import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '..
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the
- * body excludes base64, because only the parsed prompt distinguishes images from text.
+ * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the body
+ * excludes base64, because only the parsed prompt distinguishes images from text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -39,14 +39,14 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields by their loose names with which a request chooses another price, and the values at the list price. */
+/** Body fields that select another price, by loose name, with the values that cost at most the list price. */
 const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
   ['speed', ['standard']],
   ['inferencegeo', ['global', 'not_available']],
 ])
 
-/** Returns the name of a field that makes the vendor charge more than the list price, or undefined if there is none. */
+/** Returns the name of a field that makes the vendor charge more than the list price, or undefined if no field does. */
 export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
     const values = LIST_PRICE_VALUES.get(looseNameOf(name))
@@ -71,20 +71,20 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Tools that the caller runs. The vendor runs other types, and a shell in a container. */
+/** Types of tools that the caller runs. The vendor runs other types, and a shell in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Tools of the message format that the caller runs, although the vendor defines their schema. */
+/** Matches tools of the message format that the caller runs, although the vendor defines the schema. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Models that search before they answer. */
+/** Matches models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
-/** Fields that refer to data outside of the body. */
+/** Matches names of fields that refer to data outside of the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * Returns the path of a field that makes the vendor read data outside of the body or run tools, so that the size of
- * the body does not bound its tokens. Returns undefined for a self-contained prompt.
+ * Returns the path of a field that makes the vendor read data outside of the body or run tools. For such a request, the
+ * size of the body does not bound the tokens. Returns undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -159,7 +159,7 @@ function isExternalReference(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || containsReference(field))
 }
 
-/** A data URL contains its data, so it is not a reference. */
+/** Returns true for a reference to data outside of the body. A data URL contains its data. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -26,8 +26,8 @@ function messageOfStatus(kind: FailureKind, status: number): string {
 }
 
 /**
- * Reads an error of any format. Errors of the caller's request keep their message. Other failures, such as refused
- * credentials, are reported without details.
+ * Reads an error of any format. Keeps the message of an error that the caller's request caused. Reports other failures,
+ * such as refused credentials, without details.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
@@ -63,7 +63,7 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Numeric codes are ignored, because they only repeat the status. */
+/** Returns the text of a field. Ignores numeric codes, because they only repeat the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }
@@ -71,8 +71,8 @@ function textOf(value: Json | undefined): string | undefined {
 const BROKE_OFF = 'The model provider ended its answer with an error. Retry later.'
 
 /**
- * Returns the failure of an event. Servers that validate a request after they begin the stream send a status as its
- * code.
+ * Returns the failure of an event. A server that validates the request after it begins the stream sends the status as
+ * the code of the event.
  */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']
@@ -108,8 +108,8 @@ const MAX_DETAILS_LENGTH = 4096
 
 /**
  * Removes private data from an upstream's text, in linear time. Upstreams may repeat credentials, addresses and host
- * names in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained, and others
- * become `[removed]`.
+ * names in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained. Other atoms are
+ * replaced with `[removed]`.
  *
  * An atom is a run of characters without spaces, quotes and brackets.
  */
@@ -122,7 +122,7 @@ export function upstreamText(text: string): string {
     .join('')
 }
 
-/** Cleans keys and values of error details. Details of more than 4,096 characters are omitted. */
+/** Removes private data from keys and values of error details. Omits details of more than 4,096 characters. */
 export function upstreamDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
@@ -184,7 +184,7 @@ function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Cuts the text at a space, because a part of an address may look safe. */
+/** Truncates the text at a space, because a part of an address may look safe. */
 function truncateAtSpace(text: string): string {
   if (text.length <= MAX_TEXT_LENGTH) return text
   const cut = text.slice(0, MAX_TEXT_LENGTH)
@@ -233,7 +233,10 @@ function isName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
 }
 
-/** Mixed pieces, such as `4o`, `8x22b` and `qwen2`, are shorter than the random characters of a key. */
+/**
+ * Returns true for a word, a number, or a short mix such as `4o`, `8x22b` and `qwen2`. The random part of a key is
+ * longer.
+ */
 function isPiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
@@ -277,7 +280,7 @@ const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
 const SECRET_PREFIX =
   /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
-/** Ids that callers received in earlier answers. */
+/** Matches ids that callers received in earlier answers. */
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
 

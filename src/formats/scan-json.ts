@@ -3,7 +3,7 @@ import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '../core/json.ts'
 import { promptTooLong } from './fields.ts'
 
-/** Work in steps of about a millisecond. Callers yield to the event loop between steps. */
+/** Computation in steps of about a millisecond. Callers yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
 
 /** Limits of a JSON body. They bound the time for which `JSON.parse` blocks the event loop. */
@@ -24,7 +24,9 @@ export interface JsonScan {
   readonly keys: number
   /** Number of numbers with an exponent. */
   readonly exponents: number
-  /** The bytes of the top-level `model`. Absent unless `model` appears once, without escapes, and is a string. */
+  /**
+   * The bytes of the top-level `model`. Absent unless `model` is a string and appears exactly once, without escapes.
+   */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
@@ -53,7 +55,7 @@ class ScanState {
   stringStart = 0
   stringEnd = 0
   isInString = false
-  /** Number of backslashes in the current string, if it may be base64. */
+  /** Number of backslashes in the current string. Counted only while the string may be base64. */
   escapes = 0
   models = 0
   isModelNext = false
@@ -71,17 +73,17 @@ class ScanState {
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Number of bytes between two yields of the scan. */
 const SLICE_BYTES = 256 * 1024
-/** Minimum length of base64. Shorter strings count as text. */
+/** Minimum size of a base64 string in bytes. Shorter strings count as text. */
 const MIN_LONG_STRING_BYTES = 4096
 /**
- * Base64 may contain escaped slashes and line ends. Strings with more escapes count as text, because they are slow to
- * parse.
+ * Minimum number of bytes per escape in base64, which may contain escaped slashes and line ends. Strings with more
+ * escapes count as text, because they are slow to parse.
  */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
- * Counts the structure of a JSON text in one linear pass. Throws `invalid-request` at the first exceeded limit, and
- * ignores other errors, which `JSON.parse` finds. Yields between slices.
+ * Counts the structure of a JSON text in one linear pass. Throws `invalid-request` at the first exceeded limit. Ignores
+ * syntax errors, which `JSON.parse` reports. Yields between slices.
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
@@ -257,7 +259,7 @@ function closeString(state: ScanState, isText: boolean): void {
 }
 
 const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
-/** Length of the key with every letter escaped as `\uXXXX`. */
+/** Length of the key `model` with every letter escaped as `\uXXXX`, in bytes. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
 /** Distinguishes the key `model`, the same key written with escapes, and any other key. */

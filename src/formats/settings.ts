@@ -79,7 +79,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
-/** Returns undefined for an unknown choice. */
+/** Returns the tool choice. Returns undefined for an unknown choice. */
 function readToolChoice(
   choice: Json | undefined,
   nameOf: (choice: JsonObject) => Json | undefined,
@@ -91,7 +91,10 @@ function readToolChoice(
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
-/** Returns undefined for plain text and for unknown formats, which are forwarded unchanged. */
+/**
+ * Returns the required format of the answer. Returns undefined for plain text and for unknown formats, which are
+ * forwarded unchanged.
+ */
 function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, param)
@@ -182,7 +185,10 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
   return changes
 }
 
-/** OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */
+/**
+ * Returns the name of the field for the output limit. OpenAI models reject `max_tokens`. Many servers of other models
+ * support only `max_tokens`.
+ */
 function limitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
@@ -213,7 +219,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
 }
 
-/** Tools other than functions are run by the vendor or have a predefined schema. */
+/** Reads a tool. The vendor runs tools that are not functions, or defines their schema. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
@@ -242,13 +248,13 @@ function readFunctionTool(declared: JsonObject, native: Native, param: string): 
   }
 }
 
-/** Tools of the chat format are returned unchanged. */
+/** Writes a tool. Returns a tool of the chat format unchanged. */
 export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
   return { type: 'function', function: { name, description, parameters, strict } }
 }
 
-/** Tools of the responses format are returned unchanged. */
+/** Writes a tool. Returns a tool of the responses format unchanged. */
 export function writeResponseTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'responses') return native.value
   return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }

@@ -29,7 +29,10 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Omits `top_k`, which the chat format does not support, and tool settings without tools. */
+/**
+ * Returns the settings without `top_k`, which the chat format does not support. Omits tool settings if there are no
+ * tools.
+ */
 function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -42,7 +45,7 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   }
 }
 
-/** Returns true if a schema can be strict in the chat format: no object has optional or additional fields. */
+/** Returns true if a schema can be strict in the chat format. A strict schema has no optional or additional fields. */
 function canBind(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
   if (!isJsonObject(schema)) return true
@@ -53,16 +56,16 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** The message format has no setting for an answer of any JSON object. */
+/** The instruction for an answer of any JSON object. The message format has no such setting. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** The message format requires an output limit. */
+/** The default output limit in tokens. The message format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
-/** Throws `invalid-request` for required content that the message format cannot express. */
+/** Returns the request body. Throws `invalid-request` for required content that the message format cannot express. */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, refuseBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
@@ -125,7 +128,10 @@ function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
 interface Names {
   readonly usedIds: Set<string>
   readonly newIds: Map<string, string>
-  /** The last number appended to each id. A search from 1 would take quadratic time for equal ids. */
+  /**
+   * The last number appended to each id. Without it, each search would start at 1 and take quadratic time for equal
+   * ids.
+   */
   readonly numbers: Map<string, number>
 }
 

@@ -9,7 +9,7 @@ interface UnsupportedField {
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
   readonly what: string
   readonly details?: Json
-  /** True for the conversation itself, which is required even in a lossy translation. */
+  /** True for the conversation, which is required even in a lossy translation. */
   readonly isEssential?: boolean
 }
 
@@ -17,7 +17,7 @@ export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 
 /** Describes the caller's format, so that writers of other formats need not contain its fields. */
 export interface SourceFormat {
-  /** Body fields that the prompt contains, or that concern only the gateway and the caller. */
+  /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
   readonly carried: ReadonlySet<string>
   /** Body fields that only tune the answer. They may be omitted. */
   readonly hints: ReadonlySet<string>
@@ -25,7 +25,7 @@ export interface SourceFormat {
   readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
   /** Body fields that refer to a conversation stored by the vendor. */
   readonly essential: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
-  /** Translated or harmless fields of messages, tools and content parts, by type. */
+  /** Fields of messages, tools and content parts that are translated or harmless, by type. */
   readonly known: ReadonlyMap<string, ReadonlySet<string>>
   readonly isUnset: (value: Json | undefined) => boolean
   readonly toolChoiceOf: (body: JsonObject) => Json | undefined
@@ -121,7 +121,7 @@ const MESSAGES: SourceFormat = {
       'output_config output_format',
   ),
   hints: nameSet('metadata thinking service_tier container cache_control context_management speed'),
-  // A container id only reuses a container. A container with skills changes the answer.
+  // A container id only selects an existing container. A container with skills changes the answer.
   harmless: new Map([['container', (value: Json) => typeof value === 'string']]),
   essential: new Map([
     [
@@ -229,7 +229,7 @@ const RESPONSES: SourceFormat = {
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  /** One message of the prompt may consist of several items. */
+  /** Returns the path of an item. One message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
     const shift = typeof value['instructions'] === 'string' ? 1 : 0
     if (index < shift) return 'instructions'
@@ -247,7 +247,7 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
 
-/** Ignores empty objects, which SDKs send for fields without a value. */
+/** Returns true for an unset value, including an empty object. SDKs send empty objects for fields without a value. */
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
@@ -270,7 +270,7 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
 }
 
-/** Returns the fields that the type does not define, and none for an unknown type. */
+/** Returns the fields that the type does not define. Returns no fields for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.known.get(type) : undefined
   return known === undefined
@@ -278,7 +278,7 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the fields of an object in the body, except `carried`, which the prompt contains. */
+/** Returns the fields of an object in the body, except the fields in `carried`, which are part of the prompt. */
 function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))

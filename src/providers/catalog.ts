@@ -21,7 +21,7 @@ import {
 
 /** Another name for a model, with its own settings and limits. */
 export interface CatalogAlias {
-  /** The name in requests. It may contain slashes, and takes precedence over a model of the same name. */
+  /** The name in requests. May contain slashes. Takes precedence over a model of the same name. */
   readonly id: string
   /** `<provider>/<model_id>`. */
   readonly target: string
@@ -30,7 +30,7 @@ export interface CatalogAlias {
   readonly contextWindow?: number
   /** @default the target's */
   readonly maxOutputTokens?: number
-  /** Values of parameters that the caller does not set. @default the target's */
+  /** Default values of parameters. @default the target's */
   readonly defaults?: NonNullable<Model['defaults']>
   /** Factor for the thresholds of the automatic tiers. @default the target's */
   readonly thresholdFactor?: number
@@ -43,11 +43,11 @@ export interface CatalogOptions {
    * list needs a price.
    */
   readonly models?: readonly ModelEntry[]
-  /** They replace built-in aliases of the same name. */
+  /** Aliases in addition to the built-in ones. An alias replaces a built-in alias of the same name. */
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** The provider and model that a name resolves to. */
+/** The provider and the model of a name. */
 export interface CatalogRoute {
   /** The name in the request. */
   readonly name: string
@@ -61,8 +61,8 @@ export interface Directory {
   /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
-   * Returns the routes of a model id without a provider: those of all providers that list the id, else those that list
-   * it under another date, else that of the first provider that accepts any id.
+   * Returns the routes of a model id without a provider: the routes of all providers that list the id, else of those
+   * that list the id with another date, else of the first provider that accepts any id.
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
@@ -206,8 +206,8 @@ function aliasRoutes(
 }
 
 /**
- * The alias cannot enlarge the context window of the target. If the target refuses sampling parameters, the alias sets
- * none, because every call would fail.
+ * Returns the model of an alias. The context window is at most that of the target. If the target refuses sampling
+ * parameters, the alias sets no sampling parameters, because every call would fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
@@ -230,7 +230,7 @@ function optionError(problem: string): GatewayError {
 
 /**
  * Returns a provider whose calls end when they are cancelled or time out. A custom provider may ignore its signal and
- * timeouts, and a call that never ends would never settle its reservation. Providers with `endsCalls` are returned
+ * timeouts. The reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned
  * unchanged.
  */
 function boundedProvider(provider: Provider): Provider {

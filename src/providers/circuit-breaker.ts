@@ -9,9 +9,11 @@ export interface CircuitBreakerOptions {
   readonly failureRate?: number
   /** Minimum number of requests in the window that can open a circuit. @default 20 */
   readonly minRequests?: number
-  /** How long a request counts, in milliseconds. @default 30_000 */
+  /** Duration for which a request counts, in milliseconds. @default 30_000 */
   readonly windowMs?: number
-  /** How long an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000 */
+  /**
+   * Duration for which an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000
+   */
   readonly openMs?: number
   /** Maximum number of requests per second and key that an open circuit admits without another candidate. @default 1 */
   readonly probesPerSecond?: number
@@ -21,15 +23,17 @@ export interface CircuitRequest {
   readonly circuit: string
   readonly keyId: string
   readonly now: number
-  /** True if another candidate with a closed circuit can answer. */
+  /** True if the circuit of another candidate is closed. */
   readonly hasAlternative: boolean
 }
 
-/** An admitted request. Only the first call of a method counts, so that retries are not counted. */
+/** An admitted request. Only the first call of a method has an effect, so retries are not counted. */
 export interface CircuitPass {
   succeeded(now: number): void
   failed(now: number): void
-  /** Reports a request that proves nothing about the upstream: its caller disconnected, or caused the failure. */
+  /**
+   * Reports a request without information about the upstream, because the caller disconnected or caused the failure.
+   */
   undecided(): void
 }
 
@@ -43,7 +47,7 @@ export interface CircuitBreaker {
   readonly admit: (request: CircuitRequest) => CircuitPass | undefined
   /** Returns true if the circuit is open or half-open for the key. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Returns the milliseconds until the circuit admits a request without another candidate. */
+  /** Returns the delay in milliseconds until the circuit admits a request without another candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
   /** Returns the circuits that had requests in the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
@@ -52,7 +56,7 @@ export interface CircuitBreaker {
 interface Opening {
   /** Undefined if the circuit is open for all keys. */
   readonly keyId: string | undefined
-  /** When the circuit opened or the last probe failed. */
+  /** Time at which the circuit opened or the last probe failed. */
   openedAt: number
   probedAt: number
   readonly probedAtByKey: Map<string, number>
@@ -63,7 +67,10 @@ interface Circuit {
   opening: Opening | undefined
 }
 
-/** Maximum number of circuits, because callers may choose model ids, and of probing keys per circuit. */
+/**
+ * Maximum number of circuits, and of probing keys per circuit. Callers may choose model ids, so the number of circuits
+ * is not bounded otherwise.
+ */
 const MAX_ENTRIES = 1000
 
 export const checkCircuitBreaker: OptionCheck = optionsOf({
@@ -76,8 +83,8 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
 
 /**
  * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: if
- * several keys are active, half of the failure rate must also be reached without the key that failed most. If a single
- * key is active, the circuit opens for that key alone.
+ * several keys are active, the failure rate of all keys except the one with the most failures must also reach half of
+ * `failureRate`. If a single key is active, the circuit opens for that key alone.
  *
  * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes of each key
  * without another candidate. A successful probe closes the circuit.
@@ -151,7 +158,7 @@ function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
 class Pass implements CircuitPass {
   readonly #circuit: Circuit
   readonly #keyId: string
-  /** The opening that this request probes. Undefined if the circuit is closed. */
+  /** The opening of the circuit that this request probes. Undefined if the circuit is closed. */
   readonly #probing: Opening | undefined
   #isOver = false
 
@@ -183,12 +190,12 @@ class Pass implements CircuitPass {
   undecided(): void {
     if (this.#isOver) return
     this.#isOver = true
-    // The probe had no result, so the next request may probe.
+    // The probe has no result, so the next request may probe.
     if (this.#probing !== undefined) this.#probing.probedAt = -Infinity
   }
 }
 
-/** Opens a circuit whose requests fail, or opens it for all keys. */
+/** Opens a circuit whose requests fail, or extends an opening to all keys. */
 function updateOpening(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
@@ -213,9 +220,9 @@ interface Slot {
   readonly counts: Map<string, Count>
 }
 
-/** Requests expire in steps of a tenth of the window. */
+/** Number of slots in the window. Requests expire one slot at a time. */
 const SLOT_COUNT = 10
-/** Further keys share one count per slot. */
+/** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
 const OTHER_KEYS = ''
 /** The divisor of the failure rate for the other keys. Their requests differ, so a lower rate is sufficient. */

@@ -23,8 +23,8 @@ import { knownModelsOf } from './vendors.ts'
 const geminiSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 
 /**
- * Creates a provider for Gemini models. Without `apiKey`, the key is read from GEMINI_API_KEY or GOOGLE_API_KEY.
- * Throws `invalid-request` for invalid options.
+ * Creates a provider for Gemini models. Without `apiKey`, the key is read from GEMINI_API_KEY or GOOGLE_API_KEY. Throws
+ * `invalid-request` for invalid options.
  */
 export function gemini(options: VendorOptions = {}): Provider {
   const parsed = parseOptions('gemini', geminiSchema, options)
@@ -49,7 +49,7 @@ export interface VertexOptions extends VendorOptions {
   readonly location?: string
   /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default `apiKey` is sent, usually a function that returns an OAuth access token */
+  /** Signs each call. @default `apiKey` is sent, which usually is a function that returns an OAuth access token */
   readonly sign?: SignRequest
 }
 
@@ -64,7 +64,7 @@ const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
 })
 
 /**
- * Creates a provider for models of Google and Anthropic on Vertex AI. The catalog has no Vertex prices. Throws
+ * Creates a provider for Google and Anthropic models on Vertex AI. The catalog has no Vertex prices. Throws
  * `invalid-request` for invalid options.
  */
 export function vertex(options: VertexOptions): Provider {
@@ -171,7 +171,7 @@ interface SigningScope {
   readonly service: string
 }
 
-/** The environment is read by the first call, because builds have no secrets. */
+/** Returns credentials from the environment. The first call reads the environment, because builds have no secrets. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }

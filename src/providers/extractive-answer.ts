@@ -7,7 +7,7 @@ import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from 
 import { stepsOf } from '../core/steps.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Returns the sentences that match the last question best, or a call of the required tool. */
+/** Returns the sentences that best match the last question, or a call of the required tool. */
 export function answer(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
@@ -38,7 +38,7 @@ function compose(prompt: Prompt, model: Model): string {
 /** A longer last message without a question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
 const ANSWER_SENTENCES = 5
-/** Maximum length of a summary, as a share of the text. */
+/** Maximum length of a summary, as a fraction of the length of the text. */
 const SUMMARY_SHARE = 0.25
 const CHARACTERS_PER_TOKEN = 4
 
@@ -118,7 +118,10 @@ function inGroups(step: Step): readonly Step[] {
 
 const DIMENSIONS = 1024
 
-/** Texts with similar words have similar vectors. Shorter vectors are truncated and normalized to length 1. */
+/**
+ * Returns vectors that are similar for texts with similar words. Shorter vectors are truncated and normalized to length
+ * 1.
+ */
 export function embedOffline({ request, model }: EmbedCall): Embedded {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
@@ -133,7 +136,7 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   }
 }
 
-/** Tokens cannot be decoded offline, so each token is one word. */
+/** Returns the words of an input. Tokens cannot be decoded offline, so each token is one word. */
 function wordsOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }
@@ -157,12 +160,12 @@ interface ExtractLimits {
   readonly characters: number
 }
 
-/** Longer sentences are split. */
+/** Maximum length of a sentence. Longer sentences are split. */
 const MAX_SENTENCE_LENGTH = 500
-/** Earlier sentences are ignored. */
+/** Maximum number of sentences. Earlier sentences are ignored. */
 const MAX_SENTENCES = 100_000
 
-/** Minimum score of a sentence, as a share of the best score. */
+/** Minimum score of a sentence, as a fraction of the best score. */
 const MIN_SHARE = 0.35
 
 const STOP_WORDS = new Set(
@@ -174,7 +177,7 @@ const STOP_WORDS = new Set(
 )
 
 /**
- * Returns the sentences that match a question best, in their original order. Returns an empty list if no sentence
+ * Returns the sentences that best match a question, in their original order. Returns an empty list if no sentence
  * shares a word with the question.
  */
 export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
@@ -192,7 +195,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
   return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
-/** Splits after `.`, `!` and `?` before white space, and at line ends. */
+/** Returns the sentences of a text. Splits at line ends, and after `.`, `!` and `?` if white space follows. */
 export function splitSentences(text: string): readonly string[] {
   return text
     .split(/(?<=[.!?。！？])\s+|\n+/u)
@@ -216,7 +219,7 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
     .filter((sentence) => sentence.terms.length > 0)
 }
 
-/** Removes common English endings. Each Han character is a word. */
+/** Returns the stems of the words in a text, without stop words. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
   return words.filter((word) => !STOP_WORDS.has(word)).map((word) => stem(word))
@@ -249,7 +252,7 @@ function selectBest(
   return chosen.toSorted((one, other) => one.position - other.position).map(({ text }) => text)
 }
 
-/** BM25 with k1 1.2 and b 0.75. */
+/** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
 function ranker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentencesWith = new Map<string, number>()
   let length = 0

@@ -21,9 +21,9 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 })
 
 /**
- * Creates an offline provider for tests and demonstrations. It answers with the sentences of the prompt that match the
- * last question best, and calls a tool if `tool_choice` requires one. Answers are deterministic. The models have list
- * prices, so bills, budgets and savings work as with a real provider.
+ * Creates an offline provider for tests and demonstrations. An answer consists of the sentences of the prompt that best
+ * match the last question, or of a tool call if `tool_choice` requires one. Answers are deterministic. The models have
+ * list prices, so bills, budgets and savings work as with a real provider.
  *
  * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (vectors of 1024 dimensions).
  */

@@ -28,12 +28,12 @@ import {
 } from './retry.ts'
 
 export interface FailoverCall extends FailoverRequest {
-  /** Returns the prompt for a candidate. Providers require different fields. */
+  /** Returns the prompt for a candidate, because providers require different fields. */
   readonly promptFor: (candidate: Candidate) => Prompt
 }
 
 export interface FailoverStreamCall extends FailoverCall {
-  /** Called for each try. */
+  /** Returns the translator of a streamed answer. Called for each call of a provider. */
   readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
 }
 
@@ -48,7 +48,7 @@ export interface FailoverAnswer<T> extends Sent<T> {
 export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /**
-   * Resolves when an upstream has responded with status 200 and its stream has content, or after 5 seconds. Until then
+   * Resolves when an upstream has responded with status 200 and its stream has content, or after 5 seconds. Until then,
    * another candidate can replace the upstream.
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
@@ -61,8 +61,8 @@ export interface Failover {
 const DEFAULT_TRIES = 3
 
 /**
- * Calls candidates in order until one answers. A candidate that fails before any part of its answer has arrived is
- * retried after a random delay, then the next candidate is called. `timeouts.total` limits the request over all
+ * Calls candidates in order until one answers. A candidate that fails before any part of its answer arrives is retried
+ * after a random delay. Then the next candidate is called. `timeouts.total` limits the time of the request over all
  * candidates. A refusal of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
 export function createFailover(given: FailoverOptions): Failover {
@@ -264,7 +264,7 @@ export function providerStates(
   )
 }
 
-/** A circuit that is open for one key does not make the provider unavailable. */
+/** Returns the state of a provider. A circuit that is open for only one key does not affect the state. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Cycles through the values of a text. */
+/** The values of a text, which are used cyclically. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string
@@ -11,8 +11,8 @@ interface TextValues {
 }
 
 /**
- * Returns a value for a JSON schema. Fills required fields from a text: strings with quoted words and names, numbers
- * with its numbers, enums with a value that the text contains. Ignores patterns and formats.
+ * Returns a value that matches a JSON schema. Fills required fields from a text: strings with quoted words and names,
+ * numbers with numbers, and enums with a value that appears in the text. Ignores patterns and formats.
  */
 export function fillSchema(schema: Json | undefined, text: string): Json {
   return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })
@@ -85,7 +85,7 @@ function numberWithin(schema: JsonObject, values: TextValues): number {
   return Math.min(max, Math.max(min, found))
 }
 
-/** Resolves local references only, such as `#/$defs/name`. */
+/** Resolves a local reference, such as `#/$defs/name`. */
 function resolve(reference: string, root: JsonObject): JsonObject {
   if (!reference.startsWith('#/')) return {}
   const steps = reference.slice(2).split('/')

@@ -28,7 +28,7 @@ export type ResponseHeader = (name: string) => string | undefined
 export interface WholeResponse {
   readonly status: number
   readonly header: ResponseHeader
-  /** Undefined if the body exceeds the maximum, and for an incomplete body of an error. */
+  /** Undefined if the body exceeds the maximum size, or if the body of an error is incomplete. */
   readonly text: string | undefined
 }
 
@@ -40,10 +40,13 @@ export interface StreamResponse {
 
 const decoder = new TextDecoder()
 
-/** After the last event of the protocol, at most this number of bytes is read, so that the connection can be reused. */
+/**
+ * Maximum number of bytes to read after the last event of the protocol. The connection can be reused only if the body
+ * ends.
+ */
 const MAX_TAIL_BYTES = 4 * 1024
 
-/** Resolves with the whole response, or with a stream as soon as its headers have arrived. */
+/** Resolves with the complete response, or with a stream as soon as the headers arrive. */
 export function sendRequest(
   request: TransportRequest,
   options: HttpCallOptions,
@@ -53,7 +56,7 @@ export function sendRequest(
 
 /**
  * `timeouts.total` limits every call. For streams, `firstByte` limits the time until the headers, and `idle` the time
- * between two chunks while the reader accepts them.
+ * between two chunks while the reader accepts chunks.
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
@@ -62,7 +65,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #call: TransportCall | undefined
   #status = 0
   #header: ResponseHeader = () => undefined
-  /** The chunks of a whole body. */
+  /** The chunks of a body that is not streamed. */
   #pieces: Uint8Array[] = []
   #size = 0
   #maxBytes = 0
@@ -71,7 +74,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #isOver = false
   /** True after the last event of the protocol. */
   #isTail = false
-  /** When the last chunk arrived or the reader resumed. */
+  /** Time at which the last chunk arrived or the reader resumed. */
   #activeAt = 0
   #isPaused = false
   #cancelTotal: () => void = noop
@@ -193,7 +196,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /** One timer serves many chunks. When it fires, it computes the time since the last chunk. */
+  /** Fails a silent stream. One timer serves many chunks, so the callback computes the time since the last chunk. */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
     const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
@@ -202,7 +205,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // If the answer has begun, a long answer or a slow reader caused the timeout.
+    // After the first byte, a long answer or a slow reader is the cause of the timeout.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

@@ -30,7 +30,7 @@ import {
   type LoadedUpstream,
 } from './http-request.ts'
 
-/** Most requests are sent to a vendor of the same format, so translation is loaded on demand. */
+/** Loads the translation on demand, because most requests are sent to a vendor of the same format. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
 /** A URL, or a function that returns the URL of a model. The id is percent-encoded. */
@@ -43,11 +43,11 @@ interface SecondFormat extends UpstreamFormatModule {
 
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
-  /** A second format, for requests without translation. @default none */
+  /** A second format of the upstream. Requests of this format are not translated. @default none */
   readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Full URLs. The model id is the only part that depends on a request. */
+  /** Full URLs. Only the model id depends on the request. */
   readonly urls: {
     readonly create: Address
     /** Endpoint for embeddings. */
@@ -81,7 +81,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
   }
-  /** Returns the target synchronously, unless a format must be loaded. */
+  /** Returns the target. Returns a promise only if a format must be loaded. */
   const targetFor = (prompt?: Prompt): MaybePromise<Target> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
@@ -169,7 +169,7 @@ async function countTokens(target: Target, call: ProviderCall, url: string): Pro
   return tokens
 }
 
-/** Resolves for every status below 500. */
+/** Resolves if the upstream answers with a status below 500. */
 async function checkAvailable(target: Target, call: RequestCall, url: string): Promise<void> {
   const { status } = await request(target, call, { method: 'GET', url })
   if (status >= 500) throw brokenUpstream(target.name, `answered with status ${status}`)

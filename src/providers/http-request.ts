@@ -13,7 +13,7 @@ export type SignRequest = (request: TransportRequest) => MaybePromise<TransportR
 /** Options for each request of a provider. */
 export interface RequestOptions {
   readonly name: string
-  /** Credentials included. Names are in lower case. */
+  /** Headers of each request, including credentials. Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>
   /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly passes?: readonly string[] | undefined
@@ -52,7 +52,7 @@ const MAX_ERROR_BYTES = 64 * 1024
 const JSON_TYPE = 'application/json'
 const STREAM_TYPE = 'text/event-stream'
 
-/** Resolves with any response, including an error. */
+/** Resolves with the response, even if the status is an error. */
 export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
@@ -75,7 +75,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
   return sign === undefined ? send(unsigned) : callWithDeadline(name, call, async () => sign(unsigned)).then(send)
 }
 
-/** Of the client's headers, only those of the format are forwarded. */
+/** Returns the headers of a request. Forwards only the client headers of the format. */
 function headersFor(
   { headers, passes = [] }: LoadedUpstream,
   call: RequestCall,
@@ -113,7 +113,7 @@ function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-/** Removes secrets from error events. */
+/** Returns the format with a reader that removes secrets from error events. */
 function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   const { dialect, isPlain } = format
   const stepReader = (): StepReader => {
@@ -135,7 +135,7 @@ export interface JsonAnswer {
   readonly value: JsonObject
 }
 
-/** Resolves with the JSON of an accepted response, and rejects for every other response. */
+/** Resolves with the JSON of an accepted response. Rejects for every other response. */
 export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
   if (response.status >= 400) throw await refusalOf(upstream, call, response)
@@ -164,7 +164,7 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
   if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Returns the failure for an error status. Invalid and empty bodies are ignored. */
+/** Returns the failure for an error status. Ignores invalid and empty bodies. */
 export async function refusalOf(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,
@@ -181,7 +181,7 @@ function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
-/** Attributes unexpected errors to the upstream whose answer is read. */
+/** Returns the result of `read`. Attributes unexpected errors to the upstream whose answer is read. */
 export function readAnswer<T>(provider: string, read: () => T): T {
   try {
     return read()

@@ -4,12 +4,15 @@ import type { Price } from '../core/money.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 /**
- * A model of the catalog. `pricedAt` is the date on which the price was last seen on the vendor's page. Operators
- * override outdated facts with the option `models` of a provider or `catalog.models` of the gateway.
+ * A model of the catalog. `pricedAt` is the date on which the price was last verified on the vendor's page. Operators
+ * override outdated values with the option `models` of a provider or `catalog.models` of the gateway.
  */
 export interface KnownModel extends Model {
   readonly pricedAt: string
-  /** True for a model that the vendor no longer offers. Resellers may serve it, so it is resolved, but not listed. */
+  /**
+   * True for a model that the vendor no longer offers. Resellers may still serve the model, so its id can be resolved.
+   * The model is not listed.
+   */
   readonly retired?: true
 }
 
@@ -44,7 +47,7 @@ export function readCatalog(
   })
 }
 
-/** The beginnings of model ids by family. */
+/** Prefixes of model ids by family. */
 const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   claude: ['claude'],
   gpt: ['gpt', 'chatgpt', 'o1', 'o3', 'o4'],
@@ -58,7 +61,10 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/** Ignores the part of the id before its last slash. Returns undefined for an unknown family. */
+/**
+ * Returns the family of a model id. Ignores the part of the id before the last slash. Returns undefined for an unknown
+ * family.
+ */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)
@@ -67,7 +73,7 @@ export function familyOf(id: string): string | undefined {
 
 export interface ProviderModelsOptions {
   readonly who: string
-  /** The family of models whose id contains none. */
+  /** The family of models whose id does not contain a family. */
   readonly family: string
   readonly known?: readonly KnownModel[]
   /** Models in addition to the known ones. They override known models. */
@@ -121,7 +127,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: Provider
   )
 }
 
-/** Adds the defaults of ModelEntry. */
+/** Returns the model with the defaults of ModelEntry. */
 export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW_TOKENS } = entry
   return {
@@ -147,7 +153,7 @@ function checkSmall(
   )
 }
 
-/** Removes the date of a model id. */
+/** Returns a model id without its date. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

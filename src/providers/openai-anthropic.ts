@@ -24,11 +24,13 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   readonly name: string
   /** The URL before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
-  /** Sent as `Authorization: Bearer`: the key, or a function that returns it for each call. @default none is sent */
+  /**
+   * The key, or a function that returns the key for each call. Sent as `Authorization: Bearer`. @default none is sent
+   */
   readonly apiKey?: ApiKey
   /** True if the service has `/responses`. Requests to `POST /v1/responses` are then not translated. @default false */
   readonly responses?: boolean
-  /** The family of models whose id contains none. @default the name */
+  /** The family of models whose id does not contain a family. @default the name */
   readonly family?: string
 }
 
@@ -40,9 +42,7 @@ const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject(
   family: z.exactOptional(nonEmpty),
 })
 
-/**
- * Creates a provider for any service with the chat-completions format. Throws `invalid-request` for invalid options.
- */
+/** Creates a provider for a service with the chat-completions format. Throws `invalid-request` for invalid options. */
 export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   const parsed = parseOptions('openaiCompatible', compatibleSchema, options)
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
@@ -58,8 +58,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
  * Creates a provider of the chat format.
  *
  * @param known The models of the vendor in the catalog.
- * @param variables Environment variables of the key. Without
- * any, only `apiKey` is sent.
+ * @param variables Environment variables of the key. If empty, only `apiKey` is used.
  */
 export function chatProvider(
   who: string,
@@ -119,7 +118,7 @@ export function openai(options: OpenaiOptions = {}): Provider {
 export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
   /** With or without `/v1` at its end. @default 'https://api.anthropic.com' */
   readonly baseUrl?: string
-  /** Sent as `anthropic-version` unless the caller sends one. @default '2023-06-01' */
+  /** Sent as `anthropic-version` unless the caller sends this header. @default '2023-06-01' */
   readonly version?: string
 }
 
@@ -134,8 +133,8 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCata
 })
 
 /**
- * Creates a provider for Anthropic, or for any service with the messages format. Without `apiKey`, the key is read
- * from ANTHROPIC_API_KEY. Throws `invalid-request` for invalid options.
+ * Creates a provider for Anthropic or another service with the messages format. Without `apiKey`, the key is read from
+ * ANTHROPIC_API_KEY. Throws `invalid-request` for invalid options.
  */
 export function anthropic(options: AnthropicOptions = {}): Provider {
   const parsed = parseOptions('anthropic', anthropicSchema, options)

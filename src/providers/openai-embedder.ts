@@ -32,7 +32,7 @@ export interface OpenaiEmbedderOptions {
   readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** Maximum duration of a call in milliseconds. The cache has another limit. @default 5000 */
+  /** Maximum duration of a call in milliseconds. The cache has a separate limit. @default 5000 */
   readonly timeoutMs?: number
   /** Replaces the transport of the platform. Called as `fetch(url, init)`. */
   readonly fetch?: typeof globalThis.fetch
@@ -49,12 +49,12 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-/** Maximum number of texts per call. Further texts are sent in consecutive calls. */
+/** Maximum number of texts per call. Additional texts are sent in consecutive calls. */
 const MAX_TEXTS = 256
 
 /**
- * Creates an embedder for any endpoint with OpenAI's format. `embed` rejects with `upstream` unless the answer has
- * one vector of the right length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
+ * Creates an embedder for an endpoint with OpenAI's format. `embed` rejects with `upstream` unless the answer has one
+ * vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
  * invalid options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {

@@ -2,7 +2,7 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 
-/** Maximum number of bytes and lines per turn of the event loop. */
+/** Maximum number of bytes and lines to forward per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
@@ -23,9 +23,9 @@ export class PacedStream {
   #pieces: Uint8Array[] = []
   /** Size of `#pieces` in bytes. */
   #waitingBytes = 0
-  /** Reports the end of the stream. Called when all chunks are forwarded. */
+  /** Reports the end of the stream. Called after all chunks are forwarded. */
   #ending: ((receiver: SourceReceiver) => void) | undefined
-  /** Bytes and lines that are forwarded in the current turn of the event loop. */
+  /** Number of bytes and lines forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
@@ -56,7 +56,7 @@ export class PacedStream {
     if (this.#isScheduled) return
     // One read of the socket often returns several small chunks, which are forwarded together.
     this.#isScheduled = true
-    // A promise, because queueMicrotask creates an async resource for each call.
+    // A promise is cheaper than queueMicrotask, which creates an async resource for each call.
     void SETTLED.then(this.#deliverScheduled)
   }
 
@@ -65,7 +65,7 @@ export class PacedStream {
     if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
   }
 
-  /** Drops the remaining chunks and the ending. */
+  /** Drops the remaining chunks and the end of the stream. */
   discard(): void {
     this.#pieces = []
     this.#waitingBytes = 0
@@ -85,7 +85,7 @@ export class PacedStream {
     ending?.(receiver)
   }
 
-  /** Removes the bytes that may be forwarded in this turn. Yields if they end the turn. */
+  /** Removes and returns the bytes that may be forwarded in this turn. Yields if the limit of the turn is reached. */
   #takeSlice(): Uint8Array {
     const piece = this.#takePiece()
     const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
@@ -103,7 +103,7 @@ export class PacedStream {
     return piece.subarray(0, size)
   }
 
-  /** Removes the first chunk, and joins the following chunks that fit in this turn. */
+  /** Removes and returns the first chunk, joined with the following chunks that fit in this turn. */
   #takePiece(): Uint8Array {
     const [only] = this.#pieces
     if (only !== undefined && this.#pieces.length === 1) {

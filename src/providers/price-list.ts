@@ -6,7 +6,7 @@ import { familyOf, type KnownModel, type PriceList } from './models.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {
-  /** The date of the file, YYYY-MM-DD. It becomes the date of each price. */
+  /** The date of the file and of each price, YYYY-MM-DD. */
   readonly pricedAt: string
 }
 
@@ -140,7 +140,7 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** Returns dollars per million tokens, without rounding errors. */
+/** Returns a price in dollars per million tokens, without rounding errors. */
 function amount(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars

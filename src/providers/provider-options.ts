@@ -25,7 +25,7 @@ export const tokenCount: Schema<number> = z
   .int({ error: 'expected a whole number of tokens' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
-/** The bounds reject prices per token and per thousand tokens. */
+/** Schema of a price. The bounds reject prices per token and per thousand tokens. */
 const amount = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
@@ -139,8 +139,8 @@ export function functionSchema<Signature>(expected = 'a function'): Schema<Signa
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
 /**
- * Throws `invalid-request` with the path of every invalid option, the expected and the given value, such as `openai:
- * baseUrl: expected an http or https address …, got "localhost".`
+ * Throws `invalid-request` with the path of every invalid option, the expected value and the actual value, such as
+ * `openai: baseUrl: expected an http or https address …, got "localhost".`
  */
 export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown): T {
   const result = schema.safeParse(withoutUndefined(options))
@@ -151,7 +151,7 @@ export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown
   })
 }
 
-/** Undefined fields come from environment variables that are not set. */
+/** Returns the options without undefined fields, which result from unset environment variables. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value

@@ -11,7 +11,7 @@ export interface Candidate {
   readonly model: Model
 }
 
-/** The fields of a request for all its calls. */
+/** The fields of a request that all its calls share. */
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
   readonly cancellation: Cancellation
   readonly keyId: string
@@ -52,12 +52,12 @@ export interface FailedTry {
 
 const FIRST_WAIT_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Maximum advised delay that the gateway waits. Longer delays are reported to the caller. */
+/** Maximum delay in `Retry-After` for which the gateway waits. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
- * Returns the delay before the next try in milliseconds, or undefined if the candidate must not be tried again. The
- * delay is random, and its maximum doubles with each try (full jitter). `Retry-After` applies only if no other
+ * Returns the delay before the next attempt in milliseconds, or undefined if the candidate must not be tried again. The
+ * delay is random, and its maximum doubles with each attempt (full jitter). `Retry-After` applies only if no other
  * candidate can answer.
  */
 export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
@@ -75,8 +75,8 @@ function isRetryable(error: unknown): error is GatewayError {
 }
 
 /**
- * Waits before the next call of the candidate. If there must be no further call, reports the failure to the circuit and
- * throws it.
+ * Waits before the next call of the candidate. If the candidate must not be called again, reports the failure to the
+ * circuit and throws the failure.
  */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
   attempt.paid.failed(error)
@@ -117,26 +117,26 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
 }
 
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
-  // Other candidates would also refuse the request.
+  // Other candidates would refuse the request too.
   const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
   if (isRefusal || cancellation.isCancelled) throw error
 }
 
 const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
 
-/** Only failures that the upstream caused count. */
+/** Reports a failure to the circuit. Only failures that the upstream caused count. */
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, pass, isFirstCandidate, number } = attempt
   if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
-  // Later calls have less than `timeouts.total`, so their timeouts do not prove a fault.
+  // Later calls have less time than `timeouts.total`, so their timeouts are not evidence of a fault.
   const hadWholeTime = isFirstCandidate && number === 1
   const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
   if (isFault && !isShortOfTime) pass.failed(options.runtime.now())
   else pass.undecided()
 }
 
-/** Returns the rest of `timeouts.total` in milliseconds. */
+/** Returns the remaining time of `timeouts.total` in milliseconds. */
 export function msLeft({ runtime, timeouts }: FailoverOptions, { startedAt }: FailoverRequest): number {
   return startedAt + timeouts.total - runtime.now()
 }

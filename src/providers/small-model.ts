@@ -8,15 +8,15 @@ import type { SmallModel } from '../savings/models.ts'
 export interface SmallModelOptions {
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** Maximum duration of a call in milliseconds. Tiers with a shorter deadline pass a signal. @default 30_000 */
+  /** Maximum duration of a call in milliseconds. A tier with a shorter deadline passes a signal. @default 30_000 */
   readonly deadlineMs?: number
 }
 
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * Returns the small model of a model for the savings tiers. Requires the same provider and family, because prompts are
- * never sent to another family. Returns undefined if there is none.
+ * Returns the small model of a model for the savings tiers. The small model has the same provider and family, because
+ * prompts are never sent to another family. Returns undefined if no such model exists.
  */
 export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = route
@@ -47,7 +47,7 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
   }
 }
 
-/** Reasoning is disabled, because a short answer leaves no tokens for it. */
+/** Returns the prompt for a question. Disables reasoning, because the short output limit leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
     // No client uses the gemini format, so it is not a dialect of prompts.
@@ -70,7 +70,7 @@ function textOf(completion: Completion): string {
   return completion.parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Estimates four characters per token, for upstreams that report no usage. */
+/** Estimates usage at four characters per token, for upstreams that report no usage. */
 function estimate(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,

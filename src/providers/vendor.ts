@@ -20,7 +20,7 @@ import {
   type ModelEntry,
 } from './provider-options.ts'
 
-/** A key, or a function that returns the current key. Called for each request, so that keys can rotate. */
+/** A key, or a function that returns the current key. The function is called for each request, so keys can rotate. */
 export type ApiKey = string | (() => MaybePromise<string>)
 
 /** The options of every vendor. */
@@ -28,7 +28,7 @@ export interface VendorOptions {
   /** The first part of `<provider>/<model_id>`. Set it for a second account. @default the vendor's name */
   readonly name?: string
   /**
-   * The key, or a function that returns it for each call. @default the vendor's environment variable, read by the
+   * The key, or a function that returns the key for each call. @default the vendor's environment variable, read by the
    * first call
    */
   readonly apiKey?: ApiKey
@@ -37,7 +37,7 @@ export interface VendorOptions {
   /** Models in addition to the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
   /**
-   * Prices from a file. They override the catalog. Models that are only in the file are also served. @default the
+   * Prices from a file, which override the catalog. Models that appear only in the file are also served. @default the
    * prices of the catalog
    */
   readonly prices?: PriceList
@@ -111,12 +111,12 @@ export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider
 }
 
 const MIN_KEY_LENGTH = 4
-/** Shorter values of additional headers are not secrets but words, such as a version. */
+/** Minimum length of a secret in additional headers. Shorter values, such as a version, are not secrets. */
 const MIN_HEADER_VALUE_LENGTH = 8
 /** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Returns the texts to redact. Longer texts are first, because they may contain shorter ones. */
+/** Returns the texts to redact, longest first, because a long text may contain a shorter one. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
@@ -141,14 +141,14 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   }
 }
 
-/** Upstreams may repeat a token without its scheme. */
+/** Returns a credential without its scheme. Upstreams may repeat only the token. */
 function withoutScheme(value: string): string {
   return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }
 
 /**
  * Returns the models of the catalog with the prices of the options. Throws `invalid-request` if no model has a price,
- * because a model without a price would be free.
+ * because calls of a model without a price would be free.
  */
 export function pricedModels(
   who: string,
@@ -179,7 +179,7 @@ interface KeySource {
   readonly variables: readonly string[]
 }
 
-/** A key that is not a string is read for each call. */
+/** Returns headers with the key. A key that is not a string is read for each call. */
 export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -194,12 +194,17 @@ export function keyCredentials({ who, header = 'authorization', apiKey, variable
   }
 }
 
-/** Returns the first variable that is set. Returns undefined on platforms without an environment. */
+/**
+ * Returns the value of the first variable that is set. Returns undefined on platforms without environment variables.
+ */
 export function fromEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }
 
-/** The error is not retried and opens no circuit, because only the operator can fix it. */
+/**
+ * Returns the error for a missing key. The error is not retried and does not open a circuit, because only the operator
+ * can fix the cause.
+ */
 export function missingKey(who: string, variables: readonly string[]): GatewayError {
   const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
   return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {
@@ -208,7 +213,7 @@ export function missingKey(who: string, variables: readonly string[]): GatewayEr
   })
 }
 
-// ─── Formats. The code of each is loaded with the first request in it. ───
+// ─── Formats. The first request in a format loads its code. ───
 
 export const CHAT: UpstreamFormatModule = {
   dialect: 'openai',

@@ -19,7 +19,7 @@ import type { HttpProviderOptions } from './http-provider.ts'
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns the models of a vendor in the catalog. Vendors without prices have none. */
+/** Returns the models of a vendor in the catalog. Returns no models for vendors without prices. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
@@ -92,11 +92,11 @@ export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://12
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
-  /** The name of the resource in `https://<resource>.openai.azure.com`. `baseUrl` overrides it. */
+  /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` overrides the complete URL. */
   readonly resource?: string
   /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
   readonly apiVersion?: string
-  /** A token of Entra ID instead of a key, or a function that returns it for each call. */
+  /** An Entra ID token, or a function that returns the token for each call. Used instead of a key. */
   readonly token?: ApiKey
 }
 

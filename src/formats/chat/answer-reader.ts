@@ -17,7 +17,7 @@ import {
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
-/** Validates only required fields. Throws `upstream` for a body that is not an answer. */
+/** Returns the answer in a body. Validates only required fields. Throws `upstream` for a body that is not an answer. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -57,7 +57,7 @@ function refusalPart(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
-/** Vendors use two names for the reasoning text. */
+/** Returns the reasoning text. Vendors use two names for the field. */
 export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
@@ -104,7 +104,7 @@ function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
   return { type: 'tool-call', id, name, input: inputOf(called), native }
 }
 
-/** Some servers send the arguments as an object instead of JSON text. */
+/** Returns the arguments as JSON text. Some servers send an object. */
 function inputOf(called: JsonObject): string {
   const input = called['arguments'] ?? called['input'] ?? ''
   return typeof input === 'string' ? input : JSON.stringify(input)
@@ -122,7 +122,7 @@ interface Reading extends OpenBlock {
 }
 
 /**
- * Reads the first choice as events. Further choices are only forwarded.
+ * Returns a reader that converts the first choice to events. Other choices are only forwarded.
  *
  * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
@@ -141,7 +141,7 @@ export function stepReader(): StepReader {
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
-    // Clients fail on an event that is not a chunk, so it is not forwarded.
+    // An event that is not a chunk is not forwarded, because clients fail on such an event.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
@@ -170,7 +170,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
   }
-  // A chunk may contain usage and a finish reason. The finish reason must be the last event.
+  // If a chunk contains usage and a finish reason, the finish reason must be the last event.
   const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
   return [...events, ...usageEvents(chunk), ...end]
 }
@@ -236,12 +236,13 @@ interface CallReader {
   count(): number
 }
 
-/** The key of a deprecated function call, which has no number and no id. */
+/** The key of a deprecated function call, which has no index and no id. */
 const OLD_FORM = 'function_call'
 
 /**
- * Upstreams number calls from 0 or from 1, or give all calls the same number. Some repeat id and name in each piece,
- * some omit the number. The reader starts each call once, when its name is known, and numbers calls from 0.
+ * Returns a reader of streamed tool calls. Upstreams number calls from 0 or from 1, or use the same index for all
+ * calls. Some upstreams repeat id and name in each chunk, others omit the index. The reader starts each call once, when
+ * the name is known, and numbers calls from 0.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()

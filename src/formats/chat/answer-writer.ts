@@ -17,7 +17,7 @@ import type { Part } from '../../core/prompt.ts'
 
 /**
  * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is delayed until
- * it contains the bill, and the usage chunk is sent only if the caller requested it.
+ * the bill is known, and the usage chunk is sent only if the caller requested usage.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const { prompt, created } = context
@@ -45,7 +45,7 @@ export function stepWriter(context: WriteContext): StepWriter {
   }
 }
 
-/** Returns the bill in the fields of the chat and the responses format. */
+/** Returns the fields of the bill in the chat and the responses format. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,
@@ -70,7 +70,7 @@ interface ChunkMaker {
   usage(): Frame | undefined
 }
 
-/** Creates chunks with the same id, time and model. The first chunk contains the role. */
+/** Creates chunks with a common id, time and model. The first chunk contains the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
   let finish: Finish | undefined
@@ -137,16 +137,16 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
 /** Forwards chunks, and delays chunks that must follow the end of the answer. */
 interface ChunkRelay {
   pass(step: Step, frame: Frame): readonly Frame[]
-  /** Returns the chunk that ends the answer, or undefined before it arrives. */
+  /** Returns the chunk that ends the answer. Returns undefined before this chunk arrives. */
   delayed(): Frame | undefined
   late(): readonly Frame[]
   usage(): Frame | undefined
 }
 
-/** Maximum number of chunks after the end of the answer. Some vendors send a few. */
+/** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. */
 const MAX_LATE_CHUNKS = 64
 
-/** Each of the requested `choices` ends with its own chunk. The last of these chunks is delayed. */
+/** Each of the requested `choices` ends with a separate chunk. Only the last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
   let delayed: Frame | undefined
   let usage: Frame | undefined
@@ -191,7 +191,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Parses a chunk again only if its events require it. */
+/** Parses a chunk again only if its events are relevant for the end of the answer. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -215,14 +215,14 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-/** Removes the usage that some vendors add to the last chunk, because the gateway requested it, not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parseFrame(frame)
   return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
 }
 
-/** Adds a field without serializing the other fields again. */
+/** Returns the frame with an additional field. Does not serialize the other fields again. */
 function withField(frame: Frame, name: string, value: JsonObject): Frame {
   const data = frame.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
@@ -230,7 +230,7 @@ function withField(frame: Frame, name: string, value: JsonObject): Frame {
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Answers of this format are sent byte for byte as received. */
+/** Returns the JSON text of an answer. Answers of this format are sent byte for byte unchanged. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)

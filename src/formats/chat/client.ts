@@ -17,8 +17,8 @@ import { writeCompletion, stepWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
 
 /**
- * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
- * invalid `param`.
+ * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
+ * Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -90,7 +90,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** Deprecated function calls have no ids, so call and result are matched by name. */
+/** Returns the id of the call. Deprecated function calls have no ids, so the name matches a result to its call. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -151,7 +151,9 @@ function readCall(item: Json, param: string): ToolCallPart {
   }
 }
 
-/** The call has no native form, because it is not an element of `tool_calls`. */
+/**
+ * Reads a deprecated function call. The part has no native form, because the call is not an element of `tool_calls`.
+ */
 function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)

@@ -17,7 +17,7 @@ import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** Streams request usage for the bill. */
+/** Returns the request body. The body of a stream requests usage, which the bill needs. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
 }
@@ -50,7 +50,7 @@ function changedMessages(value: JsonObject, { messages }: Prompt): Changes {
   return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
 
-/** Unchanged messages are sent as received. */
+/** Returns the messages in the chat format. Unchanged messages keep their received form. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)
@@ -80,7 +80,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Each tool result becomes a message. Images of results follow in the user message. */
+/** Writes each tool result as a message. Images of results are moved to the following user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
@@ -123,7 +123,7 @@ function contentOf(message: Message): readonly ContentPart[] {
 
 type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
 
-/** A single text is written as a string, which every server understands. */
+/** Writes a single text as a string, because every server supports strings. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
   const [only] = parts
   if (only === undefined) return ''
@@ -131,7 +131,7 @@ function writeContent(parts: readonly ContentPart[], param: string): Json {
   return parts.map((part) => writeContentPart(part, param))
 }
 
-/** Blocks of this format are written as received. */
+/** Writes blocks of this format unchanged. */
 function writeContentPart(part: ContentPart, param: string): JsonObject {
   const native = nativeOf(part.native)
   if (native !== undefined) return native

@@ -18,7 +18,10 @@ import { blockEvents, generateCallId, idOf, type OpenBlock, parseEvent } from '.
 import type { AnswerEvent, Completion, Finish, Frame, Step, StepReader } from '../../core/answer.ts'
 import { readFinish, readGeminiUsage } from '../usage.ts'
 
-/** The model is part of the URL. Throws `invalid-request` for required content that this format cannot express. */
+/**
+ * Returns the request body. The model is part of the URL. Throws `invalid-request` for required content that this
+ * format cannot express.
+ */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
   const hints = omittedFields(prompt, refuseContent)
@@ -51,7 +54,10 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   })
 }
 
-/** From version 3, models refuse a tool call of the current turn without its thought signature. */
+/**
+ * Returns true for models that refuse a tool call of the current turn without its thought signature: version 3 and
+ * later.
+ */
 function needsSignature(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
@@ -92,7 +98,7 @@ function writeSettings(settings: Settings, model: string): JsonObject {
   }
 }
 
-/** The budgets of Google's own chat-completions endpoint. */
+/** The budgets of Google's chat-completions endpoint, in tokens. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24_576 }
 
 function writeEffort(effort: string, model: string): JsonObject {
@@ -105,10 +111,10 @@ interface ContentOptions {
   readonly needsSignature: boolean
 }
 
-/** Documented by Google for calls without a signature, such as calls of another vendor's model. */
+/** The value that Google documents for calls without a signature, such as calls of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
-/** Roles must alternate, so adjacent messages of one role become one content. */
+/** Writes the messages as contents. Roles must alternate, so adjacent messages of one role are joined. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
   const names = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
@@ -128,7 +134,7 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
 
 interface ContentState {
   readonly path: string
-  /** The names of previous calls by id, because a result contains the name of its function. */
+  /** The names of previous calls by id. A result must contain the name of its function. */
   readonly names: Map<string, string>
 }
 
@@ -172,7 +178,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Google signs only the first of parallel calls. */
+/** Adds a signature to the first of parallel calls. Google signs only the first. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -190,7 +196,7 @@ export const geminiUpstream: UpstreamFormat = {
   readFailure,
 }
 
-/** Google responds to an invalid key with 400, which must not be reported as the caller's error. */
+/** Reads an error. Google responds to an invalid key with 400, which must not be reported as an error of the caller. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
   const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
@@ -199,7 +205,7 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
   return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
 }
 
-/** A blocked prompt has no candidates. Its answer is empty and filtered. */
+/** Returns the answer in a body. The answer to a blocked prompt has no candidates, and is empty and filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -254,7 +260,7 @@ interface Reading extends OpenBlock {
   calls: number
 }
 
-/** The stream has no end event. It is complete when it has a finish reason. */
+/** Returns a reader of a stream. The stream has no end event, and is complete after the finish reason. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (frame: Frame): Step => {
@@ -265,7 +271,7 @@ export function stepReader(): StepReader {
   return Object.assign(read, { isWhole: () => reading.finished })
 }
 
-/** Usage is cumulative and present in each chunk. The end must be the last event. */
+/** Returns usage and end of a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
 function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
   const events: AnswerEvent[] = []
   if (!reading.started) {

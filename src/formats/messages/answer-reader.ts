@@ -7,7 +7,7 @@ import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
-/** Throws `upstream` for a body that is not a message. */
+/** Returns the message in a body. Throws `upstream` for a body that is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw messageFailure(received)
   const body = fillMessageCallIds(received)
@@ -39,8 +39,8 @@ interface Reading {
 const NO_EVENTS: Step = { events: [] }
 
 /**
- * Forwards the data of a frame unchanged, with the type in its data as event name. Events after `message_stop` are
- * dropped. Throws `upstream` for events of another format, and the failure of an `error` event.
+ * Returns a reader that keeps the data of a frame and uses the type in the data as the event name. Events after
+ * `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an `error` event.
  */
 export function stepReader(): StepReader {
   const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -81,7 +81,10 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
   }
 }
 
-/** The output tokens of the start event are a placeholder. They must not be billed if no later count arrives. */
+/**
+ * Reads the start event. The count of output tokens is a placeholder, which must not be billed if no later count
+ * arrives.
+ */
 function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
   reading.started = true
   const usage = asObject(message['usage'])
@@ -104,7 +107,10 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   ]
 }
 
-/** Counts are cumulative, and only the start event contains cache writes, so the fields of all events are merged. */
+/**
+ * Returns the usage after an event. Counts are cumulative. The fields of all events are merged, because only the start
+ * event contains cache writes.
+ */
 function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -121,18 +127,18 @@ function readStop(reading: Reading): readonly AnswerEvent[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-/** Events with the same index belong to one block. */
+/** Reads blocks. Events with the same index belong to one block. */
 type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent[]
 
 interface ToolBlock {
   readonly kind: 'tool'
   readonly index: number
-  /** The input in the start event, for upstreams that do not stream it. */
+  /** The input in the start event. Some upstreams do not stream the input. */
   readonly input: Json | undefined
   streamed: boolean
 }
 
-/** A block that only this format supports. It is emitted when it is complete. */
+/** A block that only this format supports. The block is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject
@@ -214,7 +220,7 @@ function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly 
   }
 }
 
-/** Applies an unknown delta: strings are appended, other fields replaced. */
+/** Applies an unknown delta. Appends strings and replaces other fields. */
 function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((whole, [name, value]) => {
@@ -237,7 +243,7 @@ function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-/** Returns the block as in a whole answer. */
+/** Returns the block in the form of an answer without a stream. */
 function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }

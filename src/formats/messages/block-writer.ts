@@ -2,7 +2,7 @@ import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, readNesting, type JsonNesting, type JsonObject } from '../../core/json.ts'
 
-/** Writes content blocks one after the other, even if their deltas alternate. */
+/** Writes content blocks in sequence, even if the deltas of several blocks alternate. */
 export interface BlockWriter {
   take(event: AnswerEvent): readonly Frame[]
   finish(): readonly Frame[]
@@ -23,10 +23,10 @@ interface Block {
 }
 
 interface Writing {
-  /** Open blocks. Only one block may be open for the client, so deltas of later blocks wait. */
+  /** Open blocks. Only one block may be open for the client, so deltas of later blocks are queued. */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
-  /** The block that the next text or thought of its kind continues. */
+  /** The block that the next text or thought of the same kind continues. */
   current: { readonly kind: 'text' | 'thinking'; readonly block: Block } | undefined
   index: number
 }
@@ -72,7 +72,7 @@ function takeEvent(writing: Writing, event: AnswerEvent): void {
   }
 }
 
-/** The first delta starts a block, so that no block is empty. */
+/** Adds a delta to a block. The first delta starts the block, so no block is empty. */
 function growingBlock(writing: Writing, kind: 'text' | 'thinking'): Block {
   if (writing.current?.kind === kind) return writing.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -114,7 +114,7 @@ function takeInput(block: Block | undefined, input: string): void {
   block.isWhole = block.inputEnd(input)
 }
 
-/** Takes a block that only this format supports, or a delta of the preceding block. */
+/** Adds a block that only this format supports, or a delta of the preceding block. */
 function takeNative(writing: Writing, value: JsonObject): void {
   if (isDelta(value)) {
     writing.queue.at(-1)?.deltas.push(value)
@@ -153,7 +153,7 @@ function liveFrames(block: Block, index: number): readonly Frame[] {
   return frames
 }
 
-/** A call without arguments gets `{}` as its input, as in the vendor's streams. */
+/** Returns the last events of a block. The input of a call without arguments is `{}`, as in the vendor's streams. */
 function closingFrames(block: Block, index: number): readonly Frame[] {
   const stop = frameOf({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]
@@ -161,12 +161,12 @@ function closingFrames(block: Block, index: number): readonly Frame[] {
   return [frameOf({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** Clients skip events without a name. */
+/** Returns a frame with the event name. Clients ignore events without a name. */
 export function frameOf(data: JsonObject & { readonly type: string }): Frame {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
-/** The returned function takes the pieces of a JSON object, and returns true once the object is closed. */
+/** Returns a function that reads the chunks of a JSON object. The function returns true once the object is closed. */
 function jsonEnd(): (piece: string) => boolean {
   const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
   let isOpened = false

@@ -68,7 +68,7 @@ function readDocument(block: JsonObject, path: string): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** Reads plain text, and content that consists of text blocks. */
+/** Returns the text of a plain text source or of a source with text blocks. */
 function readTextSource(block: JsonObject, path: string): DocumentPart['source'] | undefined {
   const source = objectAt(block['source'], `${path}.source`)
   if (source['type'] === 'text') return { type: 'text', text: stringAt(source['data'], `${path}.source.data`) }
@@ -110,17 +110,17 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
 }
 
 /**
- * The message format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
- * "<text>" }`.
+ * Returns the input of a tool call as an object. Models sometimes write invalid JSON, but the message format requires
+ * an object. Invalid text becomes `{ "raw": "<text>" }`.
  */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
 /**
- * Blocks of this format are written as received. Returns undefined for content that the format refuses: text without a
- * visible character, and thinking without a signature. Throws `invalid-request` for content that the format cannot
- * express.
+ * Writes a part. Blocks of this format are written unchanged. Returns undefined for content that the format refuses:
+ * text without a visible character, and thinking without a signature. Throws `invalid-request` for content that the
+ * format cannot express.
  */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
@@ -156,7 +156,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return asArray(content)
 }
 
-/** Chat clients use the same field for prompt caching. */
+/** Returns the prompt caching field of a part. Chat clients use the same field. */
 function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const mark = part.native?.value['cache_control']
   return mark === undefined || mark === null ? {} : { cache_control: mark }
@@ -213,7 +213,7 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** A refusal becomes text. Other opaque parts of other formats cannot be expressed. */
+/** Writes a refusal as text. Throws for other opaque parts of other formats. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
     throw refuseBlock(path, 'a content part that the message format does not support')

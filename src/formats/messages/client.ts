@@ -16,12 +16,12 @@ interface Writing {
   usage: Usage
   finish: Finish
   stopSequence: string | undefined
-  /** The upstream's `message_delta` and `message_stop`, which are sent last, with the bill. */
+  /** The upstream's `message_delta` and `message_stop`. They are sent last, with the bill. */
   heldDelta: Frame | undefined
   heldStop: Frame | undefined
 }
 
-/** Forwards frames of this format, but delays the last `message_delta` until it contains the bill. */
+/** Forwards frames of this format. Delays the last `message_delta` until the bill is known. */
 export function stepWriter(): StepWriter {
   const writing: Writing = {
     blocks: blockWriter(),
@@ -49,7 +49,9 @@ function recordEvent(writing: Writing, event: AnswerEvent): void {
   writing.stopSequence = event.stopSequence
 }
 
-/** If any frame except a ping follows the delayed frame, the delayed frame was not the last and is sent unchanged. */
+/**
+ * Forwards a frame. If the frame is not a ping, a delayed `message_delta` was not the last and is sent unchanged first.
+ */
 function forwardFrame(writing: Writing, frame: Frame): readonly Frame[] {
   if (frame.event === 'ping') return [frame]
   writing.isStarted = true
@@ -75,7 +77,7 @@ function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
   }
 }
 
-/** The start has zero counts, because `message_delta` contains the actual counts and some clients add both. */
+/** Writes the start with counts of zero. `message_delta` contains the actual counts, and some clients add both. */
 function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
   if (writing.isStarted) return []
   writing.isStarted = true
@@ -111,7 +113,7 @@ function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** Messages of this format keep all their fields. */
+/** Returns the JSON text of a message. A message of this format keeps all fields. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
@@ -126,7 +128,7 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-/** Adds the prefix that clients expect. Idempotent. */
+/** Returns the id with the prefix that clients expect. Idempotent. */
 export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }
@@ -145,8 +147,8 @@ function newMessage(completion: Completion): JsonObject {
 }
 
 /**
- * Content that only another format supports is omitted. Citations, which are collected as separate deltas, are added
- * to their text.
+ * Writes the parts of an answer as blocks. Omits content that only another format supports. Adds citations, which
+ * arrive as separate deltas, to their text.
  */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []
@@ -192,8 +194,8 @@ function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
 const MAX_MESSAGES = 10_000
 
 /**
- * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
- * path of the invalid field.
+ * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
+ * Throws `invalid-request` with the path of the invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -231,7 +233,7 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw badField(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** The system prompt becomes the first message, with its own native form. */
+/** Reads the system prompt as the first message. The message has a native form. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const

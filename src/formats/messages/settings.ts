@@ -3,7 +3,7 @@ import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 
-/** Limit of the clouds that serve Claude. The format documents no limit. */
+/** Maximum number of stop sequences at the clouds that serve Claude. The format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
@@ -37,7 +37,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   )
 }
 
-/** Returns undefined for an unknown choice, which is forwarded unchanged. */
+/** Returns the tool choice. Returns undefined for an unknown choice, which is forwarded unchanged. */
 function readToolChoice(choice: JsonObject): ToolChoice | undefined {
   switch (stringAt(choice['type'], 'tool_choice.type')) {
     case 'auto':
@@ -60,7 +60,7 @@ function readShape(body: JsonObject): AnswerShape | undefined {
   return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
-/** Returns undefined if no setting affects `tool_choice`. */
+/** Returns the value of `tool_choice`. Returns undefined if no setting affects the field. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -70,12 +70,12 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** Returns undefined for a shape that the format does not support. */
+/** Returns the required format of the answer. Returns undefined if the format does not support the shape. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
 
-/** Settings with one body field each. */
+/** Settings that correspond to one body field each. */
 const PLAIN_FIELDS = [
   ['maxTokens', 'max_tokens'],
   ['temperature', 'temperature'],
@@ -111,7 +111,7 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 /** Minimum thinking budget in tokens. */
 const MIN_THINKING_TOKENS = 1024
 
-/** Thinking counts as output, so its budget must stay below the output limit. */
+/** Returns the thinking field with a budget below the output limit, because thinking counts as output. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -121,10 +121,12 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
+/**
+ * Maximum number of tools. The format documents no limit, and agents with many MCP servers declare hundreds of tools.
+ */
 const MAX_TOOLS = 10_000
 
-/** A tool with a vendor-defined `type` may have no name. */
+/** Reads the tools. A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -146,7 +148,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Adds a missing type to the schema. */
+/** Writes a tool. Adds the type to a schema without a type. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {
@@ -158,8 +160,8 @@ export function writeMessageTool(tool: Tool): JsonObject {
 }
 
 /**
- * Returns the tools that the conversation calls but no longer declares. The format refuses tool blocks without
- * declared tools. The caller must forbid their use by `tool_choice`.
+ * Returns the tools that the conversation calls but no longer declares. The format refuses tool blocks without declared
+ * tools. The caller must forbid their use by `tool_choice`.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

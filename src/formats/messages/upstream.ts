@@ -18,7 +18,8 @@ import { blocksOf } from './blocks.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 /**
- * A prompt of this format is sent as received, except for the model and rewritten parts. Other prompts are translated.
+ * Returns the request body. In a prompt of this format, only the model and rewritten parts change. Other prompts are
+ * translated.
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
@@ -68,8 +69,8 @@ interface Turn {
 }
 
 /**
- * Writes turns of alternating roles. Adjacent messages of one role become one turn, with one result per call before
- * other blocks. Empty messages are dropped first.
+ * Writes turns of alternating roles. Drops empty messages. Then joins adjacent messages of one role to one turn, with
+ * one result per call before other blocks.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -108,7 +109,7 @@ function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** The format refuses a second result for a call, so their contents are joined. */
+/** Joins the results of the same call, because the format refuses a second result for a call. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -125,8 +126,8 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
 }
 
 /**
- * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without its call. The
- * upstream's error would be less specific. The last turn may end with open calls.
+ * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without its call,
+ * because the upstream's error is less specific. Calls in the last turn need no result.
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()

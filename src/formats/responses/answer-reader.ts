@@ -7,7 +7,9 @@ import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
 import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCallIdFiller } from '../answer-fields.ts'
 import { readThought, decodeReasoning } from './items.ts'
 
-/** Validates only required fields. Throws `upstream` for a body that is not a response. */
+/**
+ * Returns the answer in a body. Validates only required fields. Throws `upstream` for a body that is not a response.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
@@ -72,7 +74,7 @@ interface Reading {
   readonly calls: Map<unknown, Call>
 }
 
-/** Forwards the data of a frame unchanged, with the type in its data as event name. */
+/** Returns a reader that keeps the data of a frame and uses the type in the data as the event name. */
 export function stepReader(): StepReader {
   const reading: Reading = { started: false, refused: false, calls: new Map() }
   const fillResponseCallIds = responseCallIdFiller()
@@ -154,7 +156,7 @@ function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** The end event of an item contains parts that were not streamed. */
+/** Reads the end event of an item, which contains the parts that were not streamed. */
 function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

@@ -13,7 +13,7 @@ import { stepsOf } from '../../core/steps.ts'
 
 /**
  * Numbers named events. Events of this format are forwarded unchanged, except the last event, which is delayed until
- * it contains the bill.
+ * the bill is known.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const writer = responseWriter(context)
@@ -103,7 +103,7 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
-/** Returns the fields that a response repeats from its request, with the vendor's defaults. */
+/** Returns the fields of the request that a response repeats, with the vendor's defaults. */
 export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
@@ -134,8 +134,8 @@ export function responseFrame(context: WriteContext, id: string, model: string):
 }
 
 /**
- * Responses of this format keep all their fields. Other answers are written like the last event of a stream, so that
- * whole and streamed answers are equal.
+ * Returns the JSON text of a response. A response of this format keeps all fields. Other answers are written like the
+ * last event of a stream, so the result is the same with and without a stream.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

@@ -14,8 +14,8 @@ import { readCompletion } from './answer-reader.ts'
 const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Validates the fields that the gateway uses, and forwards other fields unchanged. Throws `invalid-request` with the
- * invalid `param`.
+ * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
+ * Throws `invalid-request` with the invalid `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -34,7 +34,10 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-/** The instructions become the first message, with their own native form, because they are not part of the input. */
+/**
+ * Reads the instructions as the first message. The message has a separate native form, because the instructions are not
+ * part of the input.
+ */
 function readInstructions(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const content = stringAt(value, 'instructions')
@@ -100,7 +103,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** An item with only an id is a reference. */
+/** Returns the id in an item that is a reference. An item with only an id is a reference. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -108,7 +111,10 @@ function referenceIn(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/** Returns the same body if it contains no reference to a stored turn. */
+/**
+ * Returns the body with every reference resolved. Returns the same object if the body contains no reference to a stored
+ * turn.
+ */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.storedUpstream.has(previous)

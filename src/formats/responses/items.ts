@@ -3,8 +3,8 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
- * Returns the items of a message, and none for a rewritten message. The native form of a message with one item is the
- * item. With several items (reasoning, text, calls), it is `{ items }`.
+ * Returns the items of a message. Returns no items for a rewritten message. The native form of a message with one item
+ * is the item. With several items (reasoning, text, calls), it is `{ items }`.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -18,7 +18,7 @@ function nativeOfItems(items: readonly JsonObject[]): Native {
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** A text is one user message. */
+/** Returns the items of the input. A text is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -39,7 +39,7 @@ interface ReadItem {
   readonly item: JsonObject
 }
 
-/** The items of one answer (reasoning, text, calls) become one message. */
+/** Reads the input as messages. The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
     const native = nativeOfItems([{ role: 'user', content: input }])
@@ -67,7 +67,8 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
 }
 
 /**
- * Text after text starts another answer. Text after a call belongs to the same answer, before the result of the call.
+ * Returns true if the item belongs to the same answer. Text after text starts another answer. Text after a call belongs
+ * to the same answer, before the result of the call.
  */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
@@ -120,10 +121,7 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/**
- * Returns the full text if present, else the summary. Invalid fields are ignored, because answers contain the same
- * item.
- */
+/** Reads the full text if present, else the summary. Ignores invalid fields, because answers contain the same item. */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
@@ -164,7 +162,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** A file of an unknown form is forwarded unchanged. */
+/** Reads a file. A file of an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -199,7 +197,10 @@ export function isEncodedReasoning(item: JsonObject): boolean {
   return signature !== undefined || redacted !== undefined
 }
 
-/** Returns an empty object for content of the vendor. */
+/**
+ * Returns the signature or the redacted reasoning in `encrypted_content`. Returns an empty object for content of the
+ * vendor.
+ */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
@@ -224,12 +225,17 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** The stem of the request is part of the id, so that the response of a referenced item can be found. */
+/**
+ * Returns the id of an item. The stem of the request is part of the id. The stem identifies the response of a
+ * referenced item.
+ */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }
 
-/** Returns undefined for an id that the gateway did not create. */
+/**
+ * Returns the id of the response that contains the item. Returns undefined for an id that the gateway did not create.
+ */
 export function responseOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)

@@ -21,7 +21,7 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace?: string
-  /** True if the argument is one text, which is written when it is complete. */
+  /** True if the argument is plain text, which is written when it is complete. */
   readonly isCustom: boolean
 }
 
@@ -39,7 +39,7 @@ interface Writing {
   readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
   current: Open | undefined
-  /** Deltas of calls may alternate, so calls end with the answer. */
+  /** The open calls. Their deltas may alternate, so all calls end with the answer. */
   readonly calls: Map<number, Open>
 }
 
@@ -94,7 +94,7 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
   }
 }
 
-/** The first delta starts an item, so that no item is empty. */
+/** Adds a delta to an item. The first delta starts the item, so no item is empty. */
 function grow(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === kind ? [] : open(writing, kind)
   const item = writing.current
@@ -134,7 +134,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** The content is empty until the item ends. */
+/** Returns an item. The content is empty until the item ends. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
@@ -159,7 +159,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Arguments of another form are forwarded unchanged. */
+/** Returns the text argument of a custom call. Arguments of another form are forwarded unchanged. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
@@ -170,7 +170,7 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
   return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
-/** A signature may arrive without reasoning text. */
+/** Adds the signature to a reasoning item. A signature may arrive without reasoning text. */
 function sign(writing: Writing, signature: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
   writing.current?.signature.push(signature)

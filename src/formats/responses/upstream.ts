@@ -54,7 +54,10 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
   )
 }
 
-/** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
+/**
+ * Translates a prompt of another format. Sets `store: false`, because callers of other formats cannot refer to stored
+ * responses.
+ */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
   const hints = omittedFields(prompt, refuseContent)
@@ -73,7 +76,7 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Items of unchanged messages are sent as received. */
+/** Writes the input. Items of unchanged messages are sent in their received form. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
