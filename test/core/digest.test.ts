@@ -20,7 +20,7 @@ function promptWith(data: string): Prompt {
 }
 
 describe('the digest of a text', () => {
-  it('is the text itself if it is short', () => {
+  it('equals a short text', () => {
     expect(digestOf({}, 'short', sha256)).toBe('short')
   })
 
@@ -46,7 +46,7 @@ describe('the digest of a text', () => {
     expect(new Set(names).size).toBe(2 * signs.length)
   })
 
-  it('is the same if it is computed in turns and at once', async () => {
+  it('is equal if computed in turns and if computed synchronously', async () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
     let turns = 0
@@ -63,7 +63,7 @@ describe('the digest of a text', () => {
     expect(digestOfJson(part.native.value, neverAgain)).toBe(digestOfJson({ ...part.native.value }, sha256))
   })
 
-  it('distinguishes objects that differ only in which field is long, null, or like a digest', () => {
+  it('distinguishes objects that differ only in which field is long, is null, or resembles a digest', () => {
     const long = 'x'.repeat(LONG)
     const [, digest] = digestOfJson({ long }, sha256).split(' 2 ')
     const names = [
@@ -80,7 +80,7 @@ describe('the digest of a text', () => {
     expect(new Set(names).size).toBe(names.length)
   })
 
-  it('is not computed ahead for a prompt without long media', () => {
+  it('is not computed in advance for a prompt without long media', () => {
     const prompt = promptWith('abcd')
     expect([...longMediaOf(prompt), ...longBlocksOf(prompt)]).toEqual([])
   })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { lazy } from '../../src/core/async.ts'
 
-it('a lazy value is loaded once, also for calls at the same time', async () => {
+it('loads a value once, even for concurrent calls', async () => {
   let loads = 0
   const value = lazy(async () => (loads += 1))
   expect(loads).toBe(0)
@@ -17,7 +17,7 @@ it.each([
       throw new Error('no such module')
     },
   ],
-])('a lazy value whose load %s is loaded again by the next call', async (_, fail) => {
+])('loads a value again if its first load %s', async (_, fail) => {
   let loads = 0
   const value = lazy<string>(() => ((loads += 1) === 1 ? fail() : Promise.resolve('loaded')))
   const both = await Promise.allSettled([value(), value()])

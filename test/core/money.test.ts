@@ -14,7 +14,7 @@ describe('money', () => {
     [{ input: 3, output: 15, cacheWrite: 3.75 }, { ...NO_USAGE, cacheWrite1hTokens: 1_000_000 }, '$3.750000'],
     [{ input: 3, output: 15, cacheWrite1h: 6 }, { ...NO_USAGE, cacheWrite1hTokens: 1_000_000 }, '$6.000000'],
     [{ input: 3, output: 15 }, { ...NO_USAGE, outputTokens: 100, reasoningTokens: 90 }, '$0.001500'],
-  ])('at %o the usage %o costs %s', (price, used, expected) => {
+  ])('computes with price %o and usage %o a cost of %s', (price, used, expected) => {
     expect(formatUsd(costOf(used, price))).toBe(expected)
   })
 
@@ -25,11 +25,11 @@ describe('money', () => {
     [1_000_000_000, '$1.000000'],
     [-1_500_000, '$-0.001500'],
     [12_345_678_901_234, '$12345.678901'],
-  ])('%i nano-dollars are written %s', (amount, text) => {
+  ])('formats %i nano-dollars as %s', (amount, text) => {
     expect(formatUsd(nano(amount))).toBe(text)
   })
 
-  it('adds and subtracts without losing a nano-dollar', () => {
+  it('adds and subtracts exactly', () => {
     const amount = fc.integer({ min: 0, max: 4e15 }).map(nano)
     fc.assert(
       fc.property(amount, amount, (a, b) => {
@@ -38,7 +38,7 @@ describe('money', () => {
     )
   })
 
-  it('is clamped to the safe integers', () => {
+  it('clamps amounts to the safe integers', () => {
     expect(add(nano(Number.MAX_SAFE_INTEGER), nano(5))).toBe(Number.MAX_SAFE_INTEGER)
   })
 
@@ -54,7 +54,7 @@ describe('money', () => {
     )
   })
 
-  it('uses the long prices for calls whose prompt, cached or not, is above their bound', () => {
+  it('uses the long prices for a prompt above the limit, including cached tokens', () => {
     const price = { input: 1, output: 5, cacheRead: 0.1, long: { above: 100, input: 2, output: 10, cacheRead: 0.2 } }
     const short = { ...NO_USAGE, inputTokens: 60, cacheReadTokens: 40, outputTokens: 10 }
     expect(costOf(short, price)).toBe(60_000 + 4000 + 50_000)

@@ -56,7 +56,7 @@ describe('a collector', () => {
     })
   })
 
-  it('is whole after the last event of the protocol', () => {
+  it('reports a complete answer after the last event of the protocol', () => {
     const collected = collector()
     collected.add({ events: [{ type: 'text-delta', text: 'x' }] })
     expect([collected.isFinished(), collected.isWhole()]).toEqual([false, false])

@@ -68,7 +68,7 @@ const chunk = (delta: JsonObject, reason: string | null = null): Frame => ({
 const event = (data: JsonObject): Frame => ({ event: String(data['type']), data: JSON.stringify(data) })
 
 describe('a message request to a chat upstream', () => {
-  it('carries system, tools, settings and the shape of the answer', () => {
+  it('contains the system prompt, tools, settings and the answer format', () => {
     const schema = {
       type: 'object',
       properties: { a: { type: 'string' } },
@@ -108,7 +108,7 @@ describe('a message request to a chat upstream', () => {
     })
   })
 
-  it('puts tool results before the text of their turn, and their images into the text', () => {
+  it('moves tool results before the text of their turn, and images of results into the user message', () => {
     const { messages } = toChat({
       messages: [
         { role: 'user', content: 'Look' },
@@ -162,7 +162,7 @@ describe('a message request to a chat upstream', () => {
     ])
   })
 
-  it('carries images and documents', () => {
+  it('contains images and documents', () => {
     const { messages } = toChat({
       messages: [
         {
@@ -211,7 +211,7 @@ describe('a message request to a chat upstream', () => {
 })
 
 describe('a chat request to a message upstream', () => {
-  it('carries system, tools, images and settings', () => {
+  it('contains the system prompt, tools, images and settings', () => {
     const body = toMessages({
       messages: [
         { role: 'developer', content: 'Be brief' },
@@ -293,7 +293,7 @@ describe('a chat request to a message upstream', () => {
   })
 })
 
-describe('an answer in one piece', () => {
+describe('a whole answer', () => {
   const context = { prompt: chatPrompt(), created: 1_700_000_000 }
 
   it('of a message upstream is a completion to the official chat client', async () => {
@@ -328,7 +328,7 @@ describe('an answer in one piece', () => {
     })
   })
 
-  it('of a chat upstream is a message to the official message client', async () => {
+  it('of a chat upstream is parsed as a message by the official message client', async () => {
     const answer = chatUpstream.readCompletion({
       id: 'chatcmpl-1',
       model: 'gpt',
@@ -364,7 +364,7 @@ describe('an answer in one piece', () => {
     ['stop_sequence', 'stop'],
     ['refusal', 'content_filter'],
     ['pause_turn', 'stop'],
-  ])('that ended by %s ended by %s', (reason, expected) => {
+  ])('with stop reason %s has the finish reason %s', (reason, expected) => {
     const body = {
       id: 'm',
       type: 'message',
@@ -453,7 +453,7 @@ describe('a streamed answer', () => {
     event({ type: 'message_stop' }),
   ]
 
-  it('of a chat upstream, with interleaved calls, is a message to the official message client', async () => {
+  it('of a chat upstream with interleaved calls is parsed by the official message client', async () => {
     const text = served(messagesFormat, read(chatFormat, chatFrames))
     const message = await anthropic(text).messages.stream(askMessages).finalMessage()
     expect(message.content.filter((block) => block.type !== 'thinking')).toMatchObject([
@@ -489,7 +489,7 @@ describe('a streamed answer', () => {
     ['chat', chatFormat, chatFrames],
     ['message', messagesFormat, messageFrames],
   ] as const)(
-    'of a %s upstream is the same answer joined, replayed, and read again from the other format',
+    'of a %s upstream is equal after it is joined, replayed, and read from the other format',
     (_name, from, frames) => {
       const collect = (steps: readonly Step[]) => {
         const collected = collector()
@@ -544,7 +544,7 @@ describe('an error', () => {
     })
   })
 
-  it('inside a stream is an error in the official clients', async () => {
+  it('inside a stream is thrown by the official clients', async () => {
     const failure = new GatewayError('upstream', 'It broke')
     const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${chatClient.writeFailureFrame(failure, 'r').data}\n\n`
     const consume = async () => {

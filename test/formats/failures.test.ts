@@ -28,14 +28,14 @@ describe('the table of failures', () => {
     ['upstream-rate-limited', 429, 'rate_limit_error', 'upstream_rate_limited'],
     ['upstream-timeout', 504, 'upstream_error', 'upstream_timeout'],
     ['overloaded', 503, 'overloaded_error', undefined],
-  ] as const)('gives %s the status %i, the type %s and the code %s', (kind, status, type, code) => {
+  ] as const)('maps %s to status %i, type %s and code %s', (kind, status, type, code) => {
     const told = describeFailure(failure(kind))
     expect([told.status, told.type, told.code]).toEqual([status, type, code])
     expect(failureStatus(failure(kind))).toBe(status)
     expect(FAILURES[kind].status).toBe(status)
   })
 
-  it('names the model as the invalid field of an unknown model', () => {
+  it('sets param to model for an unknown model', () => {
     expect(describeFailure(failure('invalid-model')).param).toBe('model')
   })
 
@@ -113,7 +113,7 @@ describe('an upstream', () => {
     [504, 'upstream-timeout'],
     [529, 'overloaded'],
     [999, 'upstream'],
-  ] as const)('that answers %i means %s', (status, kind) => {
+  ] as const)('status %i is mapped to %s', (status, kind) => {
     expect(readFailure(status, undefined).kind).toBe(kind)
   })
 })

@@ -117,7 +117,7 @@ describe('requests to a Gemini model', () => {
     })
   })
 
-  it('refuses content that the format cannot express, naming the field', async () => {
+  it('refuses content that the format cannot express, and reports the field', async () => {
     const image = { type: 'image_url' as const, image_url: { url: 'https://example.com/a.png' } }
 
     const asking = openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: [image] }] })
@@ -134,7 +134,7 @@ describe('answers of a Gemini model', () => {
     { functionCall: { name: 'look', args: { at: 'sky' } } },
   ]
 
-  it('reads text, thoughts, tool calls and the usage with cached and thought tokens', async () => {
+  it('reads text, reasoning, tool calls and the usage with cached and reasoning tokens', async () => {
     upstream.reply = () => ({ kind: 'json', value: answer(parts) })
 
     const { choices, usage } = await openai.chat.completions.create({
@@ -172,7 +172,7 @@ describe('answers of a Gemini model', () => {
     expect(message.usage).toMatchObject({ input_tokens: 60, cache_read_input_tokens: 40, output_tokens: 15 })
   })
 
-  it('a stream that ends without a finish reason is broken', async () => {
+  it('reports a stream that ends without a finish reason as incomplete', async () => {
     const frame = { candidates: [{ content: { parts: [{ text: 'Half' }] } }] }
     upstream.reply = () => ({ kind: 'events', items: [{ data: JSON.stringify(frame) }] })
 
@@ -189,7 +189,7 @@ describe('answers of a Gemini model', () => {
     ).rejects.toThrow()
   })
 
-  it.each(['SAFETY', 'RECITATION', 'PROHIBITED_CONTENT'])('%s is a filtered answer', async (reason) => {
+  it.each(['SAFETY', 'RECITATION', 'PROHIBITED_CONTENT'])('reads %s as a filtered answer', async (reason) => {
     upstream.reply = () => ({ kind: 'json', value: answer([], reason) })
 
     const { choices } = await openai.chat.completions.create({
@@ -200,7 +200,7 @@ describe('answers of a Gemini model', () => {
     expect(choices[0]?.finish_reason).toBe('content_filter')
   })
 
-  it('a prompt that was blocked is a filtered answer', async () => {
+  it('reads a blocked prompt as a filtered answer', async () => {
     upstream.reply = () => ({ kind: 'json', value: { promptFeedback: { blockReason: 'SAFETY' }, usageMetadata } })
 
     const { choices } = await openai.chat.completions.create({
@@ -211,7 +211,7 @@ describe('answers of a Gemini model', () => {
     expect(choices[0]?.finish_reason).toBe('content_filter')
   })
 
-  it('a refused key of the gateway is not blamed on the caller', async () => {
+  it('does not report a refused key of the gateway as a caller error', async () => {
     upstream.reply = () => ({
       kind: 'json',
       status: 400,

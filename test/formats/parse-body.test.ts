@@ -25,7 +25,7 @@ function failureOf(action: () => unknown): GatewayError {
   throw new Error('nothing was thrown')
 }
 
-describe('a body that is no JSON object', () => {
+describe('a body that is not a JSON object', () => {
   it.each([
     ['nothing', ''],
     ['blanks', ' \r\n\t '],
@@ -47,7 +47,7 @@ describe('a body that is no JSON object', () => {
     expect(failure.message).toMatch(/Send one JSON object/)
   })
 
-  it('is not echoed beyond 100 characters', () => {
+  it('is quoted with at most 100 characters', () => {
     const failure = failureOf(() => parse(`${'x'.repeat(5000)}`))
     expect(failure.message.length).toBeLessThan(200)
   })
@@ -65,17 +65,17 @@ describe('the bytes of a body', () => {
     ['an encoded surrogate', within([0xed, 0xa0, 0x80])],
     ['a cut character', within([0xe6, 0xbc])],
     ['UTF-16 with its mark', Uint8Array.from([0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00])],
-  ])('are refused when they hold %s', (_name, bytes) => {
+  ])('are refused when they contain %s', (_name, bytes) => {
     const failure = failureOf(() => parseBody(bytes))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.message).toMatch(/not valid UTF-8/)
   })
 
-  it('are refused as UTF-16 without a mark', () => {
+  it('are refused as UTF-16 without a byte order mark', () => {
     expect(failureOf(() => parseBody(Uint8Array.from([0x7b, 0x00, 0x7d, 0x00]))).kind).toBe('invalid-request')
   })
 
-  it('may begin with a byte order mark, which does not leave again', () => {
+  it('may begin with a byte order mark, which is removed', () => {
     const { body, text } = parse('\uFEFF{"model":"a/b"}')
     expect(body).toEqual({ model: 'a/b' })
     expect(text).toBe('{"model":"a/b"}')
@@ -85,7 +85,7 @@ describe('the bytes of a body', () => {
 describe('depth and keys', () => {
   const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
 
-  it('of 64 levels and 100,000 keys are accepted', () => {
+  it('are accepted up to 64 levels and 100,000 keys', () => {
     expect(() => parse(nested(64))).not.toThrow()
     const keys = Array.from({ length: 100_000 }, (_, index) => `"k${index}":1`)
     expect(() => parse(`{${keys.join(',')}}`)).not.toThrow()
@@ -96,18 +96,18 @@ describe('depth and keys', () => {
     ['a million levels of arrays', '{"a":' + '['.repeat(1_000_000), /nested deeper than 64/],
     ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /100000 keys/],
     ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /100000 keys/],
-  ])('of %s are refused before anything is parsed', (_name, text, message) => {
+  ])('are refused before parsing: %s', (_name, text, message) => {
     const failure = failureOf(() => parse(text))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.message).toMatch(message)
   })
 
-  it('are counted outside strings only', () => {
+  it('are counted only outside of strings', () => {
     const text = JSON.stringify({ a: '{[":'.repeat(60_000), b: '\\"{{{"\\\\'.repeat(20_000), c: '\\' })
     expect(parse(text).body).toEqual(JSON.parse(text))
   })
 
-  it('can be limited otherwise', () => {
+  it('are limited by custom limits', () => {
     expect(() => parseBody(new TextEncoder().encode('{"a":{"b":1}}'), { depth: 1 })).toThrow(/deeper than 1/)
     expect(() => parseBody(new TextEncoder().encode('{"a":1,"b":1}'), { keys: 1 })).toThrow(/more than 1 keys/)
   })
@@ -121,17 +121,17 @@ describe('array elements and numbers', () => {
     ['literals', 'true'],
     ['arrays', '[]'],
     ['objects', '{}'],
-  ])('count like keys: of 100,000 %s one more is refused', (_name, element) => {
+  ])('count as keys: 100,001 %s are refused', (_name, element) => {
     expect(() => parse(list(99_999, element))).not.toThrow()
     expect(failureOf(() => parse(list(100_000, element))).message).toMatch(/100000 keys and array elements/)
   })
 
-  it('have a limit of their own where they are numbers, so that embeddings inputs of 300,000 tokens pass', () => {
+  it('have a separate limit for numbers, which accepts embeddings inputs of 300,000 tokens', () => {
     expect(() => parse(list(500_000, '1'))).not.toThrow()
     expect(failureOf(() => parse(list(500_001, '-1.5e+3'))).message).toMatch(/500000 numbers/)
   })
 
-  it('of a body with more than 4 MiB outside of its strings are refused, blanks included', () => {
+  it('are refused if the body has more than 4 MiB outside of its strings, including blanks', () => {
     const blanks = (count: number): string => `{"a":"${'x'.repeat(1000)}",${' '.repeat(count)}"b":1}`
     expect(() => parse(blanks(4 * 1024 * 1024 - 20))).not.toThrow()
     expect(failureOf(() => parse(blanks(4 * 1024 * 1024))).message).toMatch(/4194304 bytes outside of its strings/)
@@ -144,7 +144,7 @@ describe('the text of a body', () => {
     parseBody(new TextEncoder().encode(JSON.stringify({ a: value })), limits)
   const base64 = 'QUJDREVGR0hJ+/=='.repeat(1000)
 
-  it('is bounded, and the error has the code by which clients shorten a prompt', () => {
+  it('is limited, and the error has the code for which clients shorten a prompt', () => {
     expect(() => parseText('word '.repeat(1900))).not.toThrow()
     const failure = failureOf(() => parseText('word '.repeat(2100)))
     expect(failure.message).toMatch(/^prompt is too long/)
@@ -167,7 +167,7 @@ describe('the text of a body', () => {
   it.each([
     ['ends in a blank', `${base64} `],
     ['is mostly escapes', '\n'.repeat(9000)],
-  ])('includes what looks like base64 but %s', (_name, value) => {
+  ])('includes text that resembles base64 but %s', (_name, value) => {
     expect(() => parseText(value)).toThrow(/prompt is too long/)
   })
 })
@@ -192,7 +192,7 @@ describe('a large body in turns', () => {
     ['escaped quotes', '\\"ab'],
     ['characters beyond ASCII', 'é漢'],
     ['prose', 'The quick brown fox. '],
-  ])('lets the event loop turn at least once for each 1.2 MB of %s', async (_name, piece) => {
+  ])('yields to the event loop at least once for each 1.2 MB of %s', async (_name, piece) => {
     const text = `{"model":"a/b","x":"${piece.repeat(12_000_000 / piece.length)}"}`
     const bytes = new TextEncoder().encode(text)
 
@@ -227,7 +227,7 @@ describe('the long strings of a large body', () => {
     length: integer({ min: 0, max: 12_000 }),
   }).map(({ pieces, length }) => `"${pieces.join('').repeat(Math.ceil(length / pieces.join('').length))}"`)
 
-  it('are what JSON.parse makes of them, wherever they are', async () => {
+  it('equal the result of JSON.parse at every position', async () => {
     const shape = constantFrom('[X,X]', '{"a":X}', '[{"X":X,"__proto__":X}]', '{"a":{"b":[X,[X]]},"c":X}', 'X')
     await assert(
       asyncProperty(array(literal, { minLength: 1, maxLength: 5 }), shape, async (literals, outline) => {
@@ -244,7 +244,7 @@ describe('the long strings of a large body', () => {
   })
 
   it.each(['', 'data:image/png;base64,', 'data:image\\/png;base64,', 'data:\\u0069mage/png;x=é;base64,'])(
-    'that are base64 after "%s" are what JSON.parse makes of them',
+    'equal the result of JSON.parse for base64 after "%s"',
     async (start) => {
       for (const data of ['QUJD'.repeat(2000), `${'QUJD'.repeat(2000)}\\/`, `${'QUJD'.repeat(400_000)}==`]) {
         const text = `{"model":"a/b",${BLANKS}"x":["${start}${data}"]}`
@@ -254,7 +254,7 @@ describe('the long strings of a large body', () => {
     },
   )
 
-  it('longer than a step are whole, with escapes and characters on every edge of it', async () => {
+  it('are complete if longer than a step, with escapes and characters at every boundary', async () => {
     for (const piece of ['\\u00e9', '\\\\', '漢', '😀', 'a']) {
       for (let shift = 0; shift < 7; shift++) {
         const text = `{"x":"${'-'.repeat(shift)}${piece.repeat(2_100_000 / piece.length)}"}`
@@ -268,14 +268,14 @@ describe('the long strings of a large body', () => {
     ['a wrong escape', `{"x":"${'a'.repeat(1_200_000)}\\x"}`],
     ['a cut escape', `{"x":"${'a'.repeat(1_200_000)}\\u00"}`],
     ['no end', `{"x":"${'a'.repeat(1_200_000)}`],
-  ])('with %s are refused without a position, which would mislead', async (_name, text) => {
+  ])('are refused without a position in the message if they contain %s', async (_name, text) => {
     const failure = await inTurns(text).catch((error: unknown) => error)
     expect(GatewayError.is(failure) && failure.kind).toBe('invalid-request')
     expect(String(failure)).toMatch(/is not valid JSON/)
     expect(String(failure)).not.toMatch(/position/)
   })
 
-  it('under a key that appears twice are those of the last one', async () => {
+  it('have the last value of a repeated key', async () => {
     const [one, other] = ['1', '2'].map((digit) => digit.repeat(600_000))
     const { body, hasRepeatedKeys } = await inTurns(`{"x":"${one}","x":"${other}"}`)
     expect(hasRepeatedKeys).toBe(true)
@@ -287,7 +287,7 @@ describe('a key __proto__', () => {
   it.each([
     ['plain', '{"model":"a/b","__proto__":{"stream":true},"messages":[{"role":"user","__proto__":{"x":1}}]}'],
     ['escaped', '{"model":"a/b","__\\u0070roto__":{"stream":true},"messages":[{"role":"user","\\u005f_proto__":1}]}'],
-  ])('written %s is an own property without effect, and the text stays as it came', (_name, text) => {
+  ])('becomes an own property if it is %s, and the text is unchanged', (_name, text) => {
     const { body, text: own, received } = parse(text)
     expect(own).toBe(text)
     expect(received).toBeDefined()
@@ -296,13 +296,13 @@ describe('a key __proto__', () => {
     expect(Object.getPrototypeOf(body)).toBe(Object.prototype)
   })
 
-  it('called constructor change nothing but their own body', () => {
+  it('does not change prototypes, and neither does a key constructor', () => {
     parse('{"constructor":{"prototype":{"polluted":true}}}')
     expect('polluted' in {}).toBe(false)
   })
 })
 
-describe('the place of the model', () => {
+describe('the position of the model', () => {
   it.each([
     ['{"model":"a/b","messages":[]}'],
     ['{ "messages" : [ {"model":"no"} ] ,\n "model" :\t"a/b" , "x":{"model":"no"} }'],
@@ -323,12 +323,12 @@ describe('the place of the model', () => {
   })
 
   it.each([
-    ['stands twice', '{"model":"a/b","model":"c/d"}'],
-    ['stands twice, once escaped', '{"model":"a/b","mod\\u0065l":"c/d"}'],
+    ['appears twice', '{"model":"a/b","model":"c/d"}'],
+    ['appears twice, once escaped', '{"model":"a/b","mod\\u0065l":"c/d"}'],
     ['has an escaped key', '{"\\u006dodel":"c/d"}'],
-    ['is no string', '{"model":["c/d"],"x":"y"}'],
+    ['is not a string', '{"model":["c/d"],"x":"y"}'],
     ['is only inside', '{"x":{"model":"c/d"}}'],
-  ])('is not given when it %s', (_name, text) => {
+  ])('is absent if the model %s', (_name, text) => {
     expect(parse(text).received).toBeUndefined()
   })
 
@@ -336,7 +336,7 @@ describe('the place of the model', () => {
     ['{"model":"a/b","max_tokens":1,"max_tokens":9}', '{"model":"a/b","max_tokens":9}'],
     ['{"model":"a/b","model":"c/d"}', '{"model":"c/d"}'],
     ['{"model":"a/b","m":[{"content":"x","content":"y"}]}', '{"model":"a/b","m":[{"content":"y"}]}'],
-  ])('and any other key that stands twice leaves once, as it was understood: %s', (text, once) => {
+  ])('is found after a repeated key is serialized once with its last value: %s', (text, once) => {
     expect(parse(text)).toEqual({ body: JSON.parse(once), hasRepeatedKeys: true, text: once, bytes: text.length })
   })
 })

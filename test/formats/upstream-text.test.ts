@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Json } from '../../src/core/json.ts'
 import { upstreamDetails, upstreamText } from '../../src/formats/read-failure.ts'
 
-describe('words of an upstream that help a caller', () => {
+describe('parts of an upstream message that help a caller', () => {
   it.each([
     "This model's maximum context length is 128000 tokens. However, your messages resulted in 130,001 tokens.",
     'max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-sonnet-20241022',
@@ -23,12 +23,12 @@ describe('words of an upstream that help a caller', () => {
     '该模型不支持参数 temperature，请检查。共128000个token。',
     'Größe überschritten – bitte kürzen',
     '[{"msg":"bad"}]',
-  ])('stay as they are: %s', (text) => {
+  ])('are unchanged: %s', (text) => {
     expect(upstreamText(text)).toBe(text)
   })
 })
 
-describe('words of an upstream that concern the network of the operator', () => {
+describe("parts of an upstream message about the operator's network", () => {
   it.each([
     ['postgres://user:pw@host/db', '[removed]'],
     ['could not connect to postgres://user:p w@db-1:5432/x', 'could not connect to [removed] [removed]'],
@@ -66,7 +66,7 @@ describe('words of an upstream that concern the network of the operator', () => 
     expect(upstreamText(text)).toBe(safe)
   })
 
-  it('stay removed in every sentence, behind every mark', () => {
+  it('are removed in every sentence and after every punctuation mark', () => {
     const secret = fc.constantFrom(
       '10.1.2.3',
       'db.prod.internal',
@@ -85,7 +85,7 @@ describe('words of an upstream that concern the network of the operator', () => 
     )
   })
 
-  it('are removed also where a long text is cut', () => {
+  it('are removed at the end of a truncated text', () => {
     for (let length = 1960; length < 2010; length += 1) {
       const safe = upstreamText(`${'word '.repeat(500).slice(0, length)} db.prod.internal and more`)
       expect(safe).not.toMatch(/db\.|prod|internal/)
@@ -93,7 +93,7 @@ describe('words of an upstream that concern the network of the operator', () => 
     }
   })
 
-  it('cost a time that does not grow with what a hostile upstream sends', () => {
+  it('are found in linear time in a hostile text', () => {
     const units = ['a', '.', '-', 'a.', 'a-', '%', '[', ' ', '…', '\u200b', '1.', '_a', '::', 'a1-', '。', 'é']
     for (const unit of units) expect(upstreamText(unit.repeat(2_000_000)).length).toBeLessThan(20_000)
   })
@@ -118,7 +118,7 @@ describe('details of an upstream', () => {
     })
   })
 
-  it('that are absent, too long or too deep are left out', () => {
+  it('are omitted if they are absent, too long or too deep', () => {
     const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as Json
     expect([undefined, null, 'x'.repeat(5000), deep].map(upstreamDetails)).toEqual(Array(4).fill(undefined))
   })

@@ -20,7 +20,7 @@ describe.each([
   ['OpenAI', OPENAI_MODELS],
   ['Anthropic', ANTHROPIC_MODELS],
 ])('the catalog of %s', (_vendor, models) => {
-  it.each(models.map((model) => [model.id, model] as const))('%s has a plausible price with its day', (_id, model) => {
+  it.each(models.map((model) => [model.id, model] as const))('%s has a plausible price with a date', (_id, model) => {
     expect(priceSchema.safeParse(model.price).success).toBe(true)
     expect(model.price.output).toBeGreaterThan(model.price.input)
     expect(model.price.cacheRead).toBeLessThan(model.price.input)
@@ -98,7 +98,7 @@ describe('the directory', () => {
     expect(createDirectory({ providers: [...vendors, local] }).resolve(name)).toBeUndefined()
   })
 
-  it('knows the identifiers of the message gateway, with their windows and defaults', () => {
+  it('lists the identifiers of the message gateway with their context windows and defaults', () => {
     const directory = createDirectory({ providers: vendors })
     const windows = anthropicCatalog.aliases.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
     expect(windows).toEqual([
@@ -117,7 +117,7 @@ describe('the directory', () => {
     expect(directory.resolve('anthropic/claude-sonnet-4-20250514')?.model.defaults).toBeUndefined()
   })
 
-  it('lists aliases, then the models of the providers, and each listed name resolves to the same', () => {
+  it('lists aliases, then the models of the providers, and each listed name resolves to the listed model', () => {
     const directory = createDirectory({ providers: [...vendors, local] })
     const names = directory.list().map(({ name }) => name)
     expect(names.slice(0, 4)).toEqual(anthropicCatalog.aliases.map(({ id }) => id))
@@ -133,7 +133,7 @@ describe('the directory', () => {
     expect(directory.resolve('model-opus-4-20250514')).toBeUndefined()
   })
 
-  it('lets an operator point an alias elsewhere, and add one', () => {
+  it('lets an operator change the target of an alias, and add an alias', () => {
     const aliases = [
       { id: 'model-opus-4-20250514', target: 'local/big', contextWindow: 64_000, maxOutputTokens: 1000 },
       { id: 'fast', target: 'local/small', displayName: 'The fast one', thresholdFactor: 2 },
@@ -147,7 +147,7 @@ describe('the directory', () => {
     expect(directory.resolve('fast')?.model).toMatchObject({ displayName: 'The fast one', thresholdFactor: 2 })
   })
 
-  it('an alias never promises more than its target has', () => {
+  it('limits the context window of an alias to that of its target', () => {
     const aliases = [
       { id: 'a', target: 'anthropic/claude-haiku-4-5', contextWindow: 900_000, maxOutputTokens: 900_000 },
     ]
@@ -155,7 +155,7 @@ describe('the directory', () => {
     expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
   })
 
-  it('an alias gives no samplers to a target that refuses them', () => {
+  it('sets no sampling parameters for an alias whose target refuses them', () => {
     const defaults = { temperature: 0.7, topP: 0.9 }
     const aliases = [
       { id: 'new', target: 'anthropic/claude-sonnet-5-5', defaults },
@@ -166,7 +166,7 @@ describe('the directory', () => {
     expect(directory.resolve('old')?.model.defaults).toEqual(defaults)
   })
 
-  it('lets an operator change a model and add one, without changing the provider', () => {
+  it('lets an operator change and add models without changing the provider', () => {
     const models = [
       { id: 'openai/gpt-4o', price: { input: 1, output: 2 } },
       { id: 'anthropic/claude-next', price: { input: 1, output: 2 }, contextWindow: 10_000 },
@@ -229,7 +229,7 @@ describe('the directory', () => {
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
   })
 
-  it('refuses two providers of one name', async () => {
+  it('refuses two providers with the same name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
       'createGateway: providers[1]: the name "local" is used by another provider: set a different name.',

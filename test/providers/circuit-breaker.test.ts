@@ -73,7 +73,7 @@ describe('a closed circuit', () => {
     expect(breaker.isOpen('p/m', 'a')).toBe(true)
   })
 
-  it('forgets requests when the window has passed', () => {
+  it('ignores requests that are older than the window', () => {
     const { world, fail, stateOf, breaker } = breakerAt()
     fail('a', 2)
     fail('b', 1)
@@ -84,7 +84,7 @@ describe('a closed circuit', () => {
     expect(breaker.reports(world.now)).toEqual({})
   })
 
-  it('stays closed for all keys while a single one of several keys fails', () => {
+  it('stays closed for all keys while only one of several keys fails', () => {
     const { fail, succeed, stateOf, admit } = breakerAt()
     succeed('b')
     fail('a', 1000)
@@ -220,7 +220,7 @@ describe('an open circuit', () => {
   })
 })
 
-describe('the memory of a breaker', () => {
+describe('the circuits of a breaker', () => {
   it('contains at most 1,000 circuits and removes the least recently used', () => {
     const { admit, breaker, world } = breakerAt()
     for (let index = 0; index < 3000; index += 1) {
@@ -239,7 +239,7 @@ describe('the memory of a breaker', () => {
   })
 })
 
-it('whatever happened before, a request is admitted within a second without and within openMs with another candidate', () => {
+it('a request is always admitted within one second without, and within openMs with, another candidate', () => {
   const step = fc.record({
     kind: fc.constantFrom('failed', 'succeeded', 'undecided', 'never ends'),
     key: fc.constantFrom('a', 'b', 'c'),

@@ -35,7 +35,7 @@ describe('the extractive provider', () => {
     ['When was the observatory built?', 'The observatory was built in 1931.'],
     ['How large is the mirror of the telescope?', 'Its telescope has a mirror of 2.5 metres.'],
     ['Where do visitors park?', 'Visitors park behind the old mill.'],
-  ])('answers %j with the sentence that fits', async (question, answer) => {
+  ])('answers %j with the matching sentence', async (question, answer) => {
     const messages = [
       { role: 'system', content: 'You are a guide.' },
       { role: 'user', content: facts },
@@ -45,7 +45,7 @@ describe('the extractive provider', () => {
     expect(await say(messages)).toBe(answer)
   })
 
-  it('finds the answer within the message that contains the question', async () => {
+  it('finds the answer in the message that contains the question', async () => {
     expect(await say(`${facts} What does the kitchen serve?`)).toBe('The kitchen serves soup on Mondays.')
     expect(await say(`${facts} Tell me about the mirror.`)).toBe('Its telescope has a mirror of 2.5 metres.')
   })
@@ -67,7 +67,7 @@ describe('the extractive provider', () => {
     expect(digest.length).toBeLessThanOrEqual(text.length / 4)
   })
 
-  it('returns the same answer every time, whole and as a stream of several chunks', async () => {
+  it('returns the same answer each time, with and without a stream', async () => {
     const question = `${facts} When was the observatory built?`
     const whole = (await provider.complete(call(question))).answer
     const steps = await collect((await provider.stream(call(question, { stream: true }))).answer)
@@ -79,13 +79,13 @@ describe('the extractive provider', () => {
     expect((await provider.complete(call(question))).answer).toEqual(whole)
   })
 
-  it('obeys the maximum output', async () => {
+  it('applies the output limit', async () => {
     const { answer } = await provider.complete(call(`${facts} When was the observatory built?`, { max_tokens: 3 }))
     expect([textOfCompletion(answer), answer.finish]).toEqual(['The observat', 'length'])
     expect(answer.usage?.outputTokens).toBe(3)
   })
 
-  it('obeys stop sequences', async () => {
+  it('applies stop sequences', async () => {
     const { answer } = await provider.complete(
       call(`${facts} When was the observatory built?`, { stop: ['1931', ' built'] }),
     )
@@ -144,7 +144,7 @@ describe('the extractive provider', () => {
     })
   })
 
-  it('reports a usage, and the small model costs less', async () => {
+  it('reports usage, and the small model costs less', async () => {
     const { answer } = await provider.complete(call('How are you?'))
     const [big, small] = provider.models
     if (answer.usage === undefined || big === undefined || small === undefined) throw new Error('usage is reported')
@@ -154,7 +154,7 @@ describe('the extractive provider', () => {
     expect([big.small, small.family]).toEqual([small.id, big.family])
   })
 
-  it('ends when its caller leaves', async () => {
+  it('rejects when its caller disconnects', async () => {
     const gone = AbortSignal.abort(new Error('gone'))
     expect((await failureOf(provider.complete(call('x', {}, gone)))).message).toBe('gone')
     const controller = new AbortController()
@@ -208,11 +208,11 @@ describe('filling a schema', () => {
     ],
     [{ properties: { a: { type: 'string' } } }, 'hi', {}],
     [undefined, 'hi', 'hi'],
-  ])('%j with the text %j gives %j', (schema, text, value) => {
+  ])('schema %j with the text %j returns %j', (schema, text, value) => {
     expect(fillSchema(schema as JsonObject | undefined, text)).toEqual(value)
   })
 
-  it('ends for a schema that contains itself', () => {
+  it('terminates for a recursive schema', () => {
     const schema = {
       $ref: '#/$defs/a',
       $defs: { a: { type: 'object', properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] } },

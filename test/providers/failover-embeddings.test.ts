@@ -49,7 +49,7 @@ function atOnce(_ms: number, callback: () => void): () => void {
 }
 
 describe('embeddings of several providers', () => {
-  it('come from the first, which gets the model and the request', async () => {
+  it('come from the first provider, which receives the model and the request', async () => {
     const [one, two] = [played('one'), played('two')]
 
     const { answer: got, route } = await embedBy(one, two)
@@ -60,7 +60,7 @@ describe('embeddings of several providers', () => {
     expect(two.calls).toHaveLength(0)
   })
 
-  it('are asked for again where the provider failed, and then of the next one', async () => {
+  it('are requested again after a failure, and then from the next provider', async () => {
     const [one, two] = [played('one', 'upstream', 'overloaded', 'upstream'), played('two')]
 
     const { route } = await embedBy(one, two)
@@ -69,14 +69,14 @@ describe('embeddings of several providers', () => {
     expect(route).toBe(two)
   })
 
-  it('are refused at once where the request itself is wrong', async () => {
+  it('are refused without a retry if the request is invalid', async () => {
     const [one, two] = [played('one', 'upstream-rejected'), played('two')]
 
     expect((await failureOf(embedBy(one, two))).kind).toBe('upstream-rejected')
     expect([one.calls.length, two.calls.length]).toEqual([1, 0])
   })
 
-  it('come from the one that embeds where another cannot', async () => {
+  it('come from the only provider with an embeddings endpoint', async () => {
     const { embed: _embed, ...provider } = played('one').provider
     const two = played('two')
 

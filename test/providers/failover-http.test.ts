@@ -75,29 +75,26 @@ async function withoutWaiting<value>(promise: Promise<value>): Promise<value> {
 }
 
 describe('over real connections', () => {
-  it.each([500, 502, 503, 529, 429])(
-    'status %i is tried three times, then the other provider answers',
-    async (status) => {
-      first.reply = () => ({ kind: 'failure', status })
-      const { answer, route } = await withoutWaiting(failover.complete(candidates, call(false)))
-      expect([textOfCompletion(answer), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
-      expect([first.requests.length, second.requests.length]).toEqual([3, 1])
-    },
-  )
+  it.each([500, 502, 503, 529, 429])('calls the other provider after status %i in three calls', async (status) => {
+    first.reply = () => ({ kind: 'failure', status })
+    const { answer, route } = await withoutWaiting(failover.complete(candidates, call(false)))
+    expect([textOfCompletion(answer), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+    expect([first.requests.length, second.requests.length]).toEqual([3, 1])
+  })
 
-  it.each([400, 404, 422])('status %i is not retried', async (status) => {
+  it.each([400, 404, 422])('does not retry status %i', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
     expect((await failureOf(withoutWaiting(failover.complete(candidates, call(false))))).kind).toBe('upstream-rejected')
     expect([first.requests.length, second.requests.length]).toEqual([1, 0])
   })
 
-  it.each([401, 403])('after status %i the other provider is called immediately', async (status) => {
+  it.each([401, 403])('calls the other provider immediately after status %i', async (status) => {
     first.reply = () => ({ kind: 'failure', status })
     expect((await withoutWaiting(failover.complete(candidates, call(false)))).route.provider.name).toBe('anthropic')
     expect(first.requests).toHaveLength(1)
   })
 
-  it('a stream that breaks before its first content is replaced by that of the other provider', async () => {
+  it('replaces a stream that breaks before its first content with the stream of the other provider', async () => {
     first.reply = (request) => ({
       kind: 'events',
       items: [...framesOf(request, { text: 'never seen' }).slice(0, 1), CUT],
@@ -107,7 +104,7 @@ describe('over real connections', () => {
     expect(first.requests).toHaveLength(3)
   })
 
-  it('a stream that breaks after its first content is not retried', async () => {
+  it('does not retry a stream that breaks after its first content', async () => {
     first.reply = (request) => ({
       kind: 'events',
       items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
@@ -122,7 +119,7 @@ describe('over real connections', () => {
     expect([first.requests.length, second.requests.length]).toEqual([1, 0])
   })
 
-  it('text that looks like events is forwarded as text, in both formats', async () => {
+  it('forwards text that resembles events as text in both formats', async () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
@@ -131,7 +128,7 @@ describe('over real connections', () => {
     }
   })
 
-  it('five hundred failing calls at once are all answered, and none is sent more than three times', async () => {
+  it('answers 500 concurrent failing calls, and sends none of them more than three times', async () => {
     first.reply = () => ({ kind: 'failure', status: 500 })
     const all = Array.from({ length: 500 }, (_, index) =>
       failureOf(failover.complete(candidates.slice(0, 1), call(false, undefined, `key-${index % 5}`))),
@@ -143,7 +140,7 @@ describe('over real connections', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('two hundred calls that hang do not delay others', async () => {
+  it('does not delay other calls during 200 calls that hang', async () => {
     first.reply = () => ({ kind: 'hang' })
     const controllers = Array.from({ length: 200 }, () => new AbortController())
     const hanging = controllers.map(({ signal }) =>
@@ -157,7 +154,7 @@ describe('over real connections', () => {
     expect(Object.values(failover.circuits()).map(({ state }) => state)).toEqual(['closed', 'closed'])
   })
 
-  it('a caller who leaves before the first content closes the upstream, and the other provider is not called', async () => {
+  it('closes the upstream and calls no other provider when the caller disconnects before the first content', async () => {
     const { opened, open } = gate()
     first.reply = () => {
       open()

@@ -110,7 +110,7 @@ describe('calling candidates', () => {
     expect(upstream).toBeDefined()
   })
 
-  it('calls the first with its own prompt and the timeouts, and returns the route', async () => {
+  it('calls the first candidate with its prompt and the timeouts, and returns the route', async () => {
     const { failover, run, runtime } = world()
     const [one, two] = [played('one', whole), played('two', whole)]
     const { answer, ignored, route } = await run(failover.complete([one, two], call()))
@@ -122,7 +122,7 @@ describe('calling candidates', () => {
   })
 
   it.each(['upstream', 'overloaded', 'upstream-rate-limited'] as const)(
-    'asks three times after random waits that double when the answer is %s, then the next one',
+    'calls a candidate three times for %s, with random delays whose maximum doubles, then calls the next',
     async (kind) => {
       const { failover, run, waits } = world()
       const [one, two] = [played('one', failure(kind)), played('two', whole)]
@@ -132,7 +132,7 @@ describe('calling candidates', () => {
     },
   )
 
-  it('chooses each wait at random between 0 and its maximum', async () => {
+  it('chooses a random delay between 0 and the maximum', async () => {
     for (const [random, expected] of [
       [0, [0, 0]],
       [0.999, [499.5, 999]],
@@ -150,13 +150,13 @@ describe('calling candidates', () => {
     expect(one.calls).toHaveLength(2)
   })
 
-  it('throws the first failure when all fail', async () => {
+  it('throws the first failure when all candidates fail', async () => {
     const { failover, run } = world()
     const candidates = [played('one', failure('overloaded')), played('two', failure('upstream'))]
     expect((await failureOf(run(failover.complete(candidates, call())))).kind).toBe('overloaded')
   })
 
-  it('does not call other candidates when the request itself is refused', async () => {
+  it('does not call other candidates when the request is refused', async () => {
     const { failover, run, waits } = world()
     const [one, two] = [
       played('one', failure('upstream-rejected', { upstream: { status: 400 } })),
@@ -180,7 +180,7 @@ describe('calling candidates', () => {
     }
   })
 
-  it('obeys Retry-After only if there is no other candidate', async () => {
+  it('waits for Retry-After only if no other candidate exists', async () => {
     const busy = failure('upstream-rate-limited', { retryAfterSeconds: 7 })
     const alone = world()
     const one = played('one', busy, whole)
@@ -198,14 +198,14 @@ describe('calling candidates', () => {
     expect(waits).toEqual([])
   })
 
-  it('does not wait past the deadline of a call', async () => {
+  it('does not wait beyond the deadline of a call', async () => {
     const { failover, run, waits } = world({ timeouts: { ...timeouts, total: 600 } })
     const one = played('one', failure('upstream'))
     await failureOf(run(failover.complete([one], call())))
     expect([one.calls.length, waits]).toEqual([2, [250]])
   })
 
-  it('ends immediately when the caller leaves during a wait', async () => {
+  it('rejects immediately when the caller disconnects during a delay', async () => {
     const { failover, runtime } = world()
     const controller = new AbortController()
     const [one, two] = [played('one', failure('upstream')), played('two', whole)]
@@ -239,7 +239,7 @@ describe('streams', () => {
     ['breaks before the first step', [failure('upstream')]],
     ['breaks after its greeting', [greet, { events: [{ type: 'text-start' }] }, failure('upstream')]],
   ] satisfies readonly (readonly [string, Turn])[])(
-    'goes on to the next one when the first %s',
+    'calls the next candidate when the first %s',
     async (_name, turn) => {
       const { failover, run } = world()
       const { answer, route } = await run(
@@ -258,7 +258,7 @@ describe('streams', () => {
     expect(two.calls).toHaveLength(0)
   })
 
-  it("aborts the provider's stream when the caller leaves", async () => {
+  it("aborts the provider's stream when the caller disconnects", async () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
     const { answer } = await run(failover.stream([one], call()))
@@ -290,7 +290,7 @@ describe('streams', () => {
   })
 
   it.each(['before', 'while'])(
-    'a caller who leaves %s a provider that ignores the signal is waited for ends the request',
+    'ends the request of a caller who disconnects %s the gateway waits for a provider that ignores the signal',
     async (moment) => {
       const { failover, runtime } = world()
       const controller = new AbortController()
@@ -347,7 +347,7 @@ describe('the deadline', () => {
     return { ...one, provider: { ...one.provider, complete } }
   }
 
-  it('limits a request over all its tries and candidates', async () => {
+  it('limits the time of a request over all calls and candidates', async () => {
     const { failover, run, runtime } = world({ timeouts: { ...timeouts, total: 10_000 } })
     const one = slow('one', 4000, runtime, failure('upstream'), late())
     const two = slow('two', 0, runtime, whole)
@@ -356,7 +356,7 @@ describe('the deadline', () => {
     expect(given).toEqual([10_000, 10_000 - 4250, 10_000 - 8250])
   })
 
-  it('starts when the request began', async () => {
+  it('starts with the request', async () => {
     const { failover, run } = world()
     const one = played('one', whole)
     await run(failover.complete([one], call(undefined, 'key', NOW - 60_000)))
@@ -429,7 +429,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()['bad/model']).toEqual(CLOSED)
   })
 
-  it('count a request once for all its tries', async () => {
+  it('count a request once for all its calls', async () => {
     const place = world()
     const bad = played('bad', failure('upstream'))
     await asks(place, [bad], 19)
@@ -437,7 +437,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()).toEqual({ 'bad/model': CLOSED })
   })
 
-  it('do not count a request that succeeds in its last try as a failure', async () => {
+  it('do not count a request that succeeds in its last call as a failure', async () => {
     const place = world()
     const [bad, fine] = [failure('upstream'), whole]
     const flaky = played('flaky', ...Array.from({ length: 100 }, () => [bad, bad, fine]).flat())
@@ -503,7 +503,7 @@ describe('circuits', () => {
     expect(place.failover.circuits()).toEqual({ 'one/model': OPEN })
   })
 
-  it('do not open when callers leave', async () => {
+  it('do not open when callers disconnect', async () => {
     const { failover, run } = world()
     for (let round = 0; round < 40; round += 1) {
       const gone = AbortSignal.abort(new Error('gone'))
@@ -512,7 +512,7 @@ describe('circuits', () => {
     expect(failover.circuits()).toEqual({ 'one/model': CLOSED })
   })
 
-  it('count a timeout only if the provider had the whole time', async () => {
+  it('count a timeout only if the provider had the full time', async () => {
     const outcomes = []
     for (const spent of [0, 6000]) {
       const breaker = createCircuitBreaker({ minRequests: 1 })

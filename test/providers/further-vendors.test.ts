@@ -62,7 +62,7 @@ describe('vendors of the chat format', () => {
     ['ollama', vendors.ollama],
     ['vllm', vendors.vllm],
     ['lmstudio', vendors.lmStudio],
-  ] as const)('%s serves any model for nothing, without a key', async (name, make) => {
+  ] as const)('%s serves any model free of charge without a key', async (name, make) => {
     const { status } = await ask(make({ baseUrl: upstream.baseUrl }), `${name}/llama3.2`)
 
     expect(status).toBe(200)
@@ -78,7 +78,7 @@ describe('vendors of the chat format', () => {
 })
 
 describe('keys', () => {
-  it('a missing key is a 503 that names the variable, and no call is made', async () => {
+  it('returns 503 with the name of the variable for a missing key, without a call', async () => {
     vi.stubEnv('OPENAI_API_KEY', '')
 
     const { status, text } = await ask(openai({ baseUrl: upstream.baseUrl }), 'openai/gpt-4o-mini')

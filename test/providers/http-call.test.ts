@@ -48,7 +48,7 @@ async function openStream(): Promise<Opened> {
 const encoder = new TextEncoder()
 
 describe('a streamed response', () => {
-  it('forwards the chunks of one turn of the event loop as one', async () => {
+  it('forwards the chunks of one turn of the event loop as one chunk', async () => {
     const { handler, received } = await openStream()
     for (const text of ['one ', 'two ', 'three']) handler.onData(encoder.encode(text))
     await nextTurn()
@@ -67,7 +67,7 @@ describe('a streamed response', () => {
     expect(received).toHaveLength(1)
   })
 
-  it('pauses the upstream before more than one portion waits to be forwarded', async () => {
+  it('pauses the upstream when more than one portion is pending', async () => {
     const { handler, isPaused } = await openStream()
     const chunk = new Uint8Array(8 * 1024)
     let written = 0
@@ -79,7 +79,7 @@ describe('a streamed response', () => {
     expect(written).toBe(2)
   })
 
-  it('forwards everything in order when a portion ends inside a chunk', async () => {
+  it('forwards all bytes in order when a portion ends inside a chunk', async () => {
     const { handler, received } = await openStream()
     const sent = Array.from({ length: 7 }, (_, index) => new Uint8Array(5000).fill(index))
     for (const chunk of sent) handler.onData(chunk)

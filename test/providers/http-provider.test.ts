@@ -86,7 +86,7 @@ describe('a whole answer', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is requested with credentials and with the caller headers of the format only', async () => {
+  it('is requested with credentials and only the caller headers of the format', async () => {
     upstream.reply = () => json({ text: 'x' })
     await complete({ headers: { 'x-version': 'theirs', 'x-beta': 'b', cookie: 'c', authorization: 'Bearer caller' } })
     const { host: _host, connection: _connection, ...headers } = upstream.last.headers
@@ -101,7 +101,7 @@ describe('a whole answer', () => {
     })
   })
 
-  it('may contain the key __proto__ without any effect', async () => {
+  it('ignores the key __proto__', async () => {
     upstream.reply = () => ({
       kind: 'body',
       body: '{"__proto__":{"polluted":true},"text":"x","constructor":{"prototype":{}}}',
@@ -140,7 +140,7 @@ describe('a whole answer', () => {
       `status ${status}`,
       { kind: 'socket', bytes: `HTTP/1.1 ${status} Odd\r\ncontent-length: 0\r\n\r\n` },
     ]),
-  ] satisfies readonly (readonly [string, Reply])[])('%s is a failure of the upstream', async (_name, reply) => {
+  ] satisfies readonly (readonly [string, Reply])[])('throws upstream for %s', async (_name, reply) => {
     upstream.reply = () => reply
     const failure = await failureOf(complete())
     expect(failure.kind).toBe('upstream')
@@ -149,7 +149,7 @@ describe('a whole answer', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('of more than 32 MiB is an upstream failure, and the rest is not read', async () => {
+  it('throws upstream above 32 MiB, without reading the rest', async () => {
     const piece = ' '.repeat(1024 * 1024)
     let written = 0
     const pour = function* (): Generator<string> {
@@ -165,7 +165,7 @@ describe('a whole answer', () => {
     expect(written).toBeLessThan(60)
   })
 
-  it('is an upstream failure if the upstream is unreachable', async () => {
+  it('throws upstream if the upstream is unreachable', async () => {
     await upstream.close()
     const failure = await failureOf(complete())
     expect(failure.kind).toBe('upstream')
@@ -241,7 +241,7 @@ describe('a stream', () => {
     expect(upstream.requests.some((request) => request.left)).toBe(false)
   })
 
-  it('of 50,000 events in pieces of one byte and of many events loses nothing', async () => {
+  it('forwards all of 50,000 events in chunks of one byte and of many events', async () => {
     const text = Array.from({ length: 50_000 }, (_, index) => `data: {"text":"é${index} "}\n\n`).join('')
     const bytes = Buffer.from(text)
     upstream.reply = () =>
@@ -277,14 +277,17 @@ describe('a stream', () => {
     ['holds a line of more than 32 MiB', [say('x'), ...Array.from({ length: 33 }, () => 'x'.repeat(1024 * 1024))]],
     ['is only [DONE]', [done]],
     ['is empty', []],
-  ] satisfies readonly (readonly [string, readonly StreamItem[]])[])('that %s fails within', async (_name, items) => {
-    upstream.reply = () => events(...items)
-    const { answer } = await stream()
-    const failure = await failureOf(collect(answer))
-    expect(failure.kind).toBe('upstream')
-    expect(failure.message).not.toContain('127.0.0.1')
-    expect(runtime.pending()).toBe(0)
-  })
+  ] satisfies readonly (readonly [string, readonly StreamItem[]])[])(
+    'that %s throws during the stream',
+    async (_name, items) => {
+      upstream.reply = () => events(...items)
+      const { answer } = await stream()
+      const failure = await failureOf(collect(answer))
+      expect(failure.kind).toBe('upstream')
+      expect(failure.message).not.toContain('127.0.0.1')
+      expect(runtime.pending()).toBe(0)
+    },
+  )
 
   it.each([
     ['JSON', json({ text: 'x' })],
@@ -292,13 +295,16 @@ describe('a stream', () => {
     ['a refusal', { kind: 'failure', status: 500 }],
     ['a redirect', { kind: 'body', body: '', status: 301, headers: { location: '/' } }],
     ['a cut connection', { kind: 'cut' }],
-  ] satisfies readonly (readonly [string, Reply])[])('answered by %s fails before it begins', async (_name, reply) => {
-    upstream.reply = () => reply
-    expect((await failureOf(stream())).kind).toBe('upstream')
-    expect(runtime.pending()).toBe(0)
-  })
+  ] satisfies readonly (readonly [string, Reply])[])(
+    'answered by %s rejects before the stream begins',
+    async (_name, reply) => {
+      upstream.reply = () => reply
+      expect((await failureOf(stream())).kind).toBe('upstream')
+      expect(runtime.pending()).toBe(0)
+    },
+  )
 
-  it('is closed at the upstream when its reader leaves', async () => {
+  it('is closed at the upstream when its reader cancels', async () => {
     upstream.reply = () => events(say('x'), HANG)
     for await (const step of stepsOf((await stream()).answer)) {
       expect(textOf([step])).toBe('x')
@@ -308,14 +314,14 @@ describe('a stream', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is closed at the upstream when its reader leaves before the first step', async () => {
+  it('is closed at the upstream when its reader cancels before the first step', async () => {
     upstream.reply = () => events(HANG)
     await stepsOf((await stream()).answer).return?.()
     await upstream.last.leaving
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is closed at the upstream when its reader leaves while it waits for a step', async () => {
+  it('is closed at the upstream when its reader cancels while waiting for a step', async () => {
     upstream.reply = () => events(say('x'), HANG)
     const steps = stepsOf((await stream()).answer)
     await steps.next()
@@ -326,21 +332,24 @@ describe('a stream', () => {
   })
 })
 
-describe('a caller who leaves', () => {
+describe('a caller who disconnects', () => {
   it.each([
     ['before the answer', { kind: 'hang' }],
     ['within the answer', { kind: 'events', items: ['{"te', HANG] }],
-  ] satisfies readonly (readonly [string, Reply])[])('%s ends the call with the own reason', async (_name, reply) => {
-    upstream.reply = () => reply
-    const controller = new AbortController()
-    const answer = complete({ signal: controller.signal })
-    answer.catch(() => {})
-    await upstream.arrival(1)
-    controller.abort(new Error('gone'))
-    await expect(answer).rejects.toThrow('gone')
-    await upstream.last.leaving
-    expect(runtime.pending()).toBe(0)
-  })
+  ] satisfies readonly (readonly [string, Reply])[])(
+    '%s rejects with the reason of the cancellation',
+    async (_name, reply) => {
+      upstream.reply = () => reply
+      const controller = new AbortController()
+      const answer = complete({ signal: controller.signal })
+      answer.catch(() => {})
+      await upstream.arrival(1)
+      controller.abort(new Error('gone'))
+      await expect(answer).rejects.toThrow('gone')
+      await upstream.last.leaving
+      expect(runtime.pending()).toBe(0)
+    },
+  )
 
   it('ends a stream with the reason of the cancellation, for a hundred streams', async () => {
     upstream.reply = () => events(say('x'), HANG)
@@ -353,7 +362,7 @@ describe('a caller who leaves', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('before the call prevents it', async () => {
+  it('before the call prevents the call', async () => {
     await expect(complete({ signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
     expect(upstream.requests).toHaveLength(0)
     expect(runtime.pending()).toBe(0)
@@ -496,7 +505,7 @@ describe('other endpoints', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('works the same over a plain fetch', async () => {
+  it('behaves identically with a plain fetch', async () => {
     provider = create({ transport: fetchTransport((url, init) => fetch(url, init)) })
     upstream.reply = (request) => (request.stream ? events(say('streamed'), done) : json({ text: 'whole' }))
     expect(textOfCompletion((await complete()).answer)).toBe('whole')

@@ -90,7 +90,7 @@ describe("the embedder of OpenAI's format", () => {
     ['null', () => Response.json({ data: [{ index: 0, embedding: [1, null, 0, 0] }] })],
     ['another index', () => Response.json({ data: [{ index: 7, embedding: [1, 0, 0, 0] }] })],
     ['a hundred levels', () => new Response('['.repeat(5000))],
-  ])("rejects an answer with %s as the upstream's failure", async (_, response) => {
+  ])('rejects with upstream for an answer with %s', async (_, response) => {
     answer = response
 
     await expect(embedder({ dimensions: 4 }).embed(['hello'])).rejects.toSatisfy(
@@ -127,7 +127,7 @@ describe("the embedder of OpenAI's format", () => {
     ['dimensions', { dimensions: 0 }],
     ['timeoutMs', { timeoutMs: 1.5 }],
     ['apiKey', { apiKey: 'a b' }],
-  ])('refuses a wrong %s at the start', (option, options) => {
+  ])('throws for an invalid %s at creation', (option, options) => {
     expect(() => embedder(options)).toThrow(`openaiEmbedder: ${option}: expected`)
   })
 })

@@ -43,7 +43,7 @@ const litellm = {
 }
 
 describe('priceList', () => {
-  it("reads models.dev's format: prices replace the catalogue's, and new models are served", () => {
+  it("reads models.dev's format, replaces catalog prices, and serves new models", () => {
     const provider = openai({ prices: priceList(modelsDev, { pricedAt }) })
 
     expect(provider.model('gpt-4o-mini')).toMatchObject({
@@ -62,7 +62,7 @@ describe('priceList', () => {
     expect(groq({ prices: priceList(modelsDev, { pricedAt }) }).model('new-llama')?.price.input).toBe(0.05)
   })
 
-  it("reads LiteLLM's format: dollars per token become dollars per million", () => {
+  it("reads LiteLLM's format and converts dollars per token to dollars per million tokens", () => {
     const provider = openrouter({ prices: priceList(litellm, { pricedAt }) })
 
     expect(provider.models.map(({ id }) => id)).toEqual(['vendor/model-1'])
@@ -73,7 +73,7 @@ describe('priceList', () => {
     expect(provider.model('free/model')).toBeUndefined()
   })
 
-  it('serves any provider of the chat format by the name that the file knows', () => {
+  it('serves any provider of the chat format under its name in the file', () => {
     const provider = openaiCompatible({
       name: 'groq',
       baseUrl: 'http://127.0.0.1:1/v1',

@@ -5,7 +5,7 @@ import { waitBeforeRetry } from '../../src/providers/retry.ts'
 const wait = (details: FailureDetails, more: { attempt?: number; isLast?: boolean } = {}): number | undefined =>
   waitBeforeRetry({ attempt: 1, isLast: true, error: new GatewayError('overloaded', 'x', details), ...more }, () => 0.5)
 
-describe('the wait before a retry', () => {
+describe('the delay before a retry', () => {
   it.each([
     ['no advice', {}, true, 250],
     ['no advice, and another candidate', {}, false, 250],
@@ -22,21 +22,21 @@ describe('the wait before a retry', () => {
     expect(wait(details, { isLast })).toBe(expected)
   })
 
-  it('doubles its maximum with each try, up to eight seconds', () => {
+  it('doubles its maximum with each attempt, up to eight seconds', () => {
     expect([1, 2, 3, 4, 5, 6, 20].map((attempt) => wait({}, { attempt }))).toEqual([
       250, 500, 1000, 2000, 4000, 4000, 4000,
     ])
   })
 
   it.each(['upstream-timeout', 'upstream-rejected', 'invalid-request', 'internal'] as const)(
-    'is not taken after %s',
+    'is undefined after %s',
     (kind) => {
       const error = new GatewayError(kind, 'x')
       expect(waitBeforeRetry({ attempt: 1, isLast: true, error }, () => 0.5)).toBeUndefined()
     },
   )
 
-  it('is undefined after an error of the gateway itself', () => {
+  it('is undefined after an error of the gateway', () => {
     expect(waitBeforeRetry({ attempt: 1, isLast: true, error: new TypeError('x') }, () => 0.5)).toBeUndefined()
   })
 })

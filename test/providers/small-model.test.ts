@@ -77,7 +77,7 @@ describe('a small model', () => {
         max_tokens: 100,
       },
     ],
-  ])('asks %s without chance and without thinking, as far as it lets one say so', async (id, body) => {
+  ])('calls %s with temperature 0 and without reasoning if the model supports both', async (id, body) => {
     upstream.reply = () => 'Short.'
     const small = createSmallModel(routeTo(id), { runtime, timeouts })
     const { text } = await small.ask(question)
@@ -104,7 +104,7 @@ describe('a small model', () => {
     expect(spent).toBeGreaterThan(0)
   })
 
-  it('rejects when the upstream fails, when the tier leaves, and after its deadline', async () => {
+  it('rejects when the upstream fails, when the tier cancels, and after its deadline', async () => {
     const small = createSmallModel(routeTo('gpt-4o-mini'), { runtime, timeouts, deadlineMs: 5000 })
     upstream.reply = () => ({ kind: 'failure', status: 500 })
     expect((await failureOf(small.ask(question))).kind).toBe('upstream')
@@ -121,7 +121,7 @@ describe('a small model', () => {
     expect(runtime.pending()).toBe(0)
   })
 
-  it('is of the same family at the same provider', () => {
+  it('has the same family and provider as the model', () => {
     const options = { runtime, timeouts }
     expect(smallModelFor(routeTo('gpt-4o'), options)?.name).toBe('openai/gpt-6-luna')
     expect(smallModelFor(routeTo('claude-sonnet-5-5'), options)?.name).toBe('anthropic/claude-haiku-5-5')

@@ -17,7 +17,7 @@ describe("the depth of an upstream's JSON", () => {
     [128, false],
     [130, true],
     [200_000, true],
-  ])('of %i is too much: %s', (depth, expected) => {
+  ])('of %i exceeds the maximum: %s', (depth, expected) => {
     expect(isTooDeep(nested(depth))).toBe(expected)
     expect(isTooDeep(nested(depth, '\\\\\\"]]]]'))).toBe(expected)
   })
@@ -40,7 +40,7 @@ describe("the depth of an upstream's JSON", () => {
     )
   })
 
-  it('is the same for a text that is read in pieces', () => {
+  it('is equal for a text that is read in chunks', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom('[', '{', '"', '\\', 'x'), { maxLength: 40 }), fc.nat(60), (signs, cut) => {
         const text = JSON.stringify([{ a: [signs.join('')], '[{"\\': 1 }])
@@ -51,7 +51,7 @@ describe("the depth of an upstream's JSON", () => {
     )
   })
 
-  it.each(['', 'null', '[]', '1', '"x"', '{', '{"a":1}x', 'NaN', nested(400)])('makes %j no object', (text) => {
+  it.each(['', 'null', '[]', '1', '"x"', '{', '{"a":1}x', 'NaN', nested(400)])('returns undefined for %j', (text) => {
     expect(parseObject(text)).toBeUndefined()
   })
 })
@@ -77,7 +77,7 @@ describe('Retry-After', () => {
     [{ 'retry-after': 'soon' }, { advice: { retryAfter: 'soon' } }],
     [{ 'retry-after': '-5' }, { advice: { retryAfter: '-5' } }],
     [{ 'x-should-retry': 'false' }, { advice: { shouldRetry: 'false' } }],
-  ] as const)('%j means %j', (headers, meaning) => {
+  ] as const)('%j is read as %j', (headers, meaning) => {
     const header = (name: string): string | undefined => (headers as Record<string, string>)[name]
     expect(readAdvice({ header }, now)).toEqual(meaning)
   })

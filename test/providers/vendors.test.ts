@@ -45,7 +45,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
   it.each([
     ['chat', chat],
     ['message', message],
-  ])('answers a prompt of the %s format whole and streamed alike', async (_format, prompt) => {
+  ])('returns the same answer to a %s prompt with and without a stream', async (_format, prompt) => {
     upstream.reply = () => ({ text: 'Grüße aus dem Norden.', toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
     const whole = (await create().complete(call(prompt()))).answer
     const steps = await collect((await create().stream(call(prompt({ stream: true })))).answer)
@@ -61,7 +61,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     expect(upstream.last.dialect).toBe(name)
   })
 
-  it('reports a stream that ends or is cut without its last event as a failure of the upstream', async () => {
+  it('throws upstream for a stream that ends or breaks without its last event', async () => {
     for (const end of [[], [CUT]] as const) {
       upstream.reply = (request) => ({
         kind: 'events',
@@ -82,7 +82,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     [502, 'upstream'],
     [503, 'overloaded'],
     [529, 'overloaded'],
-  ])('tells status %i as %s, before a stream begins too', async (status, kind) => {
+  ])('maps status %i to %s, also for a stream', async (status, kind) => {
     upstream.reply = () => ({ kind: 'failure', status, headers: { 'retry-after': '3' } })
     for (const failure of [
       await failureOf(create().complete(call(chat()))),
@@ -93,7 +93,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     }
   })
 
-  it('uses the fetch that it is given', async () => {
+  it('uses a custom fetch', async () => {
     const seen: string[] = []
     const fetch: typeof globalThis.fetch = (url, init) => {
       seen.push(String(url))
@@ -107,7 +107,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
 })
 
 describe('openai', () => {
-  it('sends its key as a bearer token, to an address with or without a slash at its end, whatever the model is called', async () => {
+  it('sends its key as a bearer token for any model id, to a URL with or without a trailing slash', async () => {
     const provider = openai({
       apiKey: 'sk-test-key',
       baseUrl: `${upstream.baseUrl}/`,
@@ -122,7 +122,7 @@ describe('openai', () => {
     expect(upstream.last.headers).not.toHaveProperty('anthropic-beta')
   })
 
-  it('takes a stream that ends after its finish reason as whole, since some servers send no [DONE]', async () => {
+  it('accepts a stream without [DONE] after the finish reason', async () => {
     const provider = openai({ apiKey: 'sk-test-key', baseUrl: upstream.baseUrl })
     const model = provider.model('gpt-4o')
     if (model === undefined) throw new Error('gpt-4o is in the catalogue')
@@ -142,7 +142,7 @@ describe('anthropic', () => {
     return providerCall(prompt, runtime, { model, headers })
   }
 
-  it('sends its key as x-api-key, and the version of the caller or its own', async () => {
+  it('sends its key as x-api-key, and the version of the caller or the default version', async () => {
     const provider = anthropic({ apiKey: 'sk-ant-test', baseUrl: upstream.baseUrl })
     await provider.complete(call(message()))
     expect(upstream.last.path).toBe('/v1/messages')
@@ -155,7 +155,7 @@ describe('anthropic', () => {
     expect(upstream.last.headers).not.toHaveProperty('cookie')
   })
 
-  it('asks the upstream to count the tokens of a prompt, and of nothing else', async () => {
+  it('requests a token count with only the fields of the prompt', async () => {
     const provider = anthropic({ apiKey: 'sk-ant-test', baseUrl: upstream.url })
     const tools = [{ name: 'look', input_schema: { type: 'object' } }]
     expect(await provider.countTokens?.(call(message({ system: 'Be short.', tools, temperature: 0.5 })))).toBe(11)
@@ -187,7 +187,7 @@ describe('openaiCompatible', () => {
     expect(failure.details.upstream?.code).toBe('[removed]')
   })
 
-  it('serves the given models with the documented defaults, and no other', () => {
+  it('serves only the configured models, with the documented defaults', () => {
     const provider = openaiCompatible({
       name: 'local',
       baseUrl: 'http://localhost:1234/v1',
@@ -210,7 +210,7 @@ describe('openaiCompatible', () => {
     expect(provider.model('__proto__')).toBeUndefined()
   })
 
-  it('with a default price serves any model, in the family that its id tells or its own', () => {
+  it('serves any model with a default price, in the family of its id or of the provider', () => {
     const provider = openaiCompatible({
       name: 'hub',
       baseUrl: 'https://hub.test/v1',
@@ -224,7 +224,7 @@ describe('openaiCompatible', () => {
     expect(provider.model('nobody-knows')?.family).toBe('hub')
   })
 
-  it('sends the given headers and no key where there is none', async () => {
+  it('sends the configured headers, and no key if none is set', async () => {
     const provider = openaiCompatible({
       name: 'local',
       baseUrl: upstream.baseUrl,
@@ -239,7 +239,7 @@ describe('openaiCompatible', () => {
   })
 })
 
-describe('options that are not as described', () => {
+describe('invalid options', () => {
   const price = { input: 1, output: 1 }
   const base = { name: 'x', baseUrl: 'https://x.test/v1', defaultPrice: price }
   it.each([
@@ -323,17 +323,17 @@ describe('options that are not as described', () => {
       () => openai({ apiKey: 'k', fetch: 'yes' } as never),
       'openai: fetch: expected a function like the global fetch, got "yes".',
     ],
-  ])('number %# is refused with its path and what was expected', async (create, text) => {
+  ])('number %# is refused with its path and the expected value', async (create, text) => {
     const failure = await failureOf(Promise.resolve().then(create))
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
   })
 
-  it('a field that is there and undefined is a field that is not there', () => {
+  it('an undefined field is equivalent to an absent field', () => {
     const baseUrl = undefined as unknown as string
     expect(openai({ apiKey: 'k', baseUrl, models: [{ id: 'gpt-4o', small: baseUrl }] }).name).toBe('openai')
   })
 
-  it('a model of the catalogue takes over what is given for it', () => {
+  it('a model in the options overrides the catalog', () => {
     const provider = openai({ apiKey: 'k', models: [{ id: 'gpt-4o', price: { input: 9, output: 9 } }] })
     expect(provider.model('gpt-4o')).toMatchObject({ price: { input: 9, output: 9 }, contextWindow: 128_000 })
     expect(provider.model('gpt-4o-2024-08-06')).toMatchObject({

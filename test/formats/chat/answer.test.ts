@@ -18,7 +18,7 @@ const write = (completion: Completion): Record<string, Json> =>
   JSON.parse(chatClient.writeCompletion(completion, metrics, context)) as Record<string, Json>
 
 describe('an answer of an upstream', () => {
-  it('is sent as the received text', () => {
+  it('is forwarded byte for byte', () => {
     const text =
       '{ "id":"1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1.0} }'
     const completion = chatUpstream.readCompletion(JSON.parse(text) as JsonObject, text)
@@ -30,7 +30,7 @@ describe('an answer of an upstream', () => {
     expect(write(chatUpstream.readCompletion(body))).toEqual(body)
   })
 
-  it('is read with thoughts, texts and calls', () => {
+  it('is read with reasoning, texts and tool calls', () => {
     const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }
     const { parts, finish, id, model } = chatUpstream.readCompletion(
       answer({ content: 'Hi', reasoning_content: 'Hm', tool_calls: [call] }, {}, 'tool_calls'),
@@ -66,7 +66,7 @@ describe('an answer of an upstream', () => {
     ])
   })
 
-  it('has an empty id and model when the upstream sent none', () => {
+  it('has an empty id and model when the upstream sends neither', () => {
     const { id, model } = chatUpstream.readCompletion({ choices: [{ message: { content: 'x' } }] })
     expect([id, model]).toEqual(['', ''])
   })
@@ -91,7 +91,7 @@ describe('an answer of an upstream', () => {
     ['eos', {}, 'stop'],
     ['stop', { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '' } }] }, 'tool-call'],
     ['stop', { content: null, refusal: 'No' }, 'filtered'],
-  ] as const)('that ended by %s with %j ended by %s', (reason, message, finish) => {
+  ] as const)('with finish reason %s and message %j has the finish %s', (reason, message, finish) => {
     expect(chatUpstream.readCompletion(answer(message, {}, reason)).finish).toBe(finish)
   })
 
@@ -102,7 +102,7 @@ describe('an answer of an upstream', () => {
     ['a choice without a message', { choices: [{}] }],
     ['a choice that is null', { choices: [null] }],
     ['an error', { error: { message: 'no' } }],
-  ])('is none with %s', (_name, body) => {
+  ])('throws upstream for a body with %s', (_name, body) => {
     expect(failureOf(() => chatUpstream.readCompletion(body)).kind).toBe('upstream')
   })
 })
@@ -148,7 +148,7 @@ describe('the usage of an answer', () => {
       { total_tokens: 18, completion_tokens_details: { reasoning_tokens: 3 } },
       { outputTokens: 8, reasoningTokens: 3 },
     ],
-  ])('is understood with %s', (_name, fields, expected) => {
+  ])('is read with %s', (_name, fields, expected) => {
     expect(read({ prompt_tokens: 10, completion_tokens: 5, ...fields })).toEqual({
       ...NO_USAGE,
       inputTokens: 10,
@@ -166,7 +166,7 @@ describe('the usage of an answer', () => {
     ['strings', { prompt_tokens: '1', completion_tokens: '2' }],
     ['beyond any number', { prompt_tokens: 1, completion_tokens: Number.POSITIVE_INFINITY }],
     ['beyond any answer', { prompt_tokens: 1e300, completion_tokens: 1 }],
-  ])('counts as not reported when it is %s', (_name, usage) => {
+  ])('is treated as absent when it is %s', (_name, usage) => {
     expect(read(usage)).toBeUndefined()
   })
 })

@@ -12,7 +12,7 @@ describe('a failure in the chat format', () => {
     })
   })
 
-  it('has the wait in whole seconds', () => {
+  it('has the delay in whole seconds', () => {
     const failure = new GatewayError('rate-limited', 'Too many', { retryAfterSeconds: 1.2 })
     expect(chatClient.writeFailure(failure, 'r1')).toEqual({
       error: {
@@ -39,7 +39,7 @@ describe("an upstream's error", () => {
   const told = (status: number, body: JsonObject | undefined): JsonObject =>
     chatClient.writeFailure(chatUpstream.readFailure(status, body), 'r1')
 
-  it('keeps its message when it blames the request', () => {
+  it('keeps its message when the request caused it', () => {
     const error = {
       message: 'Too long',
       type: 'invalid_request_error',
@@ -75,7 +75,7 @@ describe("an upstream's error", () => {
     [504, 'upstream-timeout'],
     [302, 'upstream'],
     [999, 'upstream'],
-  ])('of status %i is %s and repeats nothing of it', (status, kind) => {
+  ])('of status %i has the kind %s and contains no text of the body', (status, kind) => {
     const failure = chatUpstream.readFailure(status, { error: { message: 'key sk-secret', type: 'x', code: 'y' } })
     expect(failure.kind).toBe(kind)
     expect(JSON.stringify(chatClient.writeFailure(failure, 'r1'))).not.toMatch(/secret|"x"|"y"/)

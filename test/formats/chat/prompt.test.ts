@@ -102,7 +102,7 @@ describe('a request that is refused', () => {
     ['tool_choice number', 'tool_choice', chat({ tool_choice: 1 })],
     ['response_format string', 'response_format', chat({ response_format: 'json' })],
     ['parallel_tool_calls "no"', 'parallel_tool_calls', chat({ parallel_tool_calls: 'no' })],
-  ])('names the field: %s is wrong at %s', (_name, param, body) => {
+  ])('throws an error for %s with param %s', (_name, param, body) => {
     const failure = failureOf(() => promptOf(body))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.details.param).toBe(param)
@@ -118,7 +118,7 @@ describe('a request that is refused', () => {
     [chat({ temperature: 'hot' }), 'temperature is "hot"; expected a number of 0 or more.'],
     [chat({ stream: 'x'.repeat(101) }), 'stream is a text of 101 characters; expected true or false.'],
     [chat({ stop: Array.from({ length: 17 }, () => 'x') }), 'stop has 17 elements; expected at most 16. Send fewer.'],
-  ])('says what was wrong and what was expected', (body, message) => {
+  ])('states the actual and the expected value', (body, message) => {
     expect(failureOf(() => promptOf(body)).message).toBe(message)
   })
 
@@ -141,11 +141,11 @@ describe('a request that is refused', () => {
     ['top_p', -1],
     ['top_p', 1.1],
   ]
-  it.each(wrong)('names %s when it is %j', (field, value) => {
+  it.each(wrong)('throws an error with param %s for the value %j', (field, value) => {
     expect(failureOf(() => promptOf(chat({ [field]: value }))).details.param).toBe(field)
   })
 
-  it('names a number that is too great', () => {
+  it('contains a number that is too large', () => {
     const text = '{"model":"a/b","messages":[{"role":"user","content":"x"}],"max_tokens":1e400}'
     expect(failureOf(() => promptOf(text)).details.param).toBe('max_tokens')
   })
@@ -158,7 +158,7 @@ describe('reading a chat request', () => {
     '\ud800',
     `e${'\u0301'.repeat(2000)}`,
     'data: [DONE]\n\n',
-  ])('may hold any text: %j', (text) => {
+  ])('accepts any text: %j', (text) => {
     expect(promptOf(messages(user(text))).messages[0]?.parts).toEqual([{ type: 'text', text }])
   })
 
@@ -192,7 +192,7 @@ describe('reading a chat request', () => {
     })
   })
 
-  it('counts the greater of two limits, because an upstream may obey either', () => {
+  it('reserves the higher of two limits, because an upstream may apply either', () => {
     expect(promptOf(chat({ max_tokens: 10, max_completion_tokens: 90 })).settings.maxTokens).toBe(90)
   })
 

@@ -43,7 +43,7 @@ const whole = [
 ]
 
 describe('reading a chat stream', () => {
-  it('reads start, texts, end, usage and last event', () => {
+  it('reads the start, the texts, the end, the usage and the last event', () => {
     expect(eventsOf(whole)).toEqual([
       { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
       { type: 'text-start' },
@@ -54,7 +54,7 @@ describe('reading a chat stream', () => {
     ])
   })
 
-  it('numbers tool calls from 0 in any numbering of the upstream', () => {
+  it("numbers tool calls from 0, regardless of the upstream's indexes", () => {
     const call = (index: Json | undefined, id: string | undefined, name: string | undefined, args: string) => ({
       ...(index === undefined ? {} : { index }),
       ...(id === undefined ? {} : { id, type: 'function' }),
@@ -104,7 +104,7 @@ describe('reading a chat stream', () => {
     ])
   })
 
-  it('starts a call once when its name has no arguments or its id is missing', () => {
+  it('starts a call once when its arguments or its id are missing', () => {
     const values = [
       chunk({ tool_calls: [{ index: 0, function: { name: 'f' } }] }),
       chunk({ tool_calls: [{ index: 0 }, null, 'x'] }),
@@ -117,7 +117,7 @@ describe('reading a chat stream', () => {
     ])
   })
 
-  it('starts a new text after a tool call, and separates thoughts from texts', () => {
+  it('starts a new text after a tool call, and separates reasoning from text', () => {
     const values = [
       chunk({ reasoning_content: 'H' }),
       chunk({ reasoning: 'm' }),
@@ -147,14 +147,14 @@ describe('reading a chat stream', () => {
     ])
   })
 
-  it('ends filtered when it is a refusal', () => {
+  it('ends with the finish filtered for a refusal', () => {
     expect(eventsOf([chunk({ refusal: 'No' }), chunk({}, {}, 'stop')]).at(-1)).toEqual({
       type: 'answer-end',
       finish: 'filtered',
     })
   })
 
-  it('reads no canonical events from further choices', () => {
+  it('reads no events from further choices', () => {
     const second = chunk({}, { choices: [{ index: 1, delta: { content: 'B' }, finish_reason: 'stop' }] })
     expect(eventsOf([chunk({ content: 'A' }), second])).toEqual([
       { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt-4o-2024' },
@@ -169,17 +169,17 @@ describe('reading a chat stream', () => {
     ['an error', '{"error":{"message":"key sk-secret-123456"}}', 'upstream'],
     ['an error with its status', '{"error":{"message":"too long","code":400}}', 'upstream-rejected'],
     ['an error of being overloaded', '{"error":{"message":"busy","code":503}}', 'overloaded'],
-  ])('fails at %s', (_name, data, kind) => {
+  ])('throws for %s', (_name, data, kind) => {
     const failure = failureOf(() => read([data]))
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toMatch(/secret/)
   })
 
-  it('does not pass on events that are not chunks', () => {
+  it('does not forward events that are not chunks', () => {
     expect(read(['{"type":"ping"}'])).toEqual([{ events: [] }])
   })
 
-  it('is complete without its last event when every choice has ended', () => {
+  it('is complete without its last event after every choice has ended', () => {
     const other = (reason: string | null) => chunk({}, { choices: [{ index: 1, delta: {}, finish_reason: reason }] })
     const verdict = (...values: JsonObject[]) => {
       const reader = chatUpstream.stepReader()
@@ -194,7 +194,7 @@ describe('reading a chat stream', () => {
   })
 })
 
-describe('passing on a chat stream', () => {
+describe('forwarding a chat stream', () => {
   it('sends chunks unchanged, adds the bill to the last one, and omits usage that was not requested', () => {
     const texts = whole.map((value) => frameOf(value).data)
     const out = write(read(whole))
@@ -203,7 +203,7 @@ describe('passing on a chat stream', () => {
     expect(out.slice(3)).toEqual([DONE])
   })
 
-  it('ends in the usage chunk of the upstream when the caller asked for it', () => {
+  it('ends with the usage chunk of the upstream when the caller requests usage', () => {
     const out = write(read(whole), asking)
     expect(out.slice(3)).toEqual([JSON.stringify(usageChunk), DONE])
   })
@@ -215,7 +215,7 @@ describe('passing on a chat stream', () => {
     expect(write(read(values), asking).at(-2)).toBe(JSON.stringify(odd))
   })
 
-  it('removes usage on the last chunk when the caller did not request it', () => {
+  it('removes usage from the last chunk when the caller does not request usage', () => {
     const last = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
     const { usage: _usage, ...hidden } = last
     const values = [chunk({ content: 'x' }), last, DONE]
@@ -224,7 +224,7 @@ describe('passing on a chat stream', () => {
     expect(write(read(values), asking)).toHaveLength(3)
   })
 
-  it('holds back only the end of the last choice', () => {
+  it('delays only the end of the last choice', () => {
     const other = (delta: JsonObject, reason: string | null = null) =>
       chunk({}, { choices: [{ index: 1, delta, finish_reason: reason }] })
     const values = [
@@ -241,13 +241,13 @@ describe('passing on a chat stream', () => {
     expect(out.slice(4)).toEqual([DONE])
   })
 
-  it('has the bill when the upstream sends fewer choices than requested', () => {
+  it('sends the bill when the upstream sends fewer choices than requested', () => {
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), DONE]), { n: 3 })
     expect(parsed(out[1] ?? '')['svc_metrics']).toEqual(svcMetrics)
     expect(out).toHaveLength(3)
   })
 
-  it('has one bill when the upstream sends two finish reasons, and removes usage next to choices', () => {
+  it('sends one bill when the upstream sends two finish reasons, and removes usage from chunks with choices', () => {
     const again = chunk({}, { usage: { prompt_tokens: 2, completion_tokens: 1 } }, 'stop')
     const beside = chunk({ content: '' }, { usage: { prompt_tokens: 2, completion_tokens: 1 } })
     const out = write(read([chunk({ content: 'A' }), chunk({}, {}, 'stop'), again, beside, DONE]))
@@ -257,7 +257,7 @@ describe('passing on a chat stream', () => {
     expect(out.join('')).not.toMatch(/prompt_tokens/)
   })
 
-  it('is cut 64 chunks after its end', () => {
+  it('drops chunks from the 64th chunk after the end', () => {
     const late = Array.from({ length: 100 }, () => chunk({ content: 'x' }))
     expect(write(read([chunk({}, {}, 'stop'), ...late, DONE]))).toHaveLength(1 + 64 + 1)
   })
@@ -276,7 +276,7 @@ describe('passing on a chat stream', () => {
     expect(out[0]?.match(/svc_metrics/g)).toHaveLength(1)
   })
 
-  it('is closed when the upstream omits its last event', () => {
+  it('ends with [DONE] when the upstream omits its last event', () => {
     const steps = [...read([chunk({ content: 'A' }), chunk({}, {}, 'stop')]), { events: [{ type: 'done' } as const] }]
     expect(write(steps).at(-1)).toBe(DONE)
     expect(write(steps)).toHaveLength(3)
@@ -317,7 +317,7 @@ describe('writing an answer as chat chunks', () => {
     expect(chunks.at(-1)?.['svc_metrics']).toEqual(svcMetrics)
   })
 
-  it('ends in a usage chunk only when the caller asked for it', () => {
+  it('ends with a usage chunk only when the caller requests usage', () => {
     expect(write(steps).slice(-1)).toEqual([DONE])
     const [usage, last] = write(steps, asking).slice(-2)
     expect(last).toBe(DONE)

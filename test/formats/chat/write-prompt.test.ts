@@ -9,7 +9,7 @@ import { enableTranslation } from '../../../src/formats/translators.ts'
 enableTranslation()
 
 describe('a chat prompt to a chat upstream', () => {
-  it('is sent as the received text with only the model replaced', () => {
+  it('keeps the received text except for the model', () => {
     const text =
       '{ "messages":[{"role":"developer","content":"caf\\u00e9"}],\n "model" : "openai/gpt-4o", "seed":1.0, "stop":[], "x":null }'
     const { body, ignored } = chatUpstream.writePrompt(promptOf(text), 'gpt-4o')
@@ -32,18 +32,18 @@ describe('a chat prompt to a chat upstream', () => {
     ],
     ['options that decline it', { include_usage: false }, { include_usage: true }],
     ['null', null, { include_usage: true }],
-  ])('asks for the usage of a stream where the caller sent %s', (_name, options, expected) => {
+  ])('requests the usage of a stream when the caller sends %s', (_name, options, expected) => {
     const body = chat({ stream: true, stream_options: options })
     expect(sent(promptOf(body))).toEqual({ ...body, model: 'gpt-4o', stream_options: expected })
   })
 
-  it('adds nothing to a stream whose caller asked for usage, nor to a request without a stream', () => {
+  it('adds no field when the caller requests usage or no stream', () => {
     const asking = chat({ stream: true, stream_options: { include_usage: true } })
     expect(sent(promptOf(asking))).toEqual({ ...asking, model: 'gpt-4o' })
     expect(sent(promptOf(chat()))).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('sends a repeated model once, as governed', () => {
+  it("sends a repeated model key once, with the upstream's model", () => {
     const text = '{"model":"cheap/a","messages":[{"role":"user","content":"x"}],"model":"dear/b"}'
     const prompt = promptOf(text)
     expect(prompt.model).toBe('dear/b')
@@ -54,7 +54,7 @@ describe('a chat prompt to a chat upstream', () => {
     ['max_tokens', { max_tokens: 500 }, { max_tokens: 100 }],
     ['max_completion_tokens', { max_completion_tokens: 500 }, { max_completion_tokens: 100 }],
     ['both', { max_tokens: 50, max_completion_tokens: 500 }, { max_tokens: 50, max_completion_tokens: 100 }],
-  ])('has its limit lowered where the caller said it: %s', (_name, said, expected) => {
+  ])('lowers the output limit in the field of the caller: %s', (_name, said, expected) => {
     const prompt = promptOf(chat({ ...said, seed: 7 }))
     const lowered: Prompt = { ...prompt, settings: { ...prompt.settings, maxTokens: 100 } }
     expect(sent(lowered)).toEqual({ ...chat({ ...expected, seed: 7 }), model: 'gpt-4o' })
@@ -67,7 +67,7 @@ describe('a chat prompt to a chat upstream', () => {
     ['gpt-oss:20b', 'max_tokens'],
     ['mistral-large', 'max_tokens'],
     ['opus-like', 'max_tokens'],
-  ])('is limited for %s by %s where the caller said nothing', (model, field) => {
+  ])('adds a limit for %s as %s when the caller sets no limit', (model, field) => {
     const prompt = promptOf('{"model":"x/y", "messages":[{"role":"user","content":"x"}]}')
     const { body } = chatUpstream.writePrompt({ ...prompt, settings: { maxTokens: 9 } }, model)
     expect(bodyText(body)).toBe(`{"${field}":9,"model":"${model}", "messages":[{"role":"user","content":"x"}]}`)
@@ -81,13 +81,13 @@ describe('a chat prompt to a chat upstream', () => {
     )
   })
 
-  it('raises or removes its limit when the pipeline does', () => {
+  it('raises or removes its output limit when the pipeline does', () => {
     const prompt = promptOf(chat({ max_tokens: 10 }))
     expect(sent({ ...prompt, settings: { maxTokens: 20 } })['max_tokens']).toBe(20)
     expect(sent({ ...prompt, settings: {} })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('keeps remaining tools unchanged when others are removed', () => {
+  it('keeps the remaining tools unchanged when other tools are removed', () => {
     const kept = { type: 'function', function: { name: 'f' }, extra: 1 }
     const search = { type: 'web_search', web_search: { region: 'x' } }
     const prompt = promptOf(chat({ tools: [kept, search, kept], functions: [{ name: 'old' }] }))
@@ -103,7 +103,7 @@ describe('a chat prompt to a chat upstream', () => {
     expect(sent({ ...prompt, tools: [] })).toEqual(chat({ model: 'gpt-4o' }))
   })
 
-  it('writes only rewritten messages again', () => {
+  it('serializes only rewritten messages', () => {
     const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } }
     const body = chat({
       messages: [
@@ -146,7 +146,7 @@ describe('a chat prompt to a chat upstream', () => {
     ])
   })
 
-  it('becomes a stream or a single answer when the pipeline decides', () => {
+  it('requests a stream or a whole answer as the pipeline decides', () => {
     const still = promptOf(chat({ stream: true, stream_options: { include_usage: true } }))
     expect(sent({ ...still, stream: false })).toEqual(chat({ model: 'gpt-4o' }))
     expect(sent({ ...promptOf(chat()), stream: true })).toEqual(
@@ -154,7 +154,7 @@ describe('a chat prompt to a chat upstream', () => {
     )
   })
 
-  it('can be made without a body', () => {
+  it('is written for a prompt without a body', () => {
     const prompt: Prompt = {
       native: { dialect: 'openai', value: {} },
       model: 'small',
@@ -184,7 +184,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     ...fields,
   })
 
-  it('names the omitted hints', () => {
+  it('reports the omitted hints', () => {
     const hints = {
       top_k: 5,
       metadata: { user_id: 'u' },
@@ -278,7 +278,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
   })
 
-  it('is refused with a thread', () => {
+  it('is refused if it refers to a stored thread', () => {
     const failure = failureOf(() => chatUpstream.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
     expect(failure.details.details).toEqual({ error_code: 'thread_unsupported_request' })
   })
@@ -287,7 +287,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     [{ type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false }, true],
     [{ type: 'object', properties: { a: { type: 'string' } }, additionalProperties: false }, false],
     [{ type: 'object', properties: {}, additionalProperties: true }, false],
-  ])('binds the answer to a schema where the upstream can: %j', (schema, strict) => {
+  ])('requests a strict schema if the upstream supports it: %j', (schema, strict) => {
     const prompt = foreign({ settings: { shape: { type: 'schema', schema } } })
     expect(sent(prompt)['response_format']).toEqual({
       type: 'json_schema',

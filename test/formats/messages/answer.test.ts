@@ -34,7 +34,7 @@ const message: JsonObject = {
 }
 
 describe('reading a message', () => {
-  it('gives its parts, its end and its usage in disjoint parts', () => {
+  it('reads the parts, the finish and the usage without overlap', () => {
     const completion = readCompletion(message)
     expect(completion).toMatchObject({ id: 'msg_1', model: 'sonnet', finish: 'tool-call' })
     expect(completion.parts.map((part) => part.type)).toEqual(['thinking', 'text', 'opaque', 'tool-call'])
@@ -59,11 +59,11 @@ describe('reading a message', () => {
     ['reason_of_tomorrow', 'stop'],
     [null, 'stop'],
     [7, 'stop'],
-  ] as const)('takes the stop reason %j for %s', (reason, finish) => {
+  ] as const)('reads the stop reason %j as %s', (reason, finish) => {
     expect(readCompletion({ ...message, stop_reason: reason }).finish).toBe(finish)
   })
 
-  it('keeps the sequence that stopped it', () => {
+  it('reads the stop sequence', () => {
     const stopped = { ...message, stop_reason: 'stop_sequence', stop_sequence: 'END' }
     expect(readCompletion(stopped)).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })
   })
@@ -86,7 +86,7 @@ describe('reading a message', () => {
     ['more than any answer has', 1e10],
     ['an array', [1]],
     ['missing', undefined],
-  ])('reads no token from a count that is %s', (_, count) => {
+  ])('reads 0 tokens from a count that is %s', (_, count) => {
     const usage = {
       input_tokens: count,
       output_tokens: count,
@@ -97,7 +97,7 @@ describe('reading a message', () => {
     expect(readCompletion({ ...message, usage }).usage).toEqual(NO_USAGE)
   })
 
-  it('adds work counted separately, and nothing that the totals include', () => {
+  it('adds work that is counted separately, but no work that the totals include', () => {
     const iterations = [
       { type: 'compaction', input_tokens: 100, output_tokens: 10, cache_read_input_tokens: 3 },
       { type: 'advisor_message', input_tokens: 200, output_tokens: 20 },
@@ -113,7 +113,7 @@ describe('reading a message', () => {
     })
   })
 
-  it('has no usage when the upstream sent none', () => {
+  it('has no usage when the upstream sends no usage', () => {
     expect(readCompletion({ ...message, usage: null })).not.toHaveProperty('usage')
   })
 
@@ -127,7 +127,7 @@ describe('reading a message', () => {
     { ...message, content: [{ type: 'text', text: 1 }] },
     { ...message, content: [{ type: 'tool_use', id: 'a', name: 'b', input: '{}' }] },
     { type: 'error', error: { type: 'api_error', message: 'x' } },
-  ])('finds no message in %j', (body) => {
+  ])('throws upstream for %j', (body) => {
     expect(failureOf(() => readCompletion(body)).kind).toBe('upstream')
   })
 
@@ -193,7 +193,7 @@ describe('writing a message', () => {
     expect(write(silent)['usage']).toMatchObject({ input_tokens: 0, output_tokens: 0, total_tokens: 0 })
   })
 
-  it('puts citations that were collected from a stream back into their text', () => {
+  it('adds citations from a stream to their text', () => {
     const cite = (at: number): JsonObject => ({ type: 'citations_delta', citation: { type: 'char_location', at } })
     const parts: Completion['parts'] = [
       { type: 'text', text: 'Hi' },

@@ -65,7 +65,7 @@ describe('the official client', () => {
     expect(message.usage).toMatchObject({ input_tokens: 10, cache_read_input_tokens: 4, output_tokens: 7 })
   })
 
-  it('joins a stream to the same message', async () => {
+  it('assembles a stream to the same message', async () => {
     const streamed = await official(answering()).messages.stream(asked).finalMessage()
     const whole = await official(answering()).messages.create(asked)
     expect(streamed.content.map((block) => JSON.stringify({ ...block }))).toEqual(
@@ -82,7 +82,7 @@ describe('the official client', () => {
     expect(events.at(-2)).toMatchObject({ type: 'message_delta', svc_metrics: { original_cost: 0.004 } })
   })
 
-  it('joins a stream passed on from an upstream of the format', async () => {
+  it('assembles a forwarded stream of an upstream of the format', async () => {
     const passed = written(stepsFrom(written(stepsOf(answer))))
     const streamed = await official(answering(passed)).messages.stream(asked).finalMessage()
     expect(streamed.content).toHaveLength(3)
@@ -93,7 +93,7 @@ describe('the official client', () => {
     await expect(official(answering(broken)).messages.stream(asked).finalMessage()).rejects.toThrow('overloaded_error')
   })
 
-  it('finds type, details and request id in a refusal', async () => {
+  it('reads type, details and request id of a refusal', async () => {
     const failure = new GatewayError('invalid-request', 'No threads here.', {
       details: { error_code: 'thread_unsupported_request' },
     })
@@ -151,7 +151,7 @@ describe('the AI SDK', () => {
     expect(types).toContain('error')
   })
 
-  it('sends requests that are read and written without a change', async () => {
+  it('sends requests that the gateway reads and writes without a change', async () => {
     const sent: string[] = []
     const fetch: typeof globalThis.fetch = (url, init) => {
       sent.push(String(init?.body))
@@ -199,7 +199,7 @@ describe('LangChain', () => {
   const model = (fetch: typeof globalThis.fetch, streaming = false) =>
     new ChatAnthropic({ apiKey: 'sk-svc-1', model: 'x', streaming, maxRetries: 0, clientOptions: { fetch } })
 
-  it('counts the tokens of a stream once', async () => {
+  it('counts the tokens of a stream only once', async () => {
     const message = await model(answering(), true).invoke('Tea?')
     expect(message.tool_calls).toMatchObject([
       { name: 'search', args: { query: 'tea' } },

@@ -15,7 +15,7 @@ describe('writing a failure', () => {
     })
   })
 
-  it('keeps code, waiting time and details', () => {
+  it('contains the code, the retry delay and the details', () => {
     const failure = new GatewayError('rate-limited', 'Wait.', { retryAfterSeconds: 7, details: { error_code: 'x' } })
     expect(writeFailure(failure, 'req_1')['error']).toEqual({
       type: 'rate_limit_error',
@@ -26,7 +26,7 @@ describe('writing a failure', () => {
     })
   })
 
-  it('ends a stream by an event named error', () => {
+  it('ends a stream with an event named error', () => {
     const frame = writeFailureFrame(new GatewayError('overloaded', 'Later.'), 'req_1')
     expect(frame.event).toBe('error')
     expect(JSON.parse(frame.data)).toEqual({
@@ -67,14 +67,14 @@ describe('reading the error of an upstream', () => {
     [500, 'upstream'],
     [302, 'upstream'],
     [999, 'upstream'],
-  ])('takes status %i for %s, with and without a body', (status, kind) => {
+  ])('maps status %i to %s, with and without a body', (status, kind) => {
     expect(readFailure(status, undefined).kind).toBe(kind)
     expect(readFailure(status, body({ type: 'x', message: 'y' })).kind).toBe(kind)
     expect(readFailure(status, { error: 'text' }).message).not.toBe('')
     expect(readFailure(status, { error: null, detail: [] }).kind).toBe(kind)
   })
 
-  it("hides the upstream's messages about its own failures and the gateway's credentials", () => {
+  it("omits the upstream's messages about server failures and the gateway's credentials", () => {
     for (const status of [401, 403, 429, 500, 503, 504]) {
       const failure = readFailure(
         status,

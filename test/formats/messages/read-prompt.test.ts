@@ -17,7 +17,7 @@ describe('reading a message request', () => {
     expect(prompt).toMatchObject({ model: 'claude/sonnet', stream: false, tools: [], settings: { maxTokens: 100 } })
   })
 
-  it('reads every parameter that both formats know', () => {
+  it('reads every parameter that both formats support', () => {
     const { settings, stream } = read({
       temperature: 0,
       top_p: 1,
@@ -41,7 +41,7 @@ describe('reading a message request', () => {
     })
   })
 
-  it('reads the older name of the answer shape and the other ways to choose a tool', () => {
+  it('reads the deprecated name of the answer format and every tool choice', () => {
     expect(read({ output_format: { type: 'json_schema', schema: {} } }).settings.shape).toEqual({
       type: 'schema',
       schema: {},
@@ -57,7 +57,7 @@ describe('reading a message request', () => {
     expect(read(absent).messages).toHaveLength(1)
   })
 
-  it('makes the system prompt outside the messages the first message', () => {
+  it('reads the system prompt outside of the messages as the first message', () => {
     const blocks = [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }]
     expect(read({ system: 'Be brief.' }).messages[0]).toEqual({
       role: 'system',
@@ -69,12 +69,12 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('reads a system message among others in its position', () => {
+  it('keeps the position of a system message between other messages', () => {
     const messages = [...(smallBody['messages'] as Json[]), { role: 'system', content: 'From now on in French.' }]
     expect(read({ messages }).messages.map((message) => message.role)).toEqual(['user', 'system'])
   })
 
-  it('reads text, images, documents and thoughts, each with its own block', () => {
+  it('reads text, images, documents and thinking, each with its received block', () => {
     const blocks = [
       { type: 'text', text: 'look' },
       { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGk=' } },
@@ -112,7 +112,7 @@ describe('reading a message request', () => {
     expect(content([plain, made]).parts.map(textOfPart)).toEqual(['All is well.', 'One\nTwo'])
   })
 
-  it('reads tool calls as JSON text and tool results with their own content', () => {
+  it('reads tool calls as JSON text, and tool results with their content', () => {
     const { parts } = content([
       { type: 'tool_use', id: 'toolu_1', name: 'search', input: { query: 'tea', deep: [1, { a: null }] } },
       { type: 'tool_result', tool_use_id: 'toolu_1', content: 'found', is_error: true },
@@ -125,7 +125,7 @@ describe('reading a message request', () => {
     expect(parts[3]).toMatchObject({ callId: 'toolu_3', content: [] })
   })
 
-  it('carries unknown blocks and sources', () => {
+  it('keeps unknown blocks and sources', () => {
     const unknown = { type: 'search_result', source: 'https://example.org', title: 'A', content: [] }
     const source = { type: 'image', source: { type: 'hologram' } }
     expect(content([unknown, source]).parts).toEqual([
@@ -157,7 +157,7 @@ describe('reading a message request', () => {
     ])
   })
 
-  it('carries the thread of a stored conversation', () => {
+  it('keeps the thread of a stored conversation', () => {
     const thread = { type: 'continue', previous_message_id: 'msg_1' }
     expect(read({ thread }).native.value['thread']).toBe(thread)
   })

@@ -28,7 +28,7 @@ const collected = (frames: readonly Frame[]) => {
 }
 
 describe('reading a stream of the message format', () => {
-  it('reads the events of each frame, and keeps the frame', () => {
+  it('reads the events of each frame and keeps the frame', () => {
     const frames = [start(), ping, ...text, end(), last]
     const steps = stepsFrom(frames)
     expect(steps.map((step) => step.native?.frame)).toEqual(frames)
@@ -60,7 +60,7 @@ describe('reading a stream of the message format', () => {
     ])
   })
 
-  it('numbers tool calls separately, and gives a call without arguments an empty object', () => {
+  it('numbers tool calls separately from blocks, and reads missing arguments as an empty object', () => {
     const frames = [
       start(),
       ...text,
@@ -139,7 +139,7 @@ describe('reading a stream of the message format', () => {
     expect(steps.slice(-3)).toEqual([{ events: [] }, { events: [] }, { events: [] }])
   })
 
-  it('names an event after its data when the upstream does not', () => {
+  it('uses the type in the data as the event name when the name is missing', () => {
     const [step] = stepsFrom([{ data: start().data, id: '7' }])
     expect(step?.native?.frame).toEqual({ event: 'message_start', data: start().data, id: '7' })
   })
@@ -154,7 +154,7 @@ describe('reading a stream of the message format', () => {
     ['timeout_error', 'upstream-timeout'],
     ['api_error', 'upstream'],
     ['__proto__', 'upstream'],
-  ] as const)('fails at an event that tells the error %s', (type, kind) => {
+  ] as const)('throws for an event with the error %s', (type, kind) => {
     const error = frame({ type: 'error', error: { type, message: 'at 10.0.0.1' } })
     const failure = failureOf(() => stepsFrom([start(), error]))
     expect(failure.kind).toBe(kind)
@@ -176,12 +176,12 @@ describe('reading a stream of the message format', () => {
     ['a delta that is missing', frame({ type: 'content_block_delta', index: 0 })],
     ['a text that is none', delta(0, { type: 'text_delta', text: 7 })],
     ['an error without type of event', { data: '{"error":{"message":"x"}}' }],
-  ])('fails at %s', (_, bad) => {
+  ])('throws for %s', (_, bad) => {
     expect(failureOf(() => stepsFrom([bad])).kind).toBe('upstream')
   })
 })
 
-describe('passing on a stream of the message format', () => {
+describe('forwarding a stream of the message format', () => {
   it('sends frames unchanged, and adds the bill to the last message_delta', () => {
     const odd = { event: 'message_start', data: start().data.replace('{', '{ ').replace('"m"', '"\\u006d"'), id: '1' }
     const frames = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
@@ -195,7 +195,7 @@ describe('passing on a stream of the message format', () => {
     })
   })
 
-  it('holds back only the last of several message_deltas, and passes pings on', () => {
+  it('delays only the last of several message_deltas, and forwards pings', () => {
     const writer = messagesClient.stepWriter(context)
     const early = end({ output_tokens: 5 })
     const out = stepsFrom([start(), early, end(), ping, last]).map((step) => writer.write(step))
@@ -211,7 +211,7 @@ describe('passing on a stream of the message format', () => {
     expect(written(stepsFrom(frames)).slice(0, 5)).toEqual(frames)
   })
 
-  it('sends the bill when the upstream sent no message_delta', () => {
+  it('sends the bill when the upstream sends no message_delta', () => {
     expect(dataOf(written(stepsFrom([start(), ...text, last])).slice(-2))).toEqual([
       {
         type: 'message_delta',
@@ -242,7 +242,7 @@ describe('writing a stream of another format', () => {
   const blocks = (...events: readonly AnswerEvent[]) =>
     dataOf(written(steps(opening, ...events, ...closing))).slice(1, -2)
 
-  it('starts with a message of zero tokens and ends with the counts and the bill', () => {
+  it('starts with counts of zero and ends with the counts and the bill', () => {
     const frames = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
     expect(frames.map((one) => one.event)).toEqual(dataOf(frames).map((data) => data['type']))
     expect(dataOf(frames)).toEqual([
@@ -292,7 +292,7 @@ describe('writing a stream of another format', () => {
     ])
   })
 
-  it('holds back the pieces of a second call until the first is closed', () => {
+  it('delays the chunks of a second call until the first call is complete', () => {
     const out = blocks(
       callStart(0),
       callDelta(0, '{"a":'),
@@ -315,7 +315,7 @@ describe('writing a stream of another format', () => {
     ])
   })
 
-  it('starts a new text after a tool call, and no empty text', () => {
+  it('starts a new text block after a tool call, and never an empty block', () => {
     const out = blocks({ type: 'text-start' }, { type: 'text-delta', text: '' }, callStart(0), {
       type: 'text-delta',
       text: 'so',
@@ -330,7 +330,7 @@ describe('writing a stream of another format', () => {
     ])
   })
 
-  it('writes thinking, blocks of the format, and pieces of a text', () => {
+  it('writes thinking, blocks of the format, and text in several chunks', () => {
     const citation = { type: 'citations_delta', citation: { type: 'char_location' } }
     const opaque = (value: JsonObject): AnswerEvent => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
     const out = blocks(
@@ -356,7 +356,7 @@ describe('writing a stream of another format', () => {
     ])
   })
 
-  it('fails when an upstream continues an ended call, except with blanks', () => {
+  it('throws when an upstream continues a complete call, except with blanks', () => {
     const first = [callStart(0), callDelta(0, '{}'), callStart(1)]
     expect(blocks(...first, callDelta(0, ' \n'))).toHaveLength(6)
     expect(failureOf(() => blocks(...first, callDelta(0, '{}'))).kind).toBe('upstream')

@@ -21,7 +21,7 @@ const search = {
 }
 
 describe('a chat request for a model of the message format', () => {
-  it('carries all fields that both formats have', () => {
+  it('contains all fields that both formats support', () => {
     const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], $defs: { b: {} } }
     const { body, ignored } = write({
       max_completion_tokens: 77,
@@ -58,12 +58,12 @@ describe('a chat request for a model of the message format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('always has a limit for the answer', () => {
+  it('always has an output limit', () => {
     expect(translate({})['max_tokens']).toBe(4096)
     expect(translate({ max_tokens: 5 })['max_tokens']).toBe(5)
   })
 
-  it('moves all system and developer messages to the system prompt, in their order', () => {
+  it('moves all system and developer messages to the system prompt in order', () => {
     const list = [
       { role: 'system', content: 'One' },
       hello,
@@ -80,11 +80,11 @@ describe('a chat request for a model of the message format', () => {
     ['required', { type: 'any' }],
     ['none', { type: 'none' }],
     ['auto', { type: 'auto' }],
-  ])('says the choice of tools %j', (choice, said) => {
+  ])('translates the tool choice %j', (choice, said) => {
     expect(translate({ tools: [search], tool_choice: choice })['tool_choice']).toEqual(said)
   })
 
-  it('forbids parallel calls without a choice, and sends no choice without tools', () => {
+  it('forbids parallel calls without a tool choice, and omits the choice without tools', () => {
     expect(translate({ tools: [search], parallel_tool_calls: false })['tool_choice']).toEqual({
       type: 'auto',
       disable_parallel_tool_use: true,
@@ -92,7 +92,7 @@ describe('a chat request for a model of the message format', () => {
     expect(translate({ parallel_tool_calls: false, tool_choice: 'auto' })).not.toHaveProperty('tool_choice')
   })
 
-  it('gives a function without parameters, or without their type, an object for its input', () => {
+  it('writes an object schema for a function whose parameters or type are missing', () => {
     const functions = [{ name: 'a' }, { name: 'b', parameters: { properties: { c: {} } } }]
     const tools = functions.map((one) => ({ type: 'function', function: one }))
     expect(translate({ tools })['tools']).toEqual([
@@ -101,7 +101,7 @@ describe('a chat request for a model of the message format', () => {
     ])
   })
 
-  it('joins the results of one turn into one message, before the text of the user and once each', () => {
+  it("joins the results of one turn into one message, without duplicates and before the user's text", () => {
     expect(
       messages(
         hello,
@@ -132,7 +132,7 @@ describe('a chat request for a model of the message format', () => {
     ])
   })
 
-  it('joins neighbors of one role and omits empty texts and messages', () => {
+  it('joins adjacent messages of one role and omits empty texts and messages', () => {
     expect(
       messages(
         hello,
@@ -155,7 +155,7 @@ describe('a chat request for a model of the message format', () => {
     ['"text"', { raw: '"text"' }],
     ['', {}],
     [' {} ', {}],
-  ])('carries the arguments %j that a model wrote as an object', (args, input) => {
+  ])('writes the arguments %j as an object', (args, input) => {
     const list = [
       hello,
       { role: 'assistant', tool_calls: [call('a', args)] },
@@ -229,7 +229,7 @@ describe('a chat request for a model of the message format', () => {
     ])
   })
 
-  it('names every omitted hint', () => {
+  it('reports every omitted hint', () => {
     const hints = {
       seed: 1,
       logit_bias: { '1': 1 },
@@ -257,7 +257,7 @@ describe('a chat request for a model of the message format', () => {
 })
 
 describe('a setting that the message format expresses differently', () => {
-  it('is the effort of the model, beside the shape of the answer', () => {
+  it('writes the effort next to the answer format', () => {
     const json_schema = { name: 'a', schema: { type: 'object' } }
     const { body, ignored } = write({ reasoning_effort: 'low', response_format: { type: 'json_schema', json_schema } })
 
@@ -268,7 +268,7 @@ describe('a setting that the message format expresses differently', () => {
     expect(ignored).toEqual([])
   })
 
-  it('is an answer of any JSON object, as an instruction after all others', () => {
+  it('writes an instruction for an answer of any JSON object, after all other instructions', () => {
     const { body } = write({
       response_format: { type: 'json_object' },
       messages: [{ role: 'system', content: 'A' }, hello],
@@ -282,7 +282,7 @@ describe('a setting that the message format expresses differently', () => {
   })
 })
 
-describe('content that a message upstream cannot receive is refused with the name of the field', () => {
+describe('content that a message upstream does not support is refused with the name of the field', () => {
   const audio = { type: 'input_audio', input_audio: { data: 'aGk=', format: 'wav' } }
   const file = (source: JsonObject) => ({
     messages: [{ role: 'user', content: [text('a'), { type: 'file', file: source }] }],

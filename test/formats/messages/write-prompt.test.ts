@@ -15,7 +15,7 @@ const write = (prompt: Prompt) => bodyOf(bodyText(messagesUpstream.writePrompt(p
 const messagesOf = (prompt: Prompt) => write(prompt)['messages'] as readonly JsonObject[]
 
 describe('writing a prompt of the message format', () => {
-  it('sends the received text with only the model replaced', () => {
+  it('keeps the received text except for the model', () => {
     const text =
       '{ "max_tokens":1e2,\n "model" : "claude/sonnet", "messages":[{"role":"user","content":"\\u00e9"}], "new_field": 1.0}'
     const parsed = parseBody(new TextEncoder().encode(text))
@@ -25,7 +25,7 @@ describe('writing a prompt of the message format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('sends one model when the caller wrote the key twice', () => {
+  it('sends one model when the body contains the key twice', () => {
     const text = '{"model":"free","max_tokens":1,"messages":[{"role":"user","content":"a"}],"model":"claude/sonnet"}'
     const parsed = parseBody(new TextEncoder().encode(text))
     const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
@@ -60,7 +60,7 @@ describe('writing a prompt of the message format', () => {
     expect(body).toEqual({ ...smallBody, ...fields, ...changed, model: 'sonnet' })
   })
 
-  it('writes a changed shape under its current name only', () => {
+  it('writes a changed answer format only under its current name', () => {
     const prompt = read({ output_format: { type: 'json_schema', schema: {} } })
     const shape = { type: 'schema', schema: { type: 'array' } } as const
     expect(write({ ...prompt, settings: { ...prompt.settings, shape } })).toEqual({
@@ -74,7 +74,7 @@ describe('writing a prompt of the message format', () => {
     ['keeps a budget for thoughts that still fits', 5000, { type: 'enabled', budget_tokens: 4000 }],
     ['lowers one that does not', 4000, { type: 'enabled', budget_tokens: 3999 }],
     ['forbids thoughts where there is no room for any', 1024, { type: 'disabled' }],
-  ])('%s under a limit of %i', (_, maxTokens, thinking) => {
+  ])('%s with a limit of %i', (_, maxTokens, thinking) => {
     const prompt = read({ max_tokens: 8000, thinking: { type: 'enabled', budget_tokens: 4000 } })
     const body = write({ ...prompt, settings: { ...prompt.settings, maxTokens } })
     expect(body).toEqual({ ...smallBody, model: 'sonnet', max_tokens: maxTokens, thinking })
@@ -137,7 +137,7 @@ describe('writing a prompt of the message format', () => {
     })
   })
 
-  it('joins neighbors of one role after a message between them is dropped, tool results first', () => {
+  it('joins messages of one role after the message between them is dropped, with tool results first', () => {
     const prompt = read({ messages: conversation })
     const [first, , third, , fifth] = prompt.messages as [Message, Message, Message, Message, Message]
     expect(messagesOf({ ...prompt, messages: [first, third, fifth] })).toEqual([
@@ -179,7 +179,7 @@ describe('writing a prompt of the message format', () => {
     expect((body['messages'] as readonly Json[]).at(-1)).toEqual(later)
   })
 
-  it('writes a rewritten, added or removed system prompt outside the messages', () => {
+  it('writes a rewritten, added or removed system prompt outside of the messages', () => {
     const prompt = read({ system: 'S' })
     const [, user] = prompt.messages as [Message, Message]
     const anew: Message = { role: 'system', parts: [{ type: 'text', text: 'T' }] }

@@ -78,7 +78,7 @@ const stream = frames(
 )
 
 describe('a response of the vendor', () => {
-  it('is read with thinking, text, calls and items of the vendor', () => {
+  it('is read with reasoning, text, calls and items of the vendor', () => {
     const { parts, finish, usage, id, model } = responsesUpstream.readCompletion(response)
 
     expect(parts.map(({ native: _native, ...part }) => part)).toEqual([
@@ -109,7 +109,7 @@ describe('a response of the vendor', () => {
     [{ status: 'incomplete', incomplete_details: { reason: 'content_filter' } }, 'filtered'],
     [{ output: [{ type: 'message', content: [{ type: 'refusal', refusal: 'No.' }] }] }, 'filtered'],
     [{ output: [] }, 'stop'],
-  ])('with %j has ended by %s', (fields, finish) => {
+  ])('with %j has the finish %s', (fields, finish) => {
     expect(responsesUpstream.readCompletion({ ...response, ...fields }).finish).toBe(finish)
   })
 
@@ -148,7 +148,7 @@ describe('a stream of the vendor', () => {
     })
   })
 
-  it('is sent unchanged, with the bill on its last event', () => {
+  it('is forwarded unchanged, with the bill in its last event', () => {
     const read = responsesUpstream.stepReader()
     const writer = responsesClient.stepWriter(context)
     const written = stream.flatMap((frame) => [...writer.write(read(frame))])
@@ -167,14 +167,14 @@ describe('a stream of the vendor', () => {
     ['upstream', { type: 'error', message: 'secret', code: 'server_error' }],
     ['upstream', { type: 'response.failed', response: { error: { code: 'server_error', message: 'secret' } } }],
     ['upstream-rate-limited', { type: 'error', error: { code: 'rate_limit_exceeded', message: 'm' } }],
-  ])('fails as %s when it holds %j', (kind, event) => {
+  ])('throws %s when it contains %j', (kind, event) => {
     const failure = failureOf(() => frames(event).map(responsesUpstream.stepReader()))
 
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toContain('secret')
   })
 
-  it.each(['{', '[]', '7', ''])('fails at an event that is %j', (data) => {
+  it.each(['{', '[]', '7', ''])('throws for the event %j', (data) => {
     expect(failureOf(() => responsesUpstream.stepReader()({ data })).kind).toBe('upstream')
   })
 })
@@ -199,7 +199,7 @@ describe('a broken stream', () => {
 })
 
 describe('calls with alternating pieces', () => {
-  it('are written in parallel, each with its own output index', () => {
+  it('are written in parallel with separate output indexes', () => {
     const writer = responsesClient.stepWriter(context)
     const written = writer.write({
       events: [

@@ -157,7 +157,7 @@ describe('a responses request', () => {
     [{ text: 'json' }, 'text'],
     [{ text: { format: {} } }, 'text.format.type'],
     [{ reasoning: 'low' }, 'reasoning'],
-  ])('refuses %j and names %s', (fields, param) => {
+  ])('refuses %j with param %s', (fields, param) => {
     const failure = failureOf(() => read(fields))
 
     expect(failure.kind).toBe('invalid-request')
@@ -167,7 +167,7 @@ describe('a responses request', () => {
 })
 
 describe('a responses request for a model of the chat format', () => {
-  it('carries all fields that both formats have', () => {
+  it('contains all fields that both formats support', () => {
     const { body, ignored } = translated(chatFormat, {
       instructions: 'Be brief.',
       input: [
@@ -229,7 +229,7 @@ describe('a responses request for a model of the chat format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('names the omitted hints', () => {
+  it('reports the omitted hints', () => {
     const { ignored } = translated(chatFormat, {
       service_tier: 'flex',
       prompt_cache_key: 'k',
@@ -293,7 +293,7 @@ describe('a responses request for a model of the message format', () => {
     expect(ignored).toEqual([])
   })
 
-  it('returns reasoning with its signature, and no reasoning of another vendor', () => {
+  it('contains reasoning with its signature, but no reasoning of another vendor', () => {
     const sealed = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] }
     const { body } = translated(messagesFormat, {
       input: [
@@ -321,7 +321,7 @@ describe('a responses request for a model of the message format', () => {
 describe.each([
   ['chat', chatFormat],
   ['message', messagesFormat],
-])('what a model of the %s format cannot be told', (_, format) => {
+])('content that the %s format cannot express', (_, format) => {
   it.each<[JsonObject, string]>([
     [{ previous_response_id: 'resp_1' }, 'previous_response_id'],
     [{ conversation: 'conv_1' }, 'conversation'],
@@ -337,7 +337,7 @@ describe.each([
     [{ input: [{ ...user('a'), later: 1 }] }, 'input[0].later'],
     [{ input: [user([{ type: 'input_text', text: 'a', later: 1 }])] }, 'input[0].later'],
     [{ input: [user([{ type: 'input_audio' }])] }, 'input[0]'],
-  ])('in %j is refused and named %s', (fields, param) => {
+  ])('in %j is refused with param %s', (fields, param) => {
     expect(failureOf(() => translated(format, fields)).details.param).toBe(param)
   })
 
@@ -353,7 +353,7 @@ describe('requests of other formats for an upstream of the responses format', ()
   const toResponses = (from: WholeFormat, body: JsonObject): Body =>
     JSON.parse(bodyText(responsesUpstream.writePrompt(from.readPrompt(body), 'm').body)) as Body
 
-  it('carry all fields that both formats have, with store: false', () => {
+  it('contain all fields that both formats support, and store: false', () => {
     const body = toResponses(
       chatFormat,
       chat({
@@ -402,7 +402,7 @@ describe('requests of other formats for an upstream of the responses format', ()
     })
   })
 
-  it('mark a failed call in its text, and keep images in results', () => {
+  it('mark a failed call in the text of its result, and keep images in results', () => {
     const body = toResponses(messagesFormat, {
       model: 'a/b',
       max_tokens: 7,
@@ -431,7 +431,7 @@ describe('requests of other formats for an upstream of the responses format', ()
     [chatFormat, chat({ n: 2 }), 'n'],
     [chatFormat, chat({ logprobs: true }), 'logprobs'],
     [messagesFormat, { ...chat({ stop_sequences: ['a'] }), max_tokens: 7 }, 'stop_sequences'],
-  ])('are refused where the format has no word for them: %#', (from, body, param) => {
+  ])('are refused if the format cannot express them: %#', (from, body, param) => {
     expect(failureOf(() => toResponses(from, body)).details.param).toBe(param)
   })
 })

@@ -14,7 +14,7 @@ const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), stored
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('the references of a body', () => {
-  it('are the response that it continues and the responses of its items, each once', () => {
+  it('are the continued response and the responses of referenced items, without duplicates', () => {
     const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
     expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
@@ -24,7 +24,7 @@ describe('the references of a body', () => {
     })
   })
 
-  it('are empty in a body without references, which stays the same object', () => {
+  it('are empty in a body without references, and the body is not copied', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
     expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
@@ -33,7 +33,7 @@ describe('the references of a body', () => {
 })
 
 describe('a recalled body', () => {
-  it('has the whole conversation instead of the reference to it', () => {
+  it('contains the complete conversation instead of the reference', () => {
     const body = { model: 'a/b', previous_response_id: 'resp_77', instructions: 'Be brief.', input: 'Two' }
 
     expect(responseTurns.recall(body, { ...nothing, continued: turn })).toEqual({
@@ -43,13 +43,13 @@ describe('a recalled body', () => {
     })
   })
 
-  it('needs no new input', () => {
+  it('does not require new input', () => {
     expect(responseTurns.recall({ previous_response_id: 'resp_77' }, { ...nothing, continued: turn })).toEqual({
       input: [{ role: 'user', content: 'One' }, message],
     })
   })
 
-  it('has items instead of references to them', () => {
+  it('contains items instead of references', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
     const quoted = new Map([['resp_77', turn.answer]])
 
@@ -63,7 +63,7 @@ describe('a recalled body', () => {
     [{ input: [reference('msg_1_0')] }, 'input[0]', undefined],
     [{ input: [reference('msg_77_5')] }, 'input[0]', undefined],
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
-  ])('is refused where %j leads to nothing', (body, param, code) => {
+  ])('is refused if the reference in %j is unknown', (body, param, code) => {
     const quoted = new Map([['resp_77', turn.answer]])
     const { details, kind } = failureOf(() => responseTurns.recall(body, { ...nothing, quoted }))
 
@@ -75,7 +75,7 @@ describe('a stored turn', () => {
   const asked = { model: 'a/b', input: 'One' }
   const context = { prompt: responsesClient.readPrompt(asked), created: 1, asked }
 
-  it('has the conversation and the answer, from a whole body or from the last event of a stream', () => {
+  it('contains the conversation and the answer of a body or of the last event of a stream', () => {
     const whole = JSON.stringify(turn.answer)
     const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
 
@@ -83,7 +83,7 @@ describe('a stored turn', () => {
     expect(responseTurns.keep(context, event)).toEqual(turn)
   })
 
-  it('does not exist with store: false', () => {
+  it('is not created with store: false', () => {
     expect(
       responseTurns.keep({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
     ).toBeUndefined()
