@@ -128,7 +128,7 @@ export async function callInProcess(
   try {
     return fromWire(await call(given.map(toWire)))
   } catch (error) {
-    throw GatewayError.is(error) && !hasWireNames(given) ? inOwnNames(error) : error
+    throw GatewayError.is(error) && !hasWireNames(given) ? toOwnNames(error) : error
   }
 }
 
@@ -137,7 +137,7 @@ function hasWireNames(value: unknown, depth: number = 0): boolean {
   return Object.entries(value).some(([name, field]) => toOwnName.has(name) || hasWireNames(field, depth + 1))
 }
 
-function inOwnNames({ kind, message, details }: GatewayError): GatewayError {
+function toOwnNames({ kind, message, details }: GatewayError): GatewayError {
   const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => toOwnName.get(name) ?? name)
   const { param, ...others } = details
   return new GatewayError(kind, rename(message), { ...others, ...(param !== undefined && { param: rename(param) }) })

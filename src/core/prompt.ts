@@ -202,10 +202,10 @@ export function withParts(message: Message, parts: readonly Part[]): Message {
 }
 
 /** Returns true if all parts are tool results, so that no user wrote the message. */
-export function holdsOnlyToolResults(message: Message): boolean {
+export function hasOnlyToolResults(message: Message): boolean {
   return message.parts.length > 0 && message.parts.every((part) => part.type === 'tool-result')
 }
 
 export function lastUserIndex(messages: readonly Message[]): number {
-  return messages.findLastIndex((message) => message.role === 'user' && !holdsOnlyToolResults(message))
+  return messages.findLastIndex((message) => message.role === 'user' && !hasOnlyToolResults(message))
 }

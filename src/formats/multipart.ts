@@ -41,11 +41,11 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   let modelSpan: ReceivedForm['modelSpan']
   let textBytes = 0
   for (const { name, isFile, start, end } of partsOf(searchBytes(bytes), boundary)) {
-    if (name === 'model' && (isFile || modelSpan !== undefined)) throw malformed('names more than one model', 'model')
+    if (name === 'model' && (isFile || modelSpan !== undefined)) throw formError('names more than one model', 'model')
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
     textBytes += end - start
-    if (textBytes > MAX_TEXT_BYTES) throw malformed(`has more than ${MAX_TEXT_BYTES} bytes outside of its files`)
+    if (textBytes > MAX_TEXT_BYTES) throw formError(`has more than ${MAX_TEXT_BYTES} bytes outside of its files`)
     texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
   const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
@@ -66,25 +66,25 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
 function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
   const { bytes } = search
   const delimiter = `\n--${boundary}`
-  if (!isAt(bytes, 0, delimiter.slice(1))) throw malformed('does not begin with its boundary')
+  if (!isAt(bytes, 0, delimiter.slice(1))) throw formError('does not begin with its boundary')
   const parts: FormPart[] = []
   let at = delimiter.length - 1
   while (!isAt(bytes, at, '--')) {
-    if (!isAt(bytes, at, '\r\n')) throw malformed('has a boundary that is followed by other characters')
+    if (!isAt(bytes, at, '\r\n')) throw formError('has a boundary that is followed by other characters')
     const headEnd = search.find('\r\n\r\n', at)
     const lineFeed = search.find(delimiter, headEnd)
-    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw malformed('is cut off')
+    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw formError('is cut off')
     const end = lineFeed - 1
-    if (!isAt(bytes, end, '\r')) throw malformed('has a boundary after a bare line feed')
-    if (parts.length === MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
+    if (!isAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
+    if (parts.length === MAX_PARTS) throw formError(`has more than ${MAX_PARTS} parts`)
     // An empty value starts at the next delimiter.
     const start = headEnd + 4
-    if (end < start) throw malformed('has a part without a blank line')
+    if (end < start) throw formError('has a part without a blank line')
     parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
     at = lineFeed + delimiter.length
   }
   const tail = bytes.length - at - 2
-  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw malformed('continues after its end')
+  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw formError('continues after its end')
   return parts
 }
 
@@ -101,7 +101,7 @@ function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   const found = DISPOSITION.exec(dispositions[0] ?? '')
   const isPlain = lines.every((line) => /^content-(disposition|type|length):/i.test(line))
   if (found === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
-    throw malformed('has a part without the headers of a form field')
+    throw formError('has a part without the headers of a form field')
   }
   return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== undefined }
 }
@@ -114,11 +114,11 @@ function decode(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
-    throw malformed('contains text that is not UTF-8')
+    throw formError('contains text that is not UTF-8')
   }
 }
 
-function malformed(problem: string, param?: string): GatewayError {
+function formError(problem: string, param?: string): GatewayError {
   return new GatewayError(
     'invalid-request',
     `The form ${problem}. Send multipart/form-data as browsers and SDKs write it.`,

@@ -157,7 +157,9 @@ function portablePart(part: Part, declared: DeclaredTools, omitted: Set<string>)
   const type = asString(value['type']) ?? ''
   if (part.type === 'tool-call') {
     const namespace = asString(value['namespace'])
-    return namespace === undefined ? part : { ...withoutNative(part), name: calledName(declared, part.name, namespace) }
+    return namespace === undefined
+      ? part
+      : { ...withoutNative(part), name: findCalledName(declared, part.name, namespace) }
   }
   if (part.type !== 'opaque') return part
   if (type === 'custom_tool_call') return customCall(value, declared)
@@ -178,7 +180,7 @@ function customCall(value: JsonObject, declared: DeclaredTools): Part {
   return {
     type: 'tool-call',
     id: asString(value['call_id']) ?? '',
-    name: calledName(declared, name, asString(value['namespace'])),
+    name: findCalledName(declared, name, asString(value['namespace'])),
     input: JSON.stringify({ [CUSTOM_INPUT]: asString(value['input']) ?? '' }),
   }
 }
@@ -197,7 +199,7 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
   return {
     ...settings,
     ...(name !== undefined && {
-      toolChoice: { type: 'tool' as const, name: calledName(declared, name, asString(choice?.['namespace'])) },
+      toolChoice: { type: 'tool' as const, name: findCalledName(declared, name, asString(choice?.['namespace'])) },
     }),
     ...(user !== undefined && { user }),
   }
@@ -294,7 +296,7 @@ function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): strin
 }
 
 /** Returns the name that the model receives. A tool that is no longer declared keeps its former name. */
-function calledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
+function findCalledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)
 }

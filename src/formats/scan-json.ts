@@ -154,7 +154,7 @@ function readToken(state: ScanState): void {
 function open(state: ScanState, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
-  if (++state.depth > depth) throw refused(`is nested deeper than ${depth} levels. Flatten it.`)
+  if (++state.depth > depth) throw scanError(`is nested deeper than ${depth} levels. Flatten it.`)
   state.inArray[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
   state.isModelNext = false
 }
@@ -182,19 +182,19 @@ function isInArray({ depth, inArray }: ScanState): boolean {
 
 function checkKeys({ keys, elements, limits }: ScanState): void {
   if (keys + elements <= limits.keys) return
-  throw refused(`has more than ${limits.keys} keys and array elements. Send fewer.`)
+  throw scanError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
 /** Bytes outside of strings are counted once per slice, because blanks are not read one by one. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
-  throw refused(`has more than ${limits.syntaxBytes} bytes outside of its strings. Send fewer blanks and numbers.`)
+  throw scanError(`has more than ${limits.syntaxBytes} bytes outside of its strings. Send fewer blanks and numbers.`)
 }
 
 function readNumber(state: ScanState): void {
   const { numbers } = state.limits
-  if (isInArray(state) && ++state.numbers > numbers) throw refused(`has more than ${numbers} numbers. Send fewer.`)
+  if (isInArray(state) && ++state.numbers > numbers) throw scanError(`has more than ${numbers} numbers. Send fewer.`)
   state.isModelNext = false
   const end = endOf(state.bytes, state.at, NUMERIC)
   const hasExponent = state.bytes[end] === UPPER_E || state.bytes[end] === LOWER_E
@@ -279,6 +279,6 @@ function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'esc
   }
 }
 
-function refused(reason: string): GatewayError {
+function scanError(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}`)
 }

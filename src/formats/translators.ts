@@ -120,7 +120,7 @@ const refuseBlock = refuseContentFor('this model, which uses the message format'
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
   const names: Names = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
   return messages.map((message) => {
-    const parts = message.parts.map((part) => renamed(part, names))
+    const parts = message.parts.map((part) => renamePart(part, names))
     return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
   })
 }
@@ -135,9 +135,9 @@ interface Names {
   readonly numbers: Map<string, number>
 }
 
-function renamed(part: Part, names: Names): Part {
+function renamePart(part: Part, names: Names): Part {
   if (part.type === 'tool-call') {
-    const id = freeId(part.id, names)
+    const id = findUnusedId(part.id, names)
     names.usedIds.add(id)
     names.newIds.set(part.id, id)
     return id === part.id ? part : { ...part, id }
@@ -147,7 +147,7 @@ function renamed(part: Part, names: Names): Part {
   return callId === part.callId ? part : { ...part, callId }
 }
 
-function freeId(id: string, { usedIds, numbers }: Names): string {
+function findUnusedId(id: string, { usedIds, numbers }: Names): string {
   const safe = id.replace(/[^\w-]/g, '_') || 'call'
   if (!usedIds.has(safe)) return safe
   let next = numbers.get(safe) ?? 2

@@ -50,7 +50,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 })
 
 /** Maximum number of texts per call. Additional texts are sent in consecutive calls. */
-const MAX_TEXTS = 256
+const MAX_TEXTS_PER_CALL = 256
 
 /**
  * Creates an embedder for an endpoint with OpenAI's format. `embed` rejects with `upstream` unless the answer has one
@@ -89,8 +89,8 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     ...(price !== undefined && { price }),
     embed: async (texts, signal) => {
       const vectors: Float32Array[] = []
-      for (let from = 0; from < texts.length; from += MAX_TEXTS) {
-        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS), signal)))
+      for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
+        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS_PER_CALL), signal)))
       }
       return vectors
     },
@@ -107,7 +107,7 @@ interface EmbeddingEndpoint {
 }
 
 /** Maximum size of an answer in bytes. */
-const MAX_BYTES = 32 * 1024 * 1024
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const NAME = 'embeddings'
 
 async function embedBatch(
@@ -126,14 +126,14 @@ async function embedBatch(
       timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
       cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
       connectMs: timeoutMs,
-      maxBytes: () => MAX_BYTES,
+      maxBytes: () => MAX_ANSWER_BYTES,
       isStream: undefined,
       format: undefined,
     },
   )
   if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_BYTES} bytes`)
+  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 

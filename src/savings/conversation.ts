@@ -1,5 +1,5 @@
 import {
-  holdsOnlyToolResults,
+  hasOnlyToolResults,
   lastUserIndex,
   type Message,
   type Part,
@@ -62,7 +62,7 @@ function hasToolResults(message: Message): boolean {
 
 function kindOf(message: Message): Segment['kind'] {
   if (message.parts.some((part) => part.type === 'tool-call')) return 'exchange'
-  if (message.role === 'user' && !holdsOnlyToolResults(message)) return 'user'
+  if (message.role === 'user' && !hasOnlyToolResults(message)) return 'user'
   return message.role === 'assistant' ? 'assistant' : 'exchange'
 }
 

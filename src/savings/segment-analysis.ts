@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { fingerprintOf } from '../core/digest.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
-import { holdsOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
+import { hasOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { excerptSegment, type Snippet, type TextLocation } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
 import { hasStandingInstruction, termsOf } from './query.ts'
@@ -135,7 +135,7 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
 
 /** Returns the maximum tokens of the snippets of a message; 0 for a message that is never excerpted. */
 function maxSnippetTokens(message: Message): number {
-  if (message.role !== 'user' || holdsOnlyToolResults(message)) return SNIPPET_TOKENS
+  if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
   const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
   if (Math.max(0, ...texts) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS

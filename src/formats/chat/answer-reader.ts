@@ -237,7 +237,7 @@ interface CallReader {
 }
 
 /** The key of a deprecated function call, which has no index and no id. */
-const OLD_FORM = 'function_call'
+const DEPRECATED_CALL = 'function_call'
 
 /**
  * Returns a reader of streamed tool calls. Upstreams number calls from 0 or from 1, or use the same index for all
@@ -280,7 +280,7 @@ function callReader(): CallReader {
         return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
       })
       const old = asObject(delta['function_call'])
-      return old === undefined ? events : [...events, ...readPiece(OLD_FORM, {}, old)]
+      return old === undefined ? events : [...events, ...readPiece(DEPRECATED_CALL, {}, old)]
     },
   }
 }

@@ -99,11 +99,11 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
     return []
   })
   const text = texts.length === 0 && attachmentsOf(result).length > 0 ? 'See the next user message.' : texts.join('\n')
-  return { role: 'tool', tool_call_id: result.callId, content: result.failed ? asFailed(text) : text }
+  return { role: 'tool', tool_call_id: result.callId, content: result.failed ? markFailed(text) : text }
 }
 
 /** The chat format has no field for a failed call, so the text of its result is marked. */
-function asFailed(text: string): string {
+function markFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }

@@ -62,12 +62,12 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
     case 'text-start':
       return closeCurrent(writing)
     case 'text-delta':
-      return event.text === '' ? [] : grow(writing, 'text', event.text)
+      return event.text === '' ? [] : appendDelta(writing, 'text', event.text)
     case 'thinking-start':
       return [...closeCurrent(writing), ...(event.redacted === undefined ? [] : addRedacted(writing, event.redacted))]
     case 'thinking-delta': {
-      const written = event.text === undefined || event.text === '' ? [] : grow(writing, 'thinking', event.text)
-      return event.signature === undefined ? written : [...written, ...sign(writing, event.signature)]
+      const written = event.text === undefined || event.text === '' ? [] : appendDelta(writing, 'thinking', event.text)
+      return event.signature === undefined ? written : [...written, ...appendSignature(writing, event.signature)]
     }
     case 'tool-call-start': {
       const closing = closeCurrent(writing)
@@ -95,7 +95,7 @@ function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
 }
 
 /** Adds a delta to an item. The first delta starts the item, so no item is empty. */
-function grow(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
+function appendDelta(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === kind ? [] : open(writing, kind)
   const item = writing.current
   if (item === undefined) return opening
@@ -171,7 +171,7 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
 }
 
 /** Adds the signature to a reasoning item. A signature may arrive without reasoning text. */
-function sign(writing: Writing, signature: string): readonly ResponseEvent[] {
+function appendSignature(writing: Writing, signature: string): readonly ResponseEvent[] {
   const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
   writing.current?.signature.push(signature)
   return opening
