@@ -231,8 +231,7 @@ function sizeOf(chunk: EventChunk): number {
 }
 
 function tooLarge(): GatewayError {
-  const message =
-    'The recording of this answer exceeds the capacity for recordings, so it cannot be followed. Send the request again.'
+  const message = 'This answer exceeds the capacity for recordings, so it cannot be followed. Send the request again.'
   return new GatewayError('too-large', message)
 }
 
