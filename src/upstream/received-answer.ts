@@ -3,16 +3,16 @@ import { collector, type Collector } from '../core/steps.ts'
 import { createFrameReader, type FrameReader } from '../http/sse.ts'
 
 const MIN_BUFFER_BYTES = 16 * 1024
-/** Maximum size of bytes that are parsed at once. Short events of this size are parsed in about 20 ms. */
+/** Maximum number of bytes that are parsed together. Parsing short events of this total size takes about 20 ms. */
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**
- * Collects an answer from its bytes, because events that are relayed unparsed reach no other collector. The bytes of a
- * short answer are parsed when its completion is read. A long answer is parsed while it arrives, because parsing 32 MiB
- * at once blocks the event loop for seconds.
+ * Collects an answer from its bytes, because no other collector receives events that are relayed unparsed. A short
+ * answer is parsed when its completion is read. A long answer is parsed while it arrives, because parsing 32 MiB at
+ * once would block the event loop for seconds.
  *
- * The bytes are copied into one buffer. Thousands of small chunks that are retained instead would survive minor garbage
- * collections and make them slower.
+ * The bytes are copied into one buffer. Thousands of retained small chunks would survive minor garbage collections and
+ * make them slower.
  */
 export class ReceivedAnswer {
   readonly #collected: Collector = collector()
@@ -37,7 +37,7 @@ export class ReceivedAnswer {
     this.#size = size
   }
 
-  /** Parses the bytes that are not parsed yet. `isOver` includes a last event that no blank line follows. */
+  /** Parses all unparsed bytes. If `isOver` is true, also parses a last event without a blank line. */
   read(isOver: boolean = false): Collector {
     // The translator limits the size of the answer.
     const frames = (this.#frames ??= createFrameReader(Infinity))
