@@ -48,13 +48,26 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   const { parts, furtherText = '' } = answer.completion()
-  const texts = [...parts.map(textOfPart), furtherText]
-  const counted = texts.reduce((sum, one) => sum + meter.tokenizer.estimate(one), 0)
-  const text = Math.min(counted, reservation.outputTokens * (prompt.settings.choices ?? 1))
+  const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
+  const text = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
   const route = routeOf(answered)
   const reported = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
   return billOf(answered, plan, { route, usage, estimated: true })
+}
+
+/** Size of the texts that are counted at once, in UTF-16 units. */
+const SLICE_LENGTH = 65_536
+
+/** Returns the local count of texts, up to `limit`. Counting a 30 MB answer to its end blocks the event loop for 0.7 s. */
+function countUpTo(limit: number, texts: readonly string[], { tokenizer }: Meter): number {
+  let count = 0
+  for (const text of texts) {
+    for (let at = 0; at < text.length && count < limit; at += SLICE_LENGTH) {
+      count += tokenizer.estimate(text.slice(at, at + SLICE_LENGTH))
+    }
+  }
+  return Math.min(count, limit)
 }
 
 /**
