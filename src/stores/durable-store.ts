@@ -12,14 +12,17 @@ import {
 } from '../core/store.ts'
 import { duplicateReservationId, expiredCounter } from './reservation-rules.ts'
 
-/** Maximum number of values and of bytes: two per UTF-16 unit of key and value, and 128 per value. */
+/**
+ * Maximum number of values and their total size in bytes: two per UTF-16 code unit of key and value, plus 128 per
+ * value.
+ */
 export interface PoolLimit {
   readonly entries: number
   readonly bytes: number
 }
 
 /**
- * Limits on the data that requests write. Keys, budgets and rate limits are in a separate pool without a limit, which
+ * Limits on the data that requests write. Keys, budgets and rate limits are in a separate, unlimited pool, which
  * prevents bulk data from evicting or blocking them.
  */
 export interface BulkLimits {
@@ -33,7 +36,7 @@ export interface BulkLimits {
    * largest share.
    */
   readonly expiring: PoolLimit
-  /** Log entries: the audit. A full pool drops the oldest entry of its largest share. */
+  /** Log entries: the audit trail. A full pool drops the oldest entry of its largest share. */
   readonly logs: PoolLimit
 }
 
@@ -63,7 +66,9 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** Returns the share of its pool that a value counts against: its quota, or the first word of its key (`turn:`). */
+/**
+ * Returns the share, within its pool, that a value counts against: its quota, or the first word of its key (`turn:`).
+ */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
@@ -73,7 +78,7 @@ export function logShareOf(log: string, quota: Quota | undefined): string {
   return quota === undefined ? `log:${log}` : `quota:${quota.name}`
 }
 
-/** Returns true for a value that exceeds the limits even if all other values are dropped. */
+/** Returns true for a value that would exceed the limits even if all other values were dropped. */
 export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
@@ -88,11 +93,11 @@ export function storeFullError(): GatewayError {
 }
 
 /*
- * Requests to the scripts of Redis and the functions of PostgreSQL, and their replies, are JSON. Texts are encoded with
+ * Requests to Redis scripts and PostgreSQL functions, and their replies, are JSON. Strings are encoded with
  * `encodeText`.
  */
 
-/** Returns the request to write a value, or to delete the key if `value` is undefined. */
+/** Builds the request that writes a value, or deletes the key if `value` is undefined. */
 export function valueRequest(
   key: string,
   value: string | undefined,
@@ -140,7 +145,7 @@ export function reserveRequest({ reservationId, claims, least, expiresAfterMs }:
   }
 }
 
-/** `ordinal` is the index of the claim, by which PostgreSQL restores the order. */
+/** `ordinal` is the index of the claim. PostgreSQL uses it to restore the order of the claims. */
 function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
   return {
     ordinal,
@@ -170,14 +175,14 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
   }
 }
 
-/** Returns the entries without those that exceed their quota, because such entries must not prevent the settlement. */
+/** Omits entries that are larger than their quota, because such entries must not prevent the settlement. */
 export function entryRequests(entries: readonly SettledEntry[], limits: BulkLimits): readonly object[] {
   return entries
     .filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
     .map((entry) => entryRequest(entry, limits))
 }
 
-/** Returns the amounts without those that are not safe integers, because such amounts would corrupt later sums. */
+/** Omits amounts that are not safe integers, because such amounts would corrupt later sums. */
 function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
   return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
@@ -222,9 +227,9 @@ const UNSAFE = /\ufdd0|\p{Surrogate}/gu
 const ESCAPED = /\ufdd0([0-9a-f]{4})/g
 
 /**
- * Encodes any string as valid UTF-8 text. PostgreSQL rejects NUL and lone surrogates, and clients of SQLite and Redis
- * truncate or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged,
- * and the encoded prefix of a text is a prefix of the encoded text.
+ * Encodes any string as valid UTF-8 text. PostgreSQL rejects NUL and lone surrogates, and SQLite and Redis clients
+ * truncate at or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is
+ * unchanged, and an encoded prefix of a string is also a prefix of the encoded string.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE, escape).replaceAll('\0', escape)

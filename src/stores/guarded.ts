@@ -15,10 +15,10 @@ const PROBE_INTERVAL_MS = 250
 
 /**
  * Returns a store whose calls do not hang. A call that fails or times out rejects with `overloaded`. The request is
- * then answered with 503 instead of being served without limits. The error of the store is set as the cause, which is
- * not sent to clients. A RangeError reports an invalid argument and is rethrown. A call that timed out may still take
- * effect in the store, and each step except `append` is safe to repeat. If the store answers no call during one
- * timeout, further calls reject immediately until a ping succeeds.
+ * then answered with 503 instead of being served without limits. The store error becomes the cause, which is not sent
+ * to clients. A RangeError reports an invalid argument and is rethrown. A call that timed out may still take effect in
+ * the store, and every step except `append` can safely be repeated. If the store answers no call within one timeout
+ * period, further calls reject immediately until a ping succeeds.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store

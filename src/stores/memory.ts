@@ -24,11 +24,11 @@ export interface MemoryBounds {
    */
   readonly expiring: PoolBounds
   /**
-   * Maximum number of counters of limits and budgets. A reservation that needs a further counter fails with
+   * Maximum number of counters for limits and budgets. A reservation that needs another counter fails with
    * `overloaded`. @default 500,000
    */
   readonly counters: number
-  /** Maximum number of open reservations. A further reservation fails with `overloaded`. @default 100,000 */
+  /** Maximum number of open reservations. Any further reservation fails with `overloaded`. @default 100,000 */
   readonly tickets: number
   /**
    * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
@@ -42,7 +42,7 @@ export interface MemoryBounds {
   readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
 }
 
-/** Options of `memoryStore()`. */
+/** Options for `memoryStore()`. */
 export interface MemoryStoreOptions extends Partial<MemoryBounds> {
   /** Returns the time in milliseconds since 1970. Use the same clock for the gateway. @default Date.now */
   readonly now?: () => number
@@ -75,7 +75,7 @@ const CHECK = optionsOf({
 
 /**
  * Creates a store in this process. Limits and budgets apply to this process only, and a restart loses all data. Each
- * UTF-16 unit counts as two bytes.
+ * UTF-16 code unit counts as two bytes.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
@@ -101,7 +101,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       if (!counters.settle(reservationId, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const entry of entries) {
-        // An entry that exceeds its quota must not prevent the settlement.
+        // An entry that is larger than its quota must not prevent the settlement.
         if (!logs.isOversized(entry.log, entry)) logs.append(entry.log, entry)
       }
       return true
@@ -117,6 +117,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable. Otherwise a copy of the store with asynchronous calls would be marked as local.
+  // Not enumerable, so that a copy of the store with asynchronous calls is not marked as local.
   return Object.defineProperty(store, 'local', { value: true })
 }

@@ -33,13 +33,16 @@ import { migratePostgres } from './postgres/schema.ts'
 import { checkAmount, checkClaims } from './reservation-rules.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
-/** Options of `postgresStore()`. */
+/** Options for `postgresStore()`. */
 export interface PostgresStoreOptions {
   /** A connected client: a Pool of `pg`, postgres.js, or PGlite. The caller closes it. */
   readonly client: PostgresClient
-  /** Schema of the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
+  /** Schema that contains the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
   readonly schema?: string
-  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1 GiB each */
+  /**
+   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1
+   * GiB each
+   */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the PostgreSQL server */
   readonly now?: () => number
@@ -68,8 +71,8 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates a store in PostgreSQL 14 or newer. Each step is one call of one function, which lets any number of processes
- * share limits and budgets exactly. A committed step survives a power failure.
+ * Creates a store in PostgreSQL 14 or newer. Each step is a single function call, so any number of processes can share
+ * exact limits and budgets. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
@@ -154,14 +157,13 @@ function warningOf(row: unknown): string {
 }
 
 /**
- * A cursor contains the id of a transaction and the id of an entry. Both are zero-padded, because cursors are sorted as
- * text.
+ * A cursor consists of a transaction id and an entry id. Both are zero-padded, because cursors are sorted as strings.
  */
 const WRITER_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** Returns the request to read entries. An unknown cursor starts from the beginning. */
+/** Builds the request that reads entries. An unknown cursor starts from the beginning. */
 function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
@@ -178,10 +180,10 @@ function amountsIn(row: unknown): Readonly<Record<string, number>> {
   return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
 }
 
-/** Options of `postgresAnswerStore()`. */
+/** Options for `postgresAnswerStore()`. */
 export interface PostgresAnswerStoreOptions extends StoredAnswersOptions, PostgresStoreOptions {}
 
-/** Answers of the semantic cache in PostgreSQL. */
+/** A PostgreSQL store for the answers of the semantic cache. */
 export interface PostgresAnswerStore extends AnswerStore {
   /** Creates the schema, or upgrades it to the newest version. `npx sluice migrate` does the same. */
   migrate(): Promise<void>

@@ -19,9 +19,9 @@ import { createCounters } from './redis/counters.ts'
 import { APPEND, ENTRIES, GET, LIST, READ_SETTINGS, WRITE } from './redis/value-scripts.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
-/** Options of `redisStore()`. */
+/** Options for `redisStore()`. */
 export interface RedisStoreOptions {
-  /** A connected client: ioredis, node-redis, or an HTTP client with the interface of Upstash. The caller closes it. */
+  /** A connected client: ioredis, node-redis, or an HTTP client with the Upstash interface. The caller closes it. */
   readonly client: RedisClient
   /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
@@ -31,7 +31,10 @@ export interface RedisStoreOptions {
    * @default false
    */
   readonly shardByOwner?: boolean
-  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 256 MiB each */
+  /**
+   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 256
+   * MiB each
+   */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the Redis server */
   readonly now?: () => number
@@ -47,8 +50,8 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, which lets any number of
- * processes share limits and budgets exactly. Enable the append-only file of the server, because without it a restart
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is a single Lua script, so any number of
+ * processes can share exact limits and budgets. Enable the server's append-only file, because without it a restart
  * loses writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */
 export function redisStore(options: RedisStoreOptions): Store {

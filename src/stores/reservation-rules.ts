@@ -3,7 +3,7 @@ import type { Claim, ReserveRequest } from '../core/store.ts'
 /** Maximum value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** Period after its expiry during which a reservation can still be settled, in milliseconds. */
+/** Period after a reservation expires during which it can still be settled, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
 export type Decision = { readonly refused: number } | { readonly granted: number }
@@ -47,8 +47,8 @@ export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): 
 }
 
 /**
- * Returns true if two claims name the same counter. Compares each pair, which is faster than a Set for the few claims
- * of a reservation.
+ * Returns true if two claims name the same counter. Compares each pair, which is faster than a Set because a
+ * reservation has few claims.
  */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {

@@ -31,22 +31,25 @@ import {
   duplicateReservationId,
 } from './reservation-rules.ts'
 
-/** Options of `sqliteStore()`. */
+/** Options for `sqliteStore()`. */
 export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase
   /**
-   * Maximum wait for the write of another process, in milliseconds. The wait blocks the event loop.
+   * Maximum time to wait while another process writes, in milliseconds. Waiting blocks the event loop.
    * @default 2,000
    */
   readonly busyTimeoutMs?: number
   /**
-   * With `normal`, a committed step survives the end of the process, and a power failure can lose the last steps. With
-   * `full`, a committed step survives a power failure, at the cost of one disk flush per step.
+   * With `normal`, a committed step survives a process crash, but a power failure can lose the most recent steps. With
+   * `full`, a committed step survives a power failure, at the cost of one disk flush for each step.
    * @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
-  /** Limits of batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1 GiB each */
+  /**
+   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1
+   * GiB each
+   */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number
@@ -64,8 +67,8 @@ const CHECK = optionsOf(
 )
 
 /**
- * Creates a store in one SQLite file. The file survives a restart, and several processes of one host can share it.
- * Each step is one transaction. Creates and migrates the schema immediately.
+ * Creates a store in one SQLite file. The file survives a restart, and several processes on one host can share it. Each
+ * step is one transaction. Creates and migrates the schema immediately.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
@@ -92,7 +95,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         if (!counters.settle(reservationId, charges)) return false
         for (const tally of tallies) counters.add(tally)
         for (const { log, ...entry } of entries) {
-          // An entry that exceeds its quota must not prevent the settlement.
+          // An entry that is larger than its quota must not prevent the settlement.
           if (!isOversized(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
         }
         return true
@@ -228,7 +231,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
   }
 
-  /** Subtracts expired amounts instead of removing them, because removing needs the write lock. */
+  /** Subtracts expired amounts instead of removing them, because removal requires the write lock. */
   function level(name: string): Level {
     const at = now()
     const row = sql.row(

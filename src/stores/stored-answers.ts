@@ -5,7 +5,7 @@ import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './durable-store.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Quota of the answers of one key. A full quota drops the oldest answer. */
+/** Quota for the answers of one key. When the quota is full, the oldest answer is dropped. */
 export interface StoredAnswersOptions {
   /** @default 10,000 */
   readonly maxEntriesPerKey?: number
@@ -22,16 +22,16 @@ const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
 /** Number of values per answer: the answer, its entry in the list of its key, and its entry in the list of its scope. */
 const VALUES_PER_ANSWER = 3
-/** Number of keys that `clear` reads at a time. */
+/** Number of keys per page that `clear` reads. */
 const PAGE = 200
 const MAX_AMEND_ATTEMPTS = 3
 /** Maximum number of answers that `size` counts. */
 const MAX_COUNTED = 10_000
 
 /**
- * Creates an answer store whose answers are values of a store, by id. An id contains the hash of its scope, which
- * prevents a request from reading answers of another scope. `answer-of` lists the answers of a key, `answer-in` the
- * comparable answers of a scope.
+ * Creates an answer store that keeps each answer as a value in a general-purpose store, under its id. An id contains
+ * the hash of its scope, which prevents a request from reading answers of another scope. `answer-of` lists the answers
+ * of a key, and `answer-in` lists the comparable answers in a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
@@ -119,7 +119,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Quotes a name. Otherwise a name could be a prefix of another. */
+/** Quotes a name, so that no name is a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 
@@ -130,7 +130,7 @@ function idIn(key: string): string {
 
 const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
 
-/** Prepends a hash, which detects damaged answers and answers of another version. */
+/** Prepends a hash, by which damaged answers and answers written by another version are detected. */
 function writeAnswer(answer: CachedAnswer): string {
   const json = JSON.stringify(answer)
   return `${hashOf(json)} ${json}`
@@ -178,7 +178,7 @@ function createAnswerCounter(now: () => number): AnswerCounter {
   }
 }
 
-/** Throws for a vector of another length, or with a number that is not finite. */
+/** Throws for a vector that has the wrong length or contains a non-finite number. */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions) {
     throw new GatewayError(

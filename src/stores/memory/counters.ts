@@ -25,7 +25,7 @@ interface Counter extends Dated {
   held: number
 }
 
-/** A reservation that is not settled. Settling deletes it. */
+/** An unsettled reservation. Settling deletes it. */
 interface Reservation extends Dated {
   readonly id: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
@@ -56,7 +56,7 @@ export function createCounters(
     reservationExpiries.schedule(reservation, at + LATE_MS)
   }
 
-  /** Releases the held amounts. The counter objects still exist after the counters have expired. */
+  /** Releases the held amounts. A reservation still references its counter objects after the counters have expired. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -195,7 +195,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     dropOldest()
   }
 
-  /** Moves a tally to the end of the Map, whose first entry is then the least recently updated tally. */
+  /** Moves a tally to the end of the Map, so that the first entry is always the least recently updated tally. */
   function moveToEnd(name: string): Sums {
     const found = tallies.get(name)
     if (found === undefined) size += 1
@@ -226,7 +226,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   return { add, get, clear }
 }
 
-/** Adds to one field within the limits of a tally. Ignores an amount that is not a safe integer. */
+/** Adds an amount to one field, within the limits of a tally. Ignores an amount that is not a safe integer. */
 export function addField(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return

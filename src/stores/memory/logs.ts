@@ -3,12 +3,12 @@ import { createExpiryQueue, type Dated } from './sorted.ts'
 import type { PoolBounds } from './values.ts'
 
 /**
- * Append-only logs with a common limit. The entries of one quota, or of one log without a quota, form a share. A full
+ * Append-only logs that share one limit. The entries of one quota, or of one log without a quota, form a share. A full
  * quota drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
  */
 export interface MemoryLogs {
   append(log: string, entry: NewLogEntry): void
-  /** Returns true for an entry that exceeds its quota, for which `append` throws. */
+  /** Returns true for an entry that is larger than its quota. `append` throws for such an entry. */
   isOversized(log: string, entry: NewLogEntry): boolean
   entries(log: string, query: LogQuery): readonly LogEntry[]
   clear(): void
@@ -16,7 +16,7 @@ export interface MemoryLogs {
 
 interface Line extends Pick<LogEntry, 'at'> {
   readonly log: Queue
-  /** Sequence number over all logs, from which the cursor is derived. */
+  /** Sequence number across all logs. The cursor is derived from it. */
   readonly sequence: number
   value: string
   readonly bytes: number
@@ -42,17 +42,17 @@ interface Share extends Dated {
 /** Approximate overhead of a line, in bytes. */
 const OVERHEAD_BYTES = 160
 /**
- * Number of steps of the total in which shares are compared. With coarse steps, most lines do not change the order of
- * the shares.
+ * Number of steps into which the limit is divided for comparing shares. With coarse steps, adding a line rarely changes
+ * the order of the shares.
  */
 const STEPS = 8192
-/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as text. */
+/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
 
 export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** Shares by their negative size. The largest share is due first. */
+  /** Shares, ordered by negative size. The largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0

@@ -3,7 +3,7 @@ export interface Dated {
   dueAt: number
 }
 
-/** Items in the order of their due times. The queue has no timer. Its owner calls `due`. */
+/** Items ordered by due time. The queue has no timer: its owner calls `due`. */
 interface ExpiryQueue<Item extends Dated> {
   /** Sets the due time. Infinity removes the item. */
   schedule(item: Item, at: number): void
@@ -18,12 +18,15 @@ interface Slot<Item> {
 }
 
 /**
- * Maximum excess of stale slots over live slots. Above it, the heap is rebuilt. Rescheduled and removed items leave
- * stale slots.
+ * Maximum number by which stale slots may exceed live slots before the heap is rebuilt. Rescheduled and removed items
+ * leave stale slots.
  */
 const MAX_EXCESS_SLOTS = 256
 
-/** Creates a queue as a binary heap. Each step takes O(log n), and the removal of stale slots is amortized. */
+/**
+ * Creates a queue backed by a binary heap. Each operation takes O(log n), and the cost of removing stale slots is
+ * amortized.
+ */
 export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
   let heap: Slot<Item>[] = []
   let scheduled = 0
@@ -101,7 +104,7 @@ function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, than: number): b
   return true
 }
 
-/** A set of keys in ascending order of their UTF-16 units. */
+/** A set of keys in ascending order of their UTF-16 code units. */
 interface OrderedKeys {
   add(key: string): void
   remove(key: string): void
@@ -113,7 +116,7 @@ interface OrderedKeys {
 /** Maximum number of keys in a bucket. A larger bucket is split. */
 const MAX_BUCKET = 512
 
-/** Creates a set of sorted buckets. `add` and `remove` move the keys of at most one bucket. */
+/** Creates a set that consists of sorted buckets. `add` and `remove` move the keys of at most one bucket. */
 export function createOrderedKeys(): OrderedKeys {
   let buckets: string[][] = []
 

@@ -15,7 +15,7 @@ export interface ValueBounds {
   readonly durable: PoolBounds
   /** Values without an expiry that count against a quota. A write fails if the quota would use more than remains free. */
   readonly owned: PoolBounds
-  /** Values with an expiry. A full pool drops the least recently used value of its largest share. */
+  /** Values with an expiry. A full pool drops the least recently used value from its largest share. */
   readonly expiring: PoolBounds
 }
 
@@ -117,13 +117,13 @@ function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds
   return entries + 1 > limit.entries || bytes + added > limit.bytes
 }
 
-/** Throws if a value exceeds the limits even after all other values are dropped. */
+/** Throws if a value would exceed the limits even after all other values were dropped. */
 function refuseOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw storeFullError()
 }
 
-/** Throws if a value without an expiry does not fit. Replacing a value by one that is not larger always succeeds. */
+/** Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds. */
 function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const { pool, share, bytes } = entry
   const isReplaced = old?.pool === pool && old.share === share
@@ -153,7 +153,10 @@ function storeFullError(): GatewayError {
   )
 }
 
-/** Maximum number of entries, and of bytes: two per UTF-16 unit of key and value, and the overhead. */
+/**
+ * Maximum number of entries and their total size in bytes: two per UTF-16 code unit of key and value, plus the
+ * overhead.
+ */
 export interface PoolBounds {
   readonly entries: number
   readonly bytes: number
@@ -174,10 +177,10 @@ export interface Pool {
   readonly bytes: number
   get(key: string): PoolEntry | undefined
   sizeOfShare(name: string): PoolBounds
-  /** Adds an entry as the most recently used of its share. */
+  /** Adds an entry as the most recently used one in its share. */
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
-  /** Marks an entry as the most recently used of its share. */
+  /** Marks an entry as the most recently used one in its share. */
   touch(entry: PoolEntry): void
   /** Returns the least recently used entry of a share. */
   oldestOf(share: string): PoolEntry | undefined
@@ -191,7 +194,7 @@ export interface Pool {
 
 interface Share extends Dated {
   readonly name: string
-  /** Entries, least recently used first, because a Map preserves the order of insertion. */
+  /** Entries, least recently used first, because a Map preserves insertion order. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
@@ -201,7 +204,7 @@ const EMPTY: PoolBounds = { entries: 0, bytes: 0 }
 export function createPool(bounds: PoolBounds): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** Shares by their negative size. The largest share is due first. */
+  /** Shares, ordered by negative size. The largest share is due first. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 

@@ -10,7 +10,7 @@ export interface UnsafeClient {
   unsafe(text: string, parameters: string[]): PromiseLike<readonly unknown[]>
 }
 
-/** A connected client of PostgreSQL. */
+/** A connected PostgreSQL client. */
 export type PostgresClient = QueryClient | UnsafeClient
 
 /** Runs one statement. Resolves with its rows. */
@@ -25,7 +25,7 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
 /**
- * Codes of a deadlock and a serialization failure. The server has rolled back the step, so the step can be repeated.
+ * SQLSTATE codes of a deadlock and a serialization failure. The server has rolled back the step, so it can be repeated.
  */
 const RETRYABLE = new Set(['40P01', '40001'])
 const MAX_ATTEMPTS = 5
@@ -51,7 +51,7 @@ export function createCallFunction(run: RunQuery, schema: string, now: (() => nu
   }
 }
 
-/** Codes of undefined_function and invalid_schema_name. */
+/** SQLSTATE codes of undefined_function and invalid_schema_name. */
 const MISSING = new Set(['42883', '3F000'])
 
 function isMissing(error: unknown): boolean {

@@ -1,16 +1,16 @@
 import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 
 /**
- * Returns the functions over counters, reservations and tallies.
+ * Returns the SQL functions that operate on counters, reservations and tallies.
  *
- * Each step locks the reservation, then counters, tallies and shares of logs, each in the order of their names, which
- * prevents deadlocks. A held amount changes only under the lock of its counter.
+ * Each step locks the reservation, then the counters, tallies and log shares, each group in order of name, which
+ * prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {
   return `${clock(schema)}${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
 }
 
-/** `now_of` returns the time of the request, or by default that of the server, which all processes share. */
+/** `now_of` returns the time in the request. By default, it returns the server time, which all processes share. */
 function clock(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
@@ -20,8 +20,8 @@ function clock(schema: string): string {
 }
 
 /**
- * `lock_counters` creates missing counters and locks all of them in the order of their names. It releases expired
- * reservations, and resets expired counters to zero.
+ * `lock_counters` creates missing counters and locks all of them in order of name. It releases expired reservations,
+ * and resets expired counters to zero.
  */
 function locks(schema: string): string {
   return `

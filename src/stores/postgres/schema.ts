@@ -4,9 +4,10 @@ import { counterFunctions } from './counter-functions.ts'
 import { logFunctions, valueFunctions } from './value-functions.ts'
 
 /**
- * Returns the changes of the tables: entry n upgrades version n to n + 1. Entries do not change after a release.
+ * Returns the schema migrations: entry n upgrades version n to n + 1. Entries do not change once they are released.
  *
- * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by bytes.
+ * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by
+ * bytes.
  */
 function tableVersions(schema: string): readonly string[] {
   return [tables(schema), renameReservations(schema)]
@@ -18,8 +19,8 @@ function functions(schema: string): string {
 }
 
 /**
- * Upgrades the schema to the newest version. Several processes may migrate concurrently. Only the first one changes the
- * schema.
+ * Upgrades the schema to the newest version. Several processes may migrate concurrently. Only the first of them changes
+ * the schema.
  */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
   const versions = tableVersions(schema)

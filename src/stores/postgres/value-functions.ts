@@ -4,10 +4,10 @@ import { MAX_AMOUNT } from '../reservation-rules.ts'
 const NEVER = MAX_AMOUNT
 
 /**
- * Returns the functions over values.
+ * Returns the SQL functions that operate on values.
  *
- * A write takes the advisory lock of its key, then locks the shares that it changes in the order of their names. Keys,
- * budgets and rate limits are in the pool `durable`, which has no shares and no limits.
+ * A write takes the advisory lock of its key, then locks the shares that it changes, in order of name. Keys, budgets
+ * and rate limits are in the pool `durable`, which has no shares and no limits.
  */
 export function valueFunctions(schema: string): string {
   return `${shares(schema)}${writes(schema)}${reads(schema)}`
@@ -174,11 +174,12 @@ function reads(schema: string): string {
 }
 
 /**
- * Returns the functions over logs.
+ * Returns the SQL functions that operate on logs.
  *
- * Transactions may commit in a different order than that of their ids, so a reader that continues after the greatest id
- * could miss an entry. Reads therefore follow the order of transactions and end before the oldest running transaction.
- * A read waits up to 200 ms for transactions that run at its start, in order to include all earlier writes.
+ * The commit order of transactions may differ from the order of their ids, so a reader that continues after the
+ * greatest id could miss an entry. Reads therefore follow the order of transaction ids and end before the oldest
+ * running transaction. To include all earlier writes, a read waits up to 200 ms for transactions that are running when
+ * it starts.
  */
 export function logFunctions(schema: string): string {
   return `

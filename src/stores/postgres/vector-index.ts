@@ -5,7 +5,7 @@ import { POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
 import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
 
-/** Options of `postgresVectorIndex()`. */
+/** Options for `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
   /** Length of the embedder's vectors. Each embedder needs a separate schema. @default 1024 */
   readonly dimensions?: number
@@ -17,11 +17,11 @@ export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, '
 
 /** A vector index in PostgreSQL. */
 export interface PostgresVectorIndex extends VectorIndex {
-  /** Creates the extension pgvector and the table of the index. */
+  /** Creates the pgvector extension and the index table. */
   migrate(): Promise<void>
 }
 
-/** Maximum number of dimensions that an index of pgvector supports. */
+/** Maximum number of dimensions that a pgvector index supports. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
@@ -34,7 +34,7 @@ const CHECK_INDEX = optionsOf(
   ['client'],
 )
 
-/** Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A look-up is one call. */
+/** Creates a vector index in PostgreSQL with pgvector 0.8 or newer. A lookup takes one call. */
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
   checkOptions('postgresVectorIndex', options, CHECK_INDEX)
   const { client, schema = 'sluice', now, dimensions = 1024 } = options
@@ -75,17 +75,17 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
 
 interface VectorTable {
   readonly schema: string
-  /** Suffix of the names of the table and its functions, because a schema can contain vectors of several lengths. */
+  /** Suffix for the names of the table and its functions. A schema can contain vectors of several lengths. */
   readonly dimensions: number
 }
 
 /** Number of partitions. Each has a separate index and contains complete scopes. */
 const PARTITIONS = 8
-/** Maximum size of a scope whose vectors are compared one by one, for an exact result. */
+/** Maximum size of a scope whose vectors are all compared, which gives an exact result. */
 const MAX_COMPARED = 1_000
 
 /**
- * Creates the table and its functions in one step. Several processes may run it concurrently. If the extension pgvector
+ * Creates the table and its functions in one step. Several processes may run it concurrently. If the pgvector extension
  * does not exist, the database user needs permission to create it.
  */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {

@@ -3,8 +3,8 @@ import { COMMON, defineScript, type Script } from './client.ts'
 import { ITEMS } from './value-scripts.ts'
 
 /**
- * Counters: `c:<name>` contains "spent held end generation". A counter that expires and is created again has another
- * generation, which prevents the release of an old reservation from the new counter.
+ * Counters: `c:<name>` contains "spent held end generation". A counter that expires and is created again has a
+ * different generation, so an old reservation cannot release its amount from the new counter.
  *
  * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
  * expiry. These keys and the field `lapses` keep their original names, because processes of different versions share

@@ -28,19 +28,19 @@ export interface RedisCounters {
 interface AcceptedPart {
   readonly owner: string
   readonly granted: number | undefined
-  /** Indexes of the owner's claims in the request. */
+  /** Indexes, in the request, of the claims that belong to the owner. */
   readonly indexes: readonly number[]
 }
 
-/** Maximum number of reservations whose owners this process remembers. */
+/** Maximum number of reservations for which this process remembers the owners. */
 const MAX_REMEMBERED = 100_000
 
 /**
  * Reserves and settles. Without sharding there is one owner, and each step is one call.
  *
- * With sharding, a reservation over several owners is made owner by owner. The key comes first. Otherwise a key above
- * its own limits could hold a part of a shared budget. A refusal releases the amounts of the earlier owners. No limit
- * is exceeded, because each owner holds at least the granted amount until the settlement.
+ * With sharding, a reservation that involves several owners is made one owner at a time. The key comes first, because
+ * otherwise a key above its own limits could hold a part of a shared budget. A refusal releases the amounts held by
+ * earlier owners. No limit is exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createCounters(context: RedisContext): RedisCounters {
   const { run, limits, isSharded } = context
@@ -104,7 +104,7 @@ export function createCounters(context: RedisContext): RedisCounters {
     for (const [at, { spent, held }] of found.entries()) levels[indexes[at] ?? 0] = spent + held
   }
 
-  /** Lowers a part to the smallest grant, because all elastic claims of a request get the same grant. */
+  /** Reduces a part to the smallest grant, because all elastic claims of a request get the same grant. */
   async function shrink(
     { reservationId, claims }: ReserveRequest,
     part: AcceptedPart,
@@ -124,8 +124,8 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   /**
-   * Settles at the first owner that has the reservation, then at the remaining owners. Each owner marks the reservation
-   * as settled. A repeated settlement therefore completes only the missing parts.
+   * Settles with the first owner that has the reservation, then with the remaining owners. Each owner marks the
+   * reservation as settled. A repeated settlement therefore completes only the missing parts.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
@@ -187,7 +187,7 @@ export function createCounters(context: RedisContext): RedisCounters {
   return { reserve, settle, levels: readLevels, tallies: (names) => readByOwner(names, slot.tallies, {}) }
 }
 
-/** Limits an elastic claim to the amount that an earlier owner granted. */
+/** Limits elastic claims to the amount that an earlier owner granted. */
 function limitedTo(granted: number | undefined, claim: Claim | undefined): Claim | undefined {
   if (claim?.elastic !== true || granted === undefined) return claim
   return { ...claim, amount: Math.min(claim.amount, granted) }
@@ -198,11 +198,11 @@ function heldAmount(claim: Claim | undefined, granted: number | undefined): numb
 }
 
 /**
- * Returns the owner of a counter or tally. In cluster mode all data of one owner is in one slot.
+ * Returns the owner of a counter or tally. In cluster mode, all data of one owner is in one slot.
  *
- * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is `key:<id>`
- * or `shared:<id>`. It names other tallies `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any other name is a
- * separate owner.
+ * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is
+ * `key:<id>` or `shared:<id>`. It names other tallies `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
+ * other name is a separate owner.
  */
 function ownerOf(name: string): string {
   const [, counterOwner] = COUNTER.exec(name) ?? []
@@ -231,7 +231,7 @@ function reservationOwner(reservationId: string): string {
   return `reservation:${reservationId}`
 }
 
-/** `granted` is undefined without elastic claims. `refused` is the index of a claim. */
+/** `granted` is undefined if there are no elastic claims. `refused` is the index of the refused claim. */
 type SlotResult =
   | { readonly refused: number; readonly levels: readonly number[] }
   | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
@@ -245,7 +245,7 @@ interface SettleOptions {
 
 type SettleResult = 'settled' | 'repeated' | 'unknown'
 
-/** Steps on the data of one owner. Each step is one call. */
+/** Operations on the data of one owner. Each operation is one call. */
 interface Slot {
   reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
   settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
@@ -286,7 +286,10 @@ function createSlot({ run, limits }: RedisContext): Slot {
   }
 }
 
-/** Returns the tally in a hash, which is a list of alternating names and values. The name of a sum begins with `f`. */
+/**
+ * Reads a tally from a Redis hash, given as a list of alternating names and values. The name of each sum begins with
+ * `f`.
+ */
 function readTally(fields: readonly unknown[]): Readonly<Record<string, number>> {
   const amounts: [string, number][] = []
   for (let index = 0; index + 1 < fields.length; index += 2) {

@@ -138,7 +138,7 @@ call('ZADD', base .. ':index', 0, request.key)
 return '{"done":true}'
 `)
 
-/** Compares bytes, because Lua compares strings by the server's locale. */
+/** Compares bytes, because Lua compares strings according to the server's locale. */
 export const LIST: Script = defineScript(`${COMMON}${ITEMS}
 local function isBefore(a, b)
   for position = 1, math.min(#a, #b) do

@@ -15,7 +15,7 @@ import {
   REMOVE_VECTOR,
 } from './vector-scripts.ts'
 
-/** Options of `redisVectorIndex()`. */
+/** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
   /** Length of the embedder's vectors. Each embedder needs a separate prefix. @default 1024 */
   readonly dimensions?: number
@@ -43,7 +43,7 @@ const CHECK_INDEX = optionsOf(
 const MAX_SCANNED = 256
 
 /**
- * Creates a vector index in Redis. A look-up is one call. Each scope has a separate vector set (Redis 8). On a server
+ * Creates a vector index in Redis. A lookup takes one call. Each scope has a separate vector set (Redis 8). On a server
  * without vector sets, a scope has at most 256 vectors, which each process copies and compares.
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
@@ -103,7 +103,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
 /** Returns the numbers of all vectors of a scope, and one page of the vectors after a number. */
 type ReadVectors = (scope: string, after: number) => Promise<unknown>
 
-/** Copies of the vectors of a server without vector sets, for comparison in this process. */
+/** Local copies of vectors, which this process compares if the server has no vector sets. */
 interface VectorMirror {
   nearest(scope: string, vector: Float32Array, limit: number): Promise<readonly Neighbor[]>
 }
@@ -119,8 +119,8 @@ const MAX_SCOPES = 64
 const PAGE = 64
 
 /**
- * A look-up reads the numbers of all vectors and the content of new vectors. If an older vector is missing here, the
- * data of the server was replaced, so all vectors are read again.
+ * A lookup reads the numbers of all vectors and the content of new vectors. If an older vector is missing from the
+ * local copy, the data on the server was replaced, so all vectors are read again.
  */
 function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
   const scopes = new LRUCache<string, ReadonlyMap<number, Copy>>({ max: MAX_SCOPES })
@@ -165,7 +165,7 @@ function encodeVector(vector: Float32Array): string {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** Returns the zero vector, which is similar to no vector, for damaged data. */
+/** For damaged data, returns the zero vector, which is not similar to any vector. */
 function decodeVector(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''

@@ -86,7 +86,7 @@ end
 return '{}'
 `)
 
-/** Compares sets of at most 2,000 vectors one by one, for an exact result. */
+/** Compares every vector in sets of at most 2,000 vectors, which gives an exact result. */
 export const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
@@ -125,7 +125,7 @@ if scope then erase(scope, request.id) end
 return '{}'
 `)
 
-/** Deletes the keys of one page of the key space. Returns the cursor of the next page, or '0' after the last page. */
+/** Deletes the keys on one page of the key space. Returns the cursor of the next page, or '0' after the last page. */
 export const CLEAR_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local pattern = string.gsub(root, '[%[%]%*%?%\\\\^-]', '\\\\%0') .. ':*'
 local page = call('SCAN', request.cursor, 'MATCH', pattern, 'COUNT', 1000)

@@ -1,7 +1,7 @@
-/** A parameter of a statement. */
+/** A statement parameter. */
 export type SqliteValue = string | number
 
-/** The expiry of a row that never expires. A number, because comparisons with NULL would need a special case. */
+/** The expiry of a row that never expires. It is a number, because comparisons with NULL would need a special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */
@@ -65,7 +65,8 @@ export function createSql(database: SqliteDatabase): Sql {
 }
 
 /**
- * Rolls back. Ignores errors, because SQLite rolls back automatically after some errors, and a second rollback fails.
+ * Rolls back the transaction. Ignores errors, because SQLite rolls back automatically after some errors, and a second
+ * rollback fails.
  */
 function rollBack(database: SqliteDatabase): void {
   try {
@@ -88,8 +89,8 @@ export function textIn(row: Row, column: string): string {
 }
 
 /**
- * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change after a release. Triggers maintain
- * `shares` and `pools` as the sums of the rows.
+ * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change once they are released. Triggers keep
+ * the sums in `shares` and `pools` up to date.
  */
 const MIGRATIONS: readonly string[] = [
   `
@@ -184,8 +185,8 @@ function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string 
 }
 
 /**
- * Upgrades the file to the newest schema. Several processes may migrate concurrently. Only the first one changes the
- * schema.
+ * Upgrades the file to the newest schema. Several processes may migrate concurrently. Only the first of them changes
+ * the schema.
  */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
   if (versionOf(sql) === MIGRATIONS.length) return

@@ -28,7 +28,7 @@ export interface SqliteValues {
   list(prefix: string, after: string | undefined, limit: number): readonly string[]
 }
 
-/** A value with encoded texts. */
+/** A value whose strings are encoded. */
 interface Entry {
   readonly key: string
   readonly value: string
@@ -84,7 +84,9 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     )
   }
 
-  /** Throws if a value without an expiry does not fit. Replacing a value by one that is not larger always succeeds. */
+  /**
+   * Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds.
+   */
   function refuseIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
     const isReplaced = old?.['pool'] === 'owned' && old['share'] === entry.share
     const moreEntries = isReplaced ? 0 : 1
@@ -187,9 +189,9 @@ export interface SqliteLogs {
   entries(log: string, query: LogQuery): readonly LogEntry[]
 }
 
-/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as text. */
+/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
-/** Maximum time value of a Date, in milliseconds. */
+/** Maximum time value that a Date supports, in milliseconds. */
 const MAX_TIME = 8.64e15
 
 export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
@@ -240,7 +242,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** Returns the number in a cursor. An unknown cursor starts from the beginning. */
+/** Parses the number in a cursor. An unknown cursor starts from the beginning. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }
