@@ -14,14 +14,14 @@ import type { Services } from './services.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** A processed item. `commit` settles and records it. */
+/** The outcome of a processed item. `commit` settles and records the request. */
 export interface ItemAnswer {
   readonly result: ItemResult
   /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
   readonly retryAfterMs?: number
   /**
-   * Settles and records the usage. If `isBilled` is false, bills nothing, because another worker stored a result
-   * first.
+   * Settles and records the usage. Bills nothing if `isBilled` is false, which means that another worker stored its
+   * result first.
    */
   commit(isBilled: boolean): Promise<void>
 }
@@ -35,7 +35,10 @@ export interface ItemJob {
 /** Returns the key with the given id, or undefined if the key was deleted. */
 export type KeyById = (id: string) => Promise<VirtualKey | undefined>
 
-/** Answers one item as a message request of the batch's key, with the headers of the request that created the batch. */
+/**
+ * Processes one item as a messages request that uses the key of the batch and the headers of the request that created
+ * it.
+ */
 export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
   const { batch, request } = job
   const postponed = postponeSettlement(services)
@@ -103,7 +106,7 @@ interface Settling {
 }
 
 interface PostponedSettlement {
-  /** The services, which postpone settlement and records until `commit`. */
+  /** Services that defer settlement and records until `commit`. */
   readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
@@ -111,8 +114,8 @@ interface PostponedSettlement {
 }
 
 /**
- * Returns services that postpone settlement and records. The worker first stores the result and its settlement in one
- * write, and then settles. Otherwise a worker that replaces a dead one would bill the item twice.
+ * Returns services that defer settlement and records. The worker stores the result and its settlement in one write
+ * before it settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {
   let settling: Settling | undefined
@@ -145,8 +148,8 @@ function postponeSettlement(services: Services): PostponedSettlement {
 }
 
 /**
- * Returns the error of an item without a reservation. Such an item is retried even with `onStoreFailure: 'allow'`,
- * because its settlement is written to the store.
+ * Returns the error for an item that has no reservation. Such an item is retried even with `onStoreFailure: 'allow'`,
+ * because its settlement must be written to the store.
  */
 function notReserved(): GatewayError {
   return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
@@ -156,7 +159,7 @@ function commitSettlement({ reservation, used, audit }: Settling, isBilled: bool
   return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
-/** Returns the usage of a discarded answer: the vendor's cost without a billed amount. */
+/** Returns the usage for a discarded answer: the vendor's cost, with nothing billed. */
 function unbilled({ model, actual }: Used): Used {
   return {
     promptTokens: 0,
@@ -169,7 +172,7 @@ function unbilled({ model, actual }: Used): Used {
   }
 }
 
-/** Returns the request of a batch item. The limits of request bodies apply to it. */
+/** Returns an in-process request with a JSON body. The request body limits apply to it. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,
@@ -187,7 +190,7 @@ export function internalRequest(
   }
 }
 
-/** Collects a response that is not a stream. */
+/** Collects a non-streamed response. */
 export class CollectedResponse implements ResponseSink {
   status = 0
   body = ''

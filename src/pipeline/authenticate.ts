@@ -9,7 +9,7 @@ import { waitForStore } from './reserve.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-/** Finds the key of a request. Throws 401 if there is none. */
+/** Authenticates a request by its key. Throws 401 if there is no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
   const finding = findCaller(exchange.request, services)
   return chain(waitForStore(exchange, finding, services), (key) => {
@@ -18,7 +18,10 @@ export function authenticate(exchange: Exchange, services: Services): MaybePromi
   })
 }
 
-/** Returns the key in the headers. Throws 401 for an unknown, inactive or expired key, always with the same message. */
+/**
+ * Returns the key sent in the headers. Throws 401 for an unknown, inactive or expired key, always with the same
+ * message.
+ */
 export function findCaller(
   request: Pick<HttpRequest, 'header'>,
   { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
@@ -34,8 +37,7 @@ export function findCaller(
 }
 
 /**
- * Returns the rate status for the headers of an error. If the store fails, returns the status of a request without a
- * key.
+ * Returns the rate status to send with an error. If the store fails, returns the status for a request without a key.
  */
 export async function rateStatusOf(
   key: VirtualKey | undefined,
@@ -48,7 +50,7 @@ export async function rateStatusOf(
   }
 }
 
-/** Returns the rate status of the key in the headers. */
+/** Returns the rate status of the key sent in the headers. */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -57,7 +59,7 @@ export async function rateStatusOfCaller(
   try {
     key = await findCaller(request, services)
   } catch {
-    // The error is sent with the headers of a request without a key.
+    // The error is sent with the rate status for a request without a key.
   }
   return rateStatusOf(key, services)
 }
@@ -69,8 +71,8 @@ export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey
 }
 
 /**
- * Returns the secret in `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined if there is none. Throws 401 for
- * two different secrets, because the key of the request would be ambiguous.
+ * Returns the secret in `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined if there is none. Throws 401
+ * for two different secrets, because it would be unclear which key to use.
  */
 function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
   let secret = readBearer(request)

@@ -16,8 +16,8 @@ const POLL_TIMEOUT_MS = 30_000
 
 /**
  * Sends the accepted response immediately, and settles the request when the response is complete. The reservation lasts
- * until then, because background work must not exceed the budget. After `timeouts.total` the gateway cancels the
- * response at the upstream. Otherwise the reservation would expire while the vendor still charges for the response.
+ * until then, because background work must not exceed the budget. After `timeouts.total`, the gateway cancels the
+ * response upstream. Otherwise, the reservation would expire while the vendor still charges for the response.
  */
 export async function respondInBackground(
   answered: Answered,
@@ -40,7 +40,7 @@ function valueOf({ native }: Completion): JsonObject {
   return native?.value ?? {}
 }
 
-/** One response from its acceptance to its settlement. */
+/** A background response, from its acceptance to its settlement. */
 class BackgroundWork {
   readonly #answered: Answered
   readonly #services: Services
@@ -83,8 +83,8 @@ class BackgroundWork {
   }
 
   /**
-   * Calls the upstream and updates the response. Returns false if the upstream no longer has the response. Other failed
-   * polls are repeated.
+   * Calls the upstream and updates the response. Returns false if the upstream no longer has the response. Any other
+   * failed poll is retried.
    */
   async #poll(method: HeldResponseCall['method'], action: string): Promise<boolean> {
     const { route, cancellation, format } = this.#answered
@@ -116,7 +116,7 @@ class BackgroundWork {
     })
   }
 
-  /** Bills an incomplete response by the last usage that the upstream reported. */
+  /** Bills an incomplete response based on the last usage that the upstream reported. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
     const completion = this.#latest
@@ -138,8 +138,8 @@ class BackgroundWork {
 }
 
 /**
- * Returns the body. Replaces the status of a failed response with `incomplete`, because the reader ignores the usage of
- * failed responses.
+ * Returns the body, with the status `failed` replaced by `incomplete`, because the reader ignores the usage of failed
+ * responses.
  */
 function withReadableUsage(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body

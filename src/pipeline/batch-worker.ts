@@ -17,9 +17,12 @@ import type { Services, Traffic } from './services.ts'
 export interface BatchOptions {
   /** Maximum number of concurrent items in this process. 0 leaves all items to other processes. @default 4 */
   readonly concurrency?: number
-  /** Time after which other processes claim the items of a killed process, in milliseconds. @default 60_000 */
+  /** Time after which other processes can claim the items of a killed process, in milliseconds. @default 60_000 */
   readonly leaseMs?: number
-  /** Keeps a serverless host awake while items are processed. @default items are processed while the process lives */
+  /**
+   * Keeps a serverless host awake while items are processed. @default items are processed only while the process is
+   * running
+   */
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 
@@ -33,13 +36,13 @@ export interface BatchSources {
 /** Processes the batches of a store. Several processes can share a store. */
 export interface BatchWorker {
   /**
-   * Polls for items immediately and then periodically. Resumes the batches of the key if they are paused. Does not wait
-   * for the poll.
+   * Polls for items immediately and then periodically. If the batches of the key are paused, resumes them. Does not
+   * wait for the poll to finish.
    */
   wake(keyId?: string): void
-  /** Polls for items immediately. Resolves when no further item can be processed at the moment. */
+  /** Polls for items immediately. Resolves when no more items can currently be processed. */
   work(): Promise<void>
-  /** Cancels running items, and resolves when they are released. */
+  /** Cancels the items in progress, and resolves once they have been released. */
   stop(): Promise<void>
 }
 
@@ -87,24 +90,24 @@ const POLL_MS = 15_000
 const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
 /**
- * Delay after a store failure, in milliseconds. After internal errors, the delay doubles with each consecutive error.
+ * Initial delay after a failure, in milliseconds. After internal errors, the delay doubles with each consecutive error.
  */
 const BACKOFF_MS = 5_000
 /** Maximum number of doublings. The longest delay is 320 seconds. */
 const MAX_DOUBLINGS = 6
 /**
- * Maximum time for which a key is paused after a refusal, in milliseconds. Short, because an operator can raise the
- * limits meanwhile.
+ * Maximum time for which a key is paused after it reaches a limit, in milliseconds. Kept short because an operator may
+ * raise the limit in the meantime.
  */
 const MAX_PAUSE_MS = 300_000
-/** Number of batches that one turn of the event loop opens. */
+/** Number of batches to open per turn of the event loop. */
 const BATCHES_PER_TURN = 100
 
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
   const polls = new Map<string, ItemPoll>()
-  /** Keys that exceeded a limit, with the end of their pause. */
+  /** When the pause of each key that reached a limit ends, by key id. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -121,7 +124,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       for (;;) {
         await options.traffic.waitForQuiet(stopping.signal)
-        // Refused items do not wait. Without a pause, thousands of them would block the event loop.
+        // Refused items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopping.signal.aborted) return
         const task = await inSequence(nextTask)
@@ -150,13 +153,13 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       if (retry !== undefined) await pauseKey(claim, retry)
     } catch (cause) {
       if (!isInternalError(cause)) throw cause
-      // The item would fail again, so its error is stored as its result.
+      // The item would fail again, so the error is stored as its result.
       services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.position })
       await processor.fail(claim)
     }
   }
 
-  /** Pauses all batches of the key, because its limits would refuse the next items as well. */
+  /** Pauses all batches of the key, because its limits would also reject the next items. */
   async function pauseKey(claim: ItemClaim, { batch, delayMs }: RetryDelay): Promise<void> {
     const until = Math.min(now() + Math.min(delayMs, MAX_PAUSE_MS), batch.expiresAt)
     pausedUntil.set(batch.keyId, Math.max(until, pausedUntil.get(batch.keyId) ?? 0))
@@ -181,7 +184,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       polls.delete(id)
       const found = await poll.next()
       if (found.kind === 'none') return { kind: 'end', batch: poll.batch }
-      // Moves the batch to the end of the map. The next task is then taken from another batch.
+      // Moves the batch to the end of the map, so that the next task is taken from another batch.
       polls.set(id, poll)
       if (found.kind === 'item') return found
       nextPollAt = Math.min(nextPollAt, found.until)
@@ -207,7 +210,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     }
   }
 
-  /** Starts at a random item. Processes that share a batch therefore seldom claim the same item. */
+  /** Starts at a random item, so that processes sharing a batch rarely claim the same item. */
   async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
@@ -229,7 +232,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(waitForIdle())
     } catch {
-      // Some hosts throw if `waitUntil` is called outside of a request. Items are then processed while the process lives.
+      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the process is running.
     }
   }
 
@@ -269,7 +272,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   }
 }
 
-/** Returns true for errors that a retry would repeat, unlike errors of the store. */
+/** Returns true for programming errors, which would recur on a retry, unlike store errors. */
 function isInternalError(cause: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => cause instanceof kind)
 }

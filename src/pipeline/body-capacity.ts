@@ -2,9 +2,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed without a pause. */
+/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
-/** Maximum number of requests per key that wait for capacity. */
+/** Maximum number of requests per key that can wait for capacity. */
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 
@@ -14,7 +14,7 @@ export interface HeldCapacity {
    * capacity.
    */
   resize(bytes: number): void
-  /** Returns the capacity. Further calls have no effect. */
+  /** Releases the capacity. Further calls have no effect. */
   release(): void
 }
 
@@ -32,9 +32,9 @@ interface Owner {
 }
 
 /**
- * Limits the total size of the large bodies that one key has in progress. A body takes several times its size in memory
- * until its request is answered. A body that exceeds the limit is not read until earlier bodies are released, and its
- * sender waits.
+ * Limits the total size of the large bodies that one key has in progress. Until its request is answered, a body
+ * occupies several times its size in memory. A body that would exceed the limit is not read until earlier bodies are
+ * released; its sender has to wait.
  */
 export class BodyCapacity {
   readonly #options: BodyCapacityOptions
@@ -45,8 +45,8 @@ export class BodyCapacity {
   }
 
   /**
-   * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests wait or the wait
-   * is too long, and with `cancelled` if the caller disconnects.
+   * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests are waiting or
+   * the wait is too long, and with `cancelled` if the caller disconnects.
    */
   take(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
     const size = sizeOf(bytes)

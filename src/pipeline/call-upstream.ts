@@ -13,7 +13,7 @@ import { type Answer, type Answered, newAnswerId, type Planned, type Route, type
 import type { Services, UpstreamStreamCall } from './services.ts'
 import { writeContext } from './response.ts'
 
-/** Request headers of the messages format that are forwarded to upstreams of that format. */
+/** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
 /**
@@ -40,7 +40,7 @@ interface UpstreamCall {
 }
 
 interface RoutedCall extends UpstreamStreamCall {
-  /** Returns the names of the request fields that translation or the provider removed. */
+  /** Returns the names of the request fields dropped in translation or by the provider. */
   readonly ignoredFor: (route: Route, hints: readonly string[]) => readonly string[]
 }
 
@@ -79,7 +79,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 }
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // The headers of a stream contain an estimated bill. It needs the count of a long prompt, computed while the upstream responds.
+  // The headers of a stream contain an estimated bill. The token count of a long prompt that it needs is computed while waiting for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const droppedFields = routed.ignoredFor(route, ignored)
@@ -95,7 +95,7 @@ function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: r
   return exchange as Answered
 }
 
-/** Returns a stored answer, or the running stream of an identical request, in the form that the caller requested. */
+/** Returns a stored answer, or the live stream of an identical request, in the form that the caller requested. */
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
   if ('read' in stored) return streamOf(stored, planned, services)
   const completion = underOwnId(stored, planned, services)
@@ -115,8 +115,8 @@ function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services)
 }
 
 /**
- * Returns the translator of a stream. It relays events unchanged if the caller and the upstream use the same format and
- * the answer has only one choice.
+ * Returns the translator for a stream. It relays events unchanged if the caller and the upstream use the same format
+ * and only one choice was requested.
  */
 function translatorFor(planned: Planned, { provider }: Route, source: AnswerSource): AnswerTranslator {
   const { format, prompt } = planned
@@ -134,7 +134,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
 
 /**
  * Returns the stored answer under a new id if clients of its format can resume streams or continue answers by id. The
- * events and the bill of a replayed answer differ from those of the stored answer.
+ * replayed answer needs its own id, because its events and bill differ from those of the stored answer.
  */
 function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned

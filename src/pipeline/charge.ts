@@ -11,18 +11,20 @@ import type { SvcMetrics } from '../formats/format.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'
 
-/** An answer with the usage that its upstream reported. `completion` is called only if the text must be counted. */
+/**
+ * An answer and the usage that its upstream reported. `completion` is called only if the text must be counted locally.
+ */
 export interface BilledAnswer {
   readonly usage: Usage | undefined
   completion(): Completion
 }
 
-/** Counts a long prompt if the bill needs the local count. Yields to the event loop meanwhile. */
+/** Counts a long prompt if the bill needs the local count. Yields to the event loop while counting. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'upstream' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
 }
 
-/** Returns the bill of a complete answer. Uses the local count for values that the upstream did not report. */
+/** Returns the bill for a complete answer. Uses the local count for values that the upstream did not report. */
 export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan } = answered
   if (plan.kind === 'replay') return plan.bill
@@ -40,7 +42,7 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 }
 
 /**
- * Returns the bill of an incomplete answer, marked as an estimate. The upstream may have sent more output than it
+ * Returns the bill for an incomplete answer, marked as an estimate. The upstream may have sent more output than it
  * reported, so the bill uses the greater of the reported and the local count. The local count is capped at the reserved
  * output.
  */
@@ -56,10 +58,13 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   return billOf(answered, plan, { route, usage, estimated: true })
 }
 
-/** Size of the texts that are counted at once, in UTF-16 units. */
+/** Length of the slices that are counted separately, in UTF-16 code units. */
 const SLICE_LENGTH = 65_536
 
-/** Returns the local count of texts, up to `limit`. Counting a 30 MB answer to its end blocks the event loop for 0.7 s. */
+/**
+ * Counts texts locally, and stops at `limit`, because counting all of a 30 MB answer would block the event loop for 0.7
+ * s.
+ */
 function countUpTo(limit: number, texts: readonly string[], { tokenizer }: Meter): number {
   let count = 0
   for (const text of texts) {
@@ -71,7 +76,7 @@ function countUpTo(limit: number, texts: readonly string[], { tokenizer }: Meter
 }
 
 /**
- * Returns the bill of a request without an answer, or undefined if no upstream charged for a call. Bills the key for
+ * Returns the bill for a request without an answer, or undefined if no upstream charged for a call. Bills the key for
  * calls of small models that the caller requested by header, up to the reserved amount. The operator pays for all other
  * calls.
  */
@@ -99,7 +104,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
   }
 }
 
-/** Returns the bill of a request whose caller disconnected: the prompt and the output received so far. */
+/** Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. */
 export function billForLeft(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'upstream' ? plan.attempts.last() : undefined
@@ -217,7 +222,7 @@ export class BillMetrics implements SvcMetrics {
     return this.#bill.margin
   }
 
-  /** Returns the metrics that answers of the messages format contain. */
+  /** Returns the metrics that are included in answers in the messages format. */
   toJSON(): Pick<SvcMetrics, 'savingsPercent' | 'originalCost' | 'yourCost'> {
     const { savingsPercent: percent, originalCost, yourCost } = this
     return { savingsPercent: percent, originalCost, yourCost }
@@ -230,7 +235,7 @@ interface HitAnswer {
   readonly spent: NanoUsd
 }
 
-/** Returns the bill of a cache hit. Its theoretical cost is the cost of an upstream call. */
+/** Returns the bill for a cache hit. Its theoretical cost is what an upstream call would have cost. */
 export function hitBill(
   { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
   { promptTokens, usage, spent }: HitAnswer,

@@ -12,9 +12,9 @@ import { release } from './settle.ts'
 const KEY = /^[\x20-\x7e]{1,255}$/
 
 /**
- * Continues with the first request of an Idempotency-Key. A repetition waits for the first request and receives its
- * answer. A request with the same key and another path or body is refused with 409. A request without the header
- * continues immediately.
+ * Processes only the first request with a given Idempotency-Key. A repeated request waits for the first one and
+ * receives its answer. A request with the same key but a different path or body is rejected with 409. A request without
+ * the header continues immediately.
  */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   const idempotencyKey = parsed.request.header('idempotency-key')
@@ -49,9 +49,9 @@ function unusable(): GatewayError {
 }
 
 /**
- * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repetition
- * makes no reservation and no upstream call, and is not billed. An answer that is still being streamed is sent from its
- * beginning.
+ * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repeated
+ * request makes no reservation or upstream call, and is not billed. An answer that is still being streamed is sent from
+ * its beginning.
  */
 async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed

@@ -34,9 +34,9 @@ export interface ExchangeStart {
 export interface ExchangeCaller {
   /** False for work without a client connection, such as an item of a batch. */
   readonly isConnected: boolean
-  /** True if the request continues after its caller has disconnected. */
+  /** True if the request continues after its caller disconnects. */
   readonly isDetached: boolean
-  /** @default a new cancellation */
+  /** @default a new `Cancellation` */
   readonly cancellation?: Cancellation
 }
 
@@ -53,7 +53,7 @@ export class Exchange {
   readonly cancellation: Cancellation
   /** The readers of the answer. Undefined for work without a client connection, such as an item of a batch. */
   readonly subscribers: Subscribers | undefined
-  /** True if the request continues after its caller has disconnected. */
+  /** True if the request continues after its caller disconnects. */
   isDetached: boolean
   /** True after the caller has disconnected, even if others still read the answer. */
   hasLeft = false
@@ -61,7 +61,7 @@ export class Exchange {
   onLeave: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
-  /** The received body, before earlier turns are inserted. */
+  /** The body as received, before earlier turns are inserted. */
   requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
   resolved: Resolved | undefined = undefined
@@ -70,7 +70,7 @@ export class Exchange {
   /** Set for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
-  /** The capacity that a large body takes from its key. Released when the request ends. */
+  /** The share of the key's body capacity that a large body occupies. Released when the request ends. */
   capacity: HeldCapacity | undefined = undefined
   /** Set for the first request with its Idempotency-Key. */
   first: FirstRequest | undefined = undefined
@@ -99,7 +99,7 @@ export class Exchange {
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
   }
 
-  /** Lets the request continue after its caller has disconnected. */
+  /** Lets the request continue after its caller disconnects. */
   detach(): void {
     if (this.isDetached) return
     this.isDetached = true
@@ -107,8 +107,8 @@ export class Exchange {
   }
 
   /**
-   * Cancels the request when its last subscriber leaves. Subscribers are the caller, repetitions, and followers of the
-   * stream.
+   * Cancels the request when its last subscriber leaves. Subscribers are the caller, repeated requests, and followers
+   * of the stream.
    */
   #subscribe(): Subscribers {
     const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
@@ -153,17 +153,17 @@ export interface Resolved {
   readonly routes: readonly [Route, ...Route[]]
 }
 
-/** The size of a prompt, in tokens. Each value is computed on its first read. */
+/** The size of a prompt, in tokens. Each value is computed when it is first read. */
 export interface Size {
   /** The local count. Blocks the event loop for a long prompt, unless `prepare` has computed it. */
   readonly estimate: number
-  /** Computes the estimate of a long prompt. Yields to the event loop meanwhile. */
+  /** Computes the estimate of a long prompt. Yields to the event loop while counting. */
   prepare(): MaybePromise<void>
   /** True if the body may contain media so long that its digest must be computed in slices. */
   readonly mayHoldLongMedia: boolean
-  /** Upper bound from the number of bytes, for token limits. */
+  /** Upper bound derived from the number of bytes, for token limits. */
   readonly bound: number
-  /** True if `reserved` reads `estimate`. */
+  /** True if `reserved` needs `estimate` for this route. */
   needsEstimate(route: Route): boolean
   /**
    * Returns the tokens to reserve for a route: the bound, or the model's context window if the window is smaller. Also
@@ -188,20 +188,20 @@ export interface Counter {
 
 export type Plan = ReplayPlan | UpstreamPlan
 
-/** Answers without an upstream call. */
+/** A plan that answers without an upstream call. */
 export interface ReplayPlan {
   readonly kind: 'replay'
-  /** A stored answer, or the running stream of an identical request. */
+  /** A stored answer, or the live stream of an identical request. */
   readonly answer: Completion | AnswerSource
   readonly bill: Bill
-  /** Present if other requests wait for this one. */
+  /** Present if other requests may wait for this one. */
   readonly keep?: Keep
 }
 
-/** A running stream that identical requests can follow. */
+/** A live stream that identical requests can follow. */
 export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 
-/** Answers by an upstream call. */
+/** A plan that answers with an upstream call. */
 export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
@@ -225,7 +225,9 @@ export interface Keep {
 export interface Counted {
   readonly original: number
   readonly sent: number
-  /** Computes both counts of a long prompt. Yields to the event loop meanwhile. Absent if both counts are known. */
+  /**
+   * Computes both counts of a long prompt. Yields to the event loop while counting. Absent if both counts are known.
+   */
   prepare?(): MaybePromise<void>
 }
 
@@ -233,7 +235,7 @@ export type Answer =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
 
-/** The end of a request, for the records. */
+/** The outcome of a request, for its records. */
 export interface RequestOutcome {
   /** The HTTP status of the response. */
   readonly status: number
@@ -243,7 +245,7 @@ export interface RequestOutcome {
   readonly failure?: GatewayError
 }
 
-/** Returns a new id for an answer, or undefined for a format that uses the upstream's id. */
+/** Returns a new id for an answer, or undefined if the format uses the upstream's id. */
 export function newAnswerId(
   { format, id }: Pick<Parsed, 'format' | 'id'>,
   { uuid }: Pick<Runtime, 'uuid'>,

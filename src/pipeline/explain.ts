@@ -19,8 +19,8 @@ import type { SmallModel } from '../savings/models.ts'
 
 /**
  * Responds with the limits, the cache state, the tier, the tokens, the prices and the route of a request without
- * processing the request. Calls no upstream, uses no quota, and does not change the cache, the statistics or the state
- * of tiers.
+ * processing the request. Does not call any upstream, use any quota, or change the cache, the statistics or the state
+ * of the tiers.
  */
 export async function explain(parsed: Parsed, services: Services): Promise<undefined> {
   await parsed.size.prepare()
@@ -47,7 +47,7 @@ function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Re
   }
 }
 
-/** Returns services without side effects, and a function that returns the result of the cache look-up. */
+/** Returns services without side effects, and a function that returns the result of the cache lookup. */
 function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
   const { memory } = services
   let found: CacheResult
@@ -70,11 +70,14 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
 
 const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
 
-/** Typical length of an answer of a small model, as a share of its input. */
+/** Typical length of a small model's answer, as a fraction of its input. */
 const ANSWER_SHARE = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 
-/** Returns a small model that calls no upstream. Its answers have the price and the typical length of real answers. */
+/**
+ * Returns a simulated small model that calls no upstream. Its answers have the typical length of real ones and the same
+ * price.
+ */
 function simulate(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {
@@ -181,7 +184,7 @@ function describeRefusal(refused: NonNullable<Forecast['refused']>): JsonObject 
   return { status, type, code: code ?? null, message, retry_after: retryAfterSeconds ?? null }
 }
 
-/** Amounts of budgets are in dollars. */
+/** Budget amounts are in dollars. */
 function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
   const amount = limit.kind === 'budget' ? (value: number): number => toDollars(nano(value)) : (value: number) => value
   return {

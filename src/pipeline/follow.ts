@@ -23,7 +23,10 @@ import { type Keep, newAnswerId, type PublishedAnswer, type ReplayPlan, type Res
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
-/** Publishes the stream of the request that holds the claim, for identical requests in other processes. */
+/**
+ * Publishes the stream of the request that holds the claim, so that identical requests in other processes can follow
+ * it.
+ */
 export function publishToOthers(
   live: PublishedAnswer,
   claim: AnswerClaim,
@@ -32,7 +35,7 @@ export function publishToOthers(
 ): void {
   const location = locationOf(claim, keyId)
   if (location === undefined || !claim.isOwned()) return
-  // `close` of the gateway waits until the last part is written.
+  // The gateway's `close` waits until the last part has been written.
   detached.add({ end: () => {}, ended: publishStream(live, location, runtime) })
 }
 
@@ -62,7 +65,7 @@ const FIRST_CONTENT_TIMEOUT_MS = 30_000
 
 interface FollowedStream {
   readonly live: LiveStream
-  /** Present if other requests of this process wait for the answer of this request. */
+  /** Present if other requests in this process may wait for the answer to this request. */
   readonly leader?: Leader<SharedAnswer, PublishedAnswer>
 }
 
@@ -70,7 +73,7 @@ export type FollowStream = typeof followStream
 
 /**
  * Answers a request with the stream of an identical request, as a cache hit. Resolves after the first content. Resolves
- * with undefined for a stream without content; the request then calls the upstream itself.
+ * with undefined if the stream has no content; the request then calls the upstream itself.
  */
 export async function followStream(
   reserved: Reserved,
@@ -98,7 +101,7 @@ export async function followStream(
   return { replay }
 }
 
-/** Shares the followed stream with the waiting requests of this process. */
+/** Shares the followed stream with the requests waiting in this process. */
 function keepForFollowers(leader: Leader<SharedAnswer, PublishedAnswer>): Keep {
   return {
     share: leader.publish,
@@ -116,7 +119,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
   return typeof dialect === 'string' && Object.hasOwn(READERS, dialect)
 }
 
-/** Reads a stream that was written for another caller, and provides its events as the answer of this request. */
+/** Reads a stream that was written for another caller, and provides its events as the answer to this request. */
 export class FollowedAnswer implements AnswerSource, EventSink {
   /** Resolves with true after the first content, or with false if the stream ends before it. */
   readonly begun: Promise<boolean>
@@ -127,12 +130,12 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   readonly #reader: StepReader
   readonly #ownId: string | undefined
   readonly #earlyEvents: AnswerEvent[] = []
-  /** The last events of the answer. They wait for the end of the stream, because they contain the usage. */
+  /** The last events of the answer. They are held until the stream ends, because they contain the usage. */
   readonly #lastEvents: AnswerEvent[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []
   #isReading = false
-  /** Ends the answer. Called after all chunks are read. */
+  /** Ends the answer. Called once all chunks have been read. */
   #ending: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown

@@ -23,10 +23,13 @@ import { formatHeaders } from './call-upstream.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
-/** Parses the request, resolves its model and checks its permissions. Throws errors with status 400, 403, 404 or 413. */
+/**
+ * Parses the request, resolves its model and checks that the key may use it. Throws errors with status 400, 403, 404 or
+ * 413.
+ */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
-  // The size of the text is not limited, because each input has its own context window.
+  // The text size is not limited, because each input has its own context window.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
   return chain(readJson(authenticated, services, limits), async ({ body, bytes, received }) => {
     const { key } = authenticated
@@ -51,7 +54,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   })
 }
 
-/** Returns a prompt with one message per text and an output limit of 0. */
+/** Returns a prompt with one message per input text and an output limit of 0. */
 function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
   const texts = inputs.filter((input) => typeof input === 'string')
   return {
@@ -67,7 +70,9 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 /** Maximum number of tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD_TOKENS = 8
 
-/** Returns the size of the inputs. Each input has its own context window. Inputs sent as tokens need no estimate. */
+/**
+ * Returns the size of the inputs. Each input has its own context window. Inputs sent as tokens need not be estimated.
+ */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
@@ -100,7 +105,8 @@ function withOverhead(counter: Counter | undefined, overhead: number): Counter |
 }
 
 /**
- * Requests the vectors from the upstream and sends them. Retries, fallbacks and billing work as for a model request.
+ * Requests the vectors from the upstream and sends them. Retries, fallbacks and billing work in the same way as for a
+ * model request.
  */
 async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
@@ -131,7 +137,7 @@ async function sendVectors(
   return undefined
 }
 
-/** Returns an empty answer with the usage of the embeddings, for the bill. */
+/** Returns an empty answer with the usage of the embeddings call, from which the bill is computed. */
 function completionOf(id: string, { model, inputTokens }: Embedded): Completion {
   return {
     id,
@@ -142,24 +148,24 @@ function completionOf(id: string, { model, inputTokens }: Embedded): Completion 
   }
 }
 
-/** The stages of an embeddings request: those of `run.ts` without the cache and the tiers. */
+/** The stages of an embeddings request: those in `run.ts`, except for the cache and the tiers. */
 export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
   .next(parseEmbedding) //     inputs, model, permissions: 400 403 404 413
   .next(deduplicate) //        Idempotency-Key: 409
   .next(reserve) //            limits and budgets: 402 429
   .next(respondWithVectors) // settles once
 
-/** Timeout of a count by an upstream, in milliseconds. After that, the gateway counts the prompt itself. */
+/** Timeout for a count by an upstream, in milliseconds. After that, the gateway counts the prompt itself. */
 const COUNT_TIMEOUT_MS = 10_000
 
 /**
  * The stages of `POST /v1/messages/count_tokens`. If the upstream cannot count the prompt, the gateway counts it and
  * sends `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the
- * permissions of the counted request.
+ * same permissions as the counted request.
  */
 export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
 
-/** Adds `max_tokens`, which the format requires in a message request but not in a request for a count. */
+/** Adds `max_tokens`, which the format requires in a messages request but not in a count request. */
 async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   const { body, bytes } = await readJson(authenticated, services)

@@ -10,16 +10,16 @@ import { callerLeft } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
-/** Minimum length of a text that has a digest. See core/digest.ts. */
+/** Minimum length of a string that has a digest. See core/digest.ts. */
 const MIN_LONG_MEDIA_LENGTH = 256 * 1024
-/** Maximum duration of a vendor's count, in milliseconds. After that, the bound in bytes is used. */
+/** Timeout for a count by the vendor, in milliseconds. After that, the upper bound from the number of bytes is used. */
 const COUNT_TIMEOUT_MS = 10_000
 /**
- * Maximum size of a prompt that is estimated synchronously, in bytes. The estimate of such a prompt takes less than a
+ * Maximum size of a prompt that is estimated synchronously, in bytes. Estimating such a prompt takes less than a
  * millisecond.
  */
 const MAX_SYNCHRONOUS_BYTES = 65_536
-/** Number of tokens added to a vendor's count, because the billed count can be a few tokens higher. */
+/** Number of tokens added to the vendor's count, because the billed count can be a few tokens higher. */
 const COUNT_SLACK_TOKENS = 16
 
 interface Measured {
@@ -27,7 +27,7 @@ interface Measured {
   readonly services: Services
 }
 
-/** The size of a prompt. Each value is computed on its first read and cached. */
+/** The size of a prompt. Each value is computed when it is first read, and cached. */
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
@@ -69,7 +69,7 @@ export class PromptSize implements Size {
     const window = windowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
-    // A prompt above the window is answered only if a tier shortens it, and is then billed by the local count.
+    // A prompt that exceeds the window can be answered only if a tier shortens it. It is then billed based on the local count.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
@@ -123,14 +123,14 @@ export class PromptSize implements Size {
 }
 
 /**
- * Returns the usual number of tokens of images and documents, for token limits. Settlement replaces it with the actual
- * number.
+ * Returns the typical number of tokens in images and documents, for token limits. Settlement replaces it with the
+ * actual number.
  */
 function usualTokens({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
 
-/** Throws if the prompt requests work of the vendor and the gateway does not allow it. */
+/** Throws if the prompt requests vendor-side work that the gateway does not allow. */
 export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.vendorTools === 'refuse' ? vendorWorkOf(prompt) : undefined
   if (param === undefined) return
@@ -153,8 +153,8 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
 }
 
 /**
- * Returns a counter that uses the vocabulary of the model. Without a vocabulary, uses the vendor's count, and then the
- * operator's `tokenFactor`.
+ * Returns a counter that uses the vocabulary of the model. If there is no vocabulary, uses the vendor's count or,
+ * failing that, the operator's `tokenFactor`.
  */
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route

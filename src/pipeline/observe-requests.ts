@@ -17,7 +17,7 @@ export const INTERNAL = 'a request failed because of an internal error'
 
 /**
  * Returns the observers that write each finished request to the metrics, the log and the audit trail. The audit trail
- * omits requests without a known key, because callers without a key must not fill it.
+ * omits requests without a known key, because callers without a key must not be able to fill it.
  */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
   const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
@@ -30,7 +30,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const cutOff = outcome.bill?.cutOff
       if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
       log.write(finished)
-      // The settlement of a reservation contains the audit record.
+      // If there is a reservation, its settlement contains the audit record.
       const isSettled = exchange.reservation !== undefined
       return finished.keyId === undefined || isSettled ? undefined : audit.write(finished)
     },
@@ -60,7 +60,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
   }
 }
 
-/** Returns the record of a finished request. Its settlement, the metrics and the log share it. */
+/** Returns the record of a finished request. The settlement, the metrics and the log share it. */
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished

@@ -3,8 +3,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 
 /**
- * Code of rare requests, loaded with the first such request. The code is in one module, because each dynamic import
- * splits shared code into further chunks.
+ * Code for rare requests. The module is loaded on the first such request. The code is in one module, because each
+ * further dynamic import would split shared code into more chunks.
  */
 export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'

@@ -21,13 +21,13 @@ import { waitForStore } from './reserve.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 
-/** Reads and checks the prompt, the model and the size of the request. Throws 400, 403, 404 or 413. */
+/** Parses the request, and checks its model, its permissions and its size. Throws 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return chain(readJson(authenticated, services), (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
-/** Reads the prompt of a parsed body and of the stored turns to which the body refers. */
+/** Reads the prompt from a parsed body and from the stored turns to which the body refers. */
 export function parsePrompt(
   exchange: Authenticated,
   parsed: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
@@ -78,12 +78,12 @@ function setPrompt(
   return exchange as Parsed
 }
 
-/** Returns true for a streamed request of the responses format that runs in the background. */
+/** Returns true for a streamed request in the responses format that runs in the background. */
 export function isInBackground({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
-/** Parses the JSON body of a request. Throws 413 for a body that exceeds a limit. */
+/** Parses a JSON request body. Throws 413 for a body that exceeds a limit. */
 export function readJson(
   exchange: Authenticated,
   services: Services,
@@ -94,7 +94,7 @@ export function readJson(
   return chain(readBytes(exchange, services), (bytes) => parseBodyInTurns(bytes, limits, turns))
 }
 
-/** Returns the body of a request. A large body takes capacity from its key until the request ends. */
+/** Receives a request body. A large body occupies part of its key's capacity until the request ends. */
 export function readBytes(
   exchange: Authenticated,
   { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
@@ -111,21 +111,21 @@ export function readBytes(
   })
 }
 
-/** Returns the limits of request bodies. */
+/** Returns the limits on request bodies. */
 export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
   const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
   return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
 }
 
-/** Returns the limits of JSON bodies. */
+/** Returns the limits on JSON bodies. */
 export function parseLimits(limits: Limits): ParseLimits {
   const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
   return { depth, keys, numbers, syntaxBytes }
 }
 
 /**
- * Returns the margin of a request. Throws if the margin is negative or not a number, because the resulting bill would
- * pass every budget.
+ * Returns the margin of a request. Throws if the margin is negative or not a number, because no budget would stop such
+ * a request.
  */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
@@ -138,7 +138,7 @@ export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 
-/** Throws for a temperature above the maximum. Models of the messages format allow at most 1. */
+/** Throws for a temperature above the maximum. Models that use the messages format allow at most 1. */
 function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, maximum: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
@@ -156,8 +156,8 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
 }
 
 /**
- * Throws for a thread if a route does not support threads, which only upstreams of the messages format store. On this
- * error code, the official client sends the full conversation.
+ * Throws if the request uses a thread but a route does not support threads, which only upstreams with the messages
+ * format store. On this error code, the official client sends the full conversation instead.
  */
 function checkThread(prompt: Prompt, resolved: Resolved): void {
   if (prompt.native.value['thread'] === undefined) return
@@ -174,7 +174,7 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
 }
 
 /**
- * Adds the model's default settings for fields that the caller left unset. A model that refuses temperature together
+ * Adds the model's default settings for fields that the caller left unset. A model that rejects temperature together
  * with top_p receives only the temperature, unless the caller set only top_p.
  */
 function withDefaults(prompt: Prompt, model: Model): Prompt {
@@ -195,7 +195,7 @@ function withoutSecondSampler(filled: Settings, requested: Settings): Settings {
 
 /**
  * Checks all steering headers and returns the headers for the savings tiers. Throws `invalid-request` for an unknown
- * header. Otherwise a misspelled `X-Svc-Explain` would be ignored and the request billed.
+ * header. Otherwise, a misspelled `X-Svc-Explain` would be ignored and the request would be billed.
  */
 export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,
