@@ -1,22 +1,22 @@
 import type { Json, JsonObject } from './json.ts'
 import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
 
-/** Maximum length of a text that is used as its own digest, in UTF-16 units. */
+/** Maximum length of a string that is used as its own digest, in UTF-16 code units. */
 const MAX_PLAIN_LENGTH = 256 * 1024
 const SLICE_LENGTH = 256 * 1024
 
 /**
- * Returns the hash of a text in hexadecimal. Callers pass the function, because `core` does not depend on a hash
+ * Returns the hash of a string in hexadecimal. Callers pass the function, because `core` does not depend on a hash
  * implementation.
  */
 export type TextHash = (text: string) => string
 
-/** Digests of long data by the object that contains the data. Objects of a prompt are immutable. */
+/** Digests of long data, keyed by the object that contains the data. The objects in a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
 /**
- * Returns a unique digest of a text. Long texts are hashed in slices, and callers can yield between slices. The digest
- * is cached for `owner`, the object that contains the text.
+ * Returns a unique digest of a string. Long strings are hashed in slices, and callers can yield between slices. The
+ * digest is cached for `owner`, the object that contains the string.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
@@ -63,7 +63,7 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
 }
 
 /**
- * Digests each long string, and the JSON of the object with `null` in place of long strings. The digest includes the
+ * Digests each long string, and the object's JSON with `null` in place of long strings. The digest includes the
  * position of each string, because the object may contain other nulls.
  */
 function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
@@ -94,7 +94,7 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/** Computes and caches the digests of long data, with pauses. */
+/** Computes and caches the digests of long data. Pauses between computations. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const one of data) {
     const steps = one.steps(hash)
@@ -140,8 +140,8 @@ function isLong(source: Media['source']): source is Extract<Source, { readonly t
 }
 
 /**
- * Returns 53 bits that identify a text, for a cache of token counts. Texts with the same number can be constructed, so
- * data that several tenants share needs a secret `seed`.
+ * Returns a 53-bit fingerprint of a string, for a token-count cache. Collisions can be constructed, so a cache that
+ * several tenants share needs a secret `seed`.
  */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed

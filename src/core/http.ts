@@ -1,18 +1,18 @@
 import { GatewayError } from './errors.ts'
 import { nearestName } from './option-checks.ts'
 
-/** Response headers. Names are in lower case. */
+/** Response headers. Names are in lowercase. */
 export type HeaderRecord = Record<string, string>
 
 export interface BodyLimits {
-  /** Maximum size in bytes. Larger bodies are refused with `too-large`. */
+  /** Maximum body size in bytes. Larger bodies are rejected with `too-large`. */
   readonly maxBytes: number
-  /** Maximum time in which the body must arrive, in milliseconds. A slower body is refused with `request-timeout`. */
+  /** Maximum time in which the body must arrive, in milliseconds. A slower body is rejected with `request-timeout`. */
   readonly readMs: number
   readonly after: (ms: number, callback: () => void) => () => void
 }
 
-/** An HTTP request of any server. */
+/** An HTTP request, independent of the server implementation. */
 export interface HttpRequest {
   readonly method: string
   /** The percent-encoded path without the query. */
@@ -21,19 +21,18 @@ export interface HttpRequest {
   readonly query: string
   /** The origin of the server, for absolute links in bodies, such as `https://api.example.com`. */
   readonly origin: string
-  /** Returns a header by its lower-case name. Repeated headers are joined by a comma and a space. */
+  /** Returns a header by its lowercase name. Repeated headers are joined by a comma and a space. */
   header(name: string): string | undefined
   headerNames(): Iterable<string>
-  /** Reads the complete body. Called once. Returns a promise only if the body has not arrived yet. */
+  /** Reads the complete body. Must be called only once. Returns a promise only if the body has not arrived yet. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
   /**
-   * Sets the listener for the disconnect of the client. Calls the listener immediately if the client has already
-   * disconnected.
+   * Sets the listener for a client disconnect. Calls the listener immediately if the client has already disconnected.
    */
   onDisconnect(listener: () => void): void
 }
 
-/** Writes a response: one call of `whole`, or `begin`, writes, and `end` or `destroy`. */
+/** Writes a response: either one call to `whole`, or `begin`, any number of writes, and then `end` or `destroy`. */
 export interface ResponseSink {
   whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
@@ -52,12 +51,12 @@ export interface ResponseSink {
 /** Never throws. Returns before the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
-/** The interface of a gateway for servers. */
+/** The gateway interface that servers use. */
 export interface HttpHandling {
   readonly handle: HttpHandler
 }
 
-/** Headers by their lower-case names, with the interface of Headers. */
+/** Headers by their lowercase names. A subset of the `Headers` interface. */
 export interface HeaderView {
   get(name: string): string | null
   keys(): Iterable<string>
@@ -67,7 +66,7 @@ export function headersOf(request: Pick<HttpRequest, 'header' | 'headerNames'>):
   return { get: (name) => request.header(name) ?? null, keys: () => request.headerNames() }
 }
 
-/** Request headers of the gateway, spelled as in the docs. */
+/** Request headers that the gateway defines, spelled as in the docs. */
 const KNOWN = [
   'X-Savings-Level',
   'X-Vanishing-Context',
@@ -85,7 +84,7 @@ const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
-/** Returns the value of a boolean header. Throws `invalid-request` for a value that is not boolean. */
+/** Returns the value of a boolean header. Throws `invalid-request` for any other value. */
 export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
   const value = headers.get(name.toLowerCase())
   if (value === null || FALSE.has(value.trim().toLowerCase())) return false

@@ -15,7 +15,7 @@ export function parseJson(text: string): Json | undefined {
   }
 }
 
-/** Returns undefined for a text that is not a JSON object or is nested too deeply. */
+/** Returns undefined for a string that is not a JSON object or is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
   if (isTooDeep(text)) return undefined
   try {
@@ -25,7 +25,7 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** Returns undefined for other values. For answers of upstreams, whose fields may have any type. */
+/** Returns undefined for other values. Used for upstream answers, whose fields may have any type. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
@@ -38,12 +38,12 @@ export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Returns a number of at least 0 rounded down. Returns undefined for other values. */
+/** Returns a non-negative number rounded down. Returns undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
 
-/** Returns the name in lower case without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
+/** Returns the name in lowercase without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
 export function looseName(name: string): string {
   return name
     .toUpperCase()
@@ -51,9 +51,9 @@ export function looseName(name: string): string {
     .replace(/[\s_-]/g, '')
 }
 
-// ─── Scanning of JSON without parsing it ───
+// ─── Scanning JSON without parsing it ───
 
-/** Maximum nesting of an upstream's JSON. Serializing deeper values would exhaust the stack. */
+/** Maximum nesting depth of JSON from an upstream. Serializing deeper values would exhaust the stack. */
 const MAX_DEPTH = 128
 
 const QUOTE = 34
@@ -63,12 +63,12 @@ const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
-/** Returns true if a JSON text nests objects and arrays more than 128 levels deep. Runs in linear time. */
+/** Returns true if a JSON string nests objects and arrays more than 128 levels deep. Runs in linear time. */
 export function isTooDeep(text: string): boolean {
   return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
 }
 
-/** The state of `readNesting` between two chunks of a text. */
+/** The state of `readNesting` between two chunks. */
 export interface JsonNesting {
   /** Number of open brackets. */
   depth: number
@@ -77,7 +77,7 @@ export interface JsonNesting {
   isEscaped: boolean
 }
 
-/** Reads the next chunk of a JSON text. Returns the maximum depth within the chunk. */
+/** Reads the next chunk of JSON. Returns the maximum depth within the chunk. */
 export function readNesting(nesting: JsonNesting, text: string): number {
   let { depth } = nesting
   let maxDepth = depth
@@ -91,7 +91,7 @@ export function readNesting(nesting: JsonNesting, text: string): number {
   return maxDepth
 }
 
-/** Returns the index of the closing quote, or the length of the text if the string continues in the next chunk. */
+/** Returns the index of the closing quote, or the length of the chunk if the string continues in the next chunk. */
 function endOfString(nesting: JsonNesting, text: string, start: number): number {
   const first = nesting.isEscaped ? start + 1 : start
   // `indexOf` is faster than a loop over the characters.
@@ -117,8 +117,8 @@ function isEscapedAt(text: string, index: number, start: number): boolean {
 const SHORT_STRING_BYTES = 24
 
 /**
- * Returns the index of the quote that ends a string, or the length of the text if no quote follows. If `limit` is
- * reached first, returns the negative index at which to continue. Reads each backslash once.
+ * Returns the index of the quote that ends a string, or the input length if no quote follows. If `limit` is reached
+ * first, returns the negative index at which to continue. Reads each backslash once.
  */
 export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
   const { length } = bytes
@@ -144,7 +144,10 @@ const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
-/** Accepts both alphabets, padding, and backslashes of escaped characters. */
+/**
+ * Returns the index after the last base64 byte. Accepts both alphabets, padding, and the backslashes of escape
+ * sequences.
+ */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
   let at = start
   while (at < end && BASE64[bytes[at] ?? 0] === 1) at++
@@ -160,7 +163,7 @@ export function countEscapes(bytes: Uint8Array): number {
 /** Maximum length of a `data:` URL before its data, in bytes. */
 export const MAX_URL_START_BYTES = 200
 
-/** Skips the beginning of a `data:` URL up to `;base64,`. */
+/** Returns the index after `;base64,` if the string is a `data:` URL. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
   const prefix = latin1(bytes, start, start + MAX_URL_START_BYTES)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1

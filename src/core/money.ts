@@ -5,7 +5,7 @@ export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 export const ZERO: NanoUsd = 0 as NanoUsd
 
-/** Dollars per million tokens. A missing cache price is the input price, never zero. */
+/** Dollars per million tokens. A missing cache price defaults to the input price, never to zero. */
 export interface Price {
   readonly input: number
   readonly output: number
@@ -15,18 +15,18 @@ export interface Price {
   readonly cacheWrite?: number
   /** Price of input tokens that the upstream caches for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
-  /** Prices of all tokens of a call with a long prompt. @default the same prices */
+  /** Prices that apply to all tokens of a call with a long prompt. @default the same prices */
   readonly long?: LongPrice
 }
 
-/** Prices of calls whose prompt has more than `above` tokens, including cached tokens. */
+/** Prices for calls whose prompt has more than `above` tokens, including cached tokens. */
 export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
 }
 
 const MAX_NANO = Number.MAX_SAFE_INTEGER
 
-/** Returns the amount rounded half up and clamped to the safe integers. */
+/** Returns the amount rounded half up and clamped to the range of safe integers. */
 export function nano(value: number): NanoUsd {
   return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
@@ -51,7 +51,7 @@ export function times(amount: NanoUsd, factor: number): NanoUsd {
   return nano(amount * factor)
 }
 
-/** 3 dollars per million tokens are 3,000,000 pico-dollars per token. */
+/** Converts dollars per million tokens to pico-dollars per token: 3 becomes 3,000,000. */
 function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
@@ -71,13 +71,13 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return nano(pico / 1000)
 }
 
-/** Returns the cost of an answer and its prompt. No prompt token is cached. */
+/** Returns the cost of a prompt and its answer. Assumes that no prompt token is cached. */
 export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
   if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
   return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
-/** Returns the amount as `$` and dollars with six decimals, rounded half up. */
+/** Returns `$` and the amount in dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`
 }

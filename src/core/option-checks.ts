@@ -22,7 +22,7 @@ export function expects(expected: string, accepts: (value: unknown) => boolean):
 }
 
 /**
- * Returns a check of an object. Options that are not listed are invalid. Absent and undefined options are valid unless
+ * Returns a check for an object. Options that are not listed are invalid. Absent and undefined options are valid unless
  * they are required.
  */
 export function optionsOf(
@@ -76,7 +76,7 @@ export function oneOf(...values: readonly unknown[]): OptionCheck {
   return expects(values.map((value) => describeValue(value, '')).join(' or '), (value) => values.includes(value))
 }
 
-/** @param signature The call of the function, such as `now()`. */
+/** @param signature The call signature of the function, such as `now()`. */
 export function aFunction(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
@@ -88,7 +88,7 @@ export function objectWith(expected: string, names: readonly string[]): OptionCh
 /** Accepts any value, for options that are checked elsewhere. */
 export const unchecked: OptionCheck = () => undefined
 
-/** Throws `invalid-request` for unknown options. Values are not checked. */
+/** Throws `invalid-request` for unknown options. Does not check values. */
 export function checkNames(who: string, options: unknown, names: readonly string[]): void {
   checkOptions(who, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
 }
@@ -151,7 +151,7 @@ export function nearestName(
   return least > maxDistance ? undefined : known[distances.indexOf(least)]
 }
 
-/** Returns 0 for a prefix of a known name, else the edit distance. */
+/** Returns 0 for a prefix of a known name. Otherwise returns the edit distance. */
 function prefixDistance(known: string, given: string): number {
   return given.length > 2 && known.startsWith(given) ? 0 : editDistance(known, given)
 }

@@ -8,7 +8,7 @@ import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './
 
 /** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
-  /** Returns an estimate from length and script, with an error of a few percent for prose and code. */
+  /** Returns an estimate based on length and script. The error is a few percent for prose and code. */
   estimate(text: string): number
   /**
    * Returns the exact count. The first call loads the vocabulary. Yields to the event loop while it counts a long text.
@@ -18,7 +18,7 @@ export interface Tokenizer {
   count(text: string, signal?: AbortSignal, vocabulary?: Vocabulary): Promise<number>
 }
 
-/** Measures prompts in tokens. Counts of messages are cached. */
+/** Measures prompts in tokens. Caches the counts of messages. */
 export interface Meter {
   readonly tokenizer: Tokenizer
   /** Estimates the messages that are not cached. Pauses between messages. */
@@ -26,7 +26,7 @@ export interface Meter {
   /** Returns the estimate of a prompt. Call `prepare` first. Otherwise a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /**
-   * Returns the exact count of the texts. Images, documents, and the overhead of messages and tools are estimated by
+   * Returns the exact token count of all text. Estimates images, documents, and the overhead of messages and tools by
    * fixed rules.
    */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
@@ -37,7 +37,7 @@ export interface Meter {
   sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
-  /** Returns the exact count of all texts of the body, including unknown fields. Excludes images and overhead. */
+  /** Returns the exact token count of all text in the body, including unknown fields. Excludes images and overhead. */
   countOfBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
@@ -46,16 +46,16 @@ export interface Meter {
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: string
-  /** Names in lower case. */
+  /** Names in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Maximum time for connecting in milliseconds, for transports that support it. */
+  /** Maximum time to connect, in milliseconds. Ignored by transports that do not support it. */
   readonly connectMs?: number
 }
 
 /** Receives a response: `onHead` once, `onData` for each chunk, then `onEnd` or `onError`. `onError` may come first. */
 export interface TransportHandler {
-  /** `header` returns a value by its lower-case name. */
+  /** `header` returns a value by its lowercase name. */
   onHead(status: number, header: (name: string) => string | undefined): void
   onData(bytes: Uint8Array): void
   onEnd(): void
@@ -76,7 +76,7 @@ export type Transport = (request: TransportRequest, handler: TransportHandler) =
 /** A transport that reuses connections. `close` ends all of them, including active ones. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
-/** Clock, randomness, network and timers. Tests replace each of them. */
+/** The clock, random numbers, network and timers. Tests can replace each of them. */
 export interface Runtime {
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -100,24 +100,24 @@ export interface ProviderCall {
   readonly model: Model
   /** Cancels the call. Created on first access. */
   readonly signal: AbortSignal
-  /** The cancellation of the call, for code that does not need an AbortSignal. @default that of the signal */
+  /** The cancellation of the call, for code that does not need an AbortSignal. @default the cancellation of `signal` */
   readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** Headers of the client that belong to the format, such as `anthropic-version`. */
+  /** Client headers that belong to the format, such as `anthropic-version`. */
   readonly headers: Readonly<Record<string, string>>
-  /** Called once when the upstream responds with status 200. Vendors bill such a call. */
+  /** Called once when the upstream responds with status 200. Vendors bill such calls. */
   readonly onAccepted?: () => void
 }
 
-/** Timeouts of calls to upstreams, in milliseconds. */
+/** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
   /** Maximum time from the request to the first byte of a stream. Does not apply to whole answers. */
   readonly firstByte: number
   /** Maximum time between two chunks of a stream. */
   readonly idle: number
-  /** Maximum time of a request with all retries and fallbacks. In a `ProviderCall`, the remaining time. */
+  /** Maximum time for a request, including all retries and fallbacks. In a `ProviderCall`, the remaining time. */
   readonly total: number
 }
 
@@ -131,26 +131,26 @@ export interface Sent<T> {
 /** Numbers, or the base64 of little-endian 32-bit floats. */
 export type Encoding = 'float' | 'base64'
 
-/** A text or its tokens. */
+/** A string or its tokens. */
 export type EmbedInput = string | readonly number[]
 
 export type Embedding = readonly number[] | string
 
-/** A parsed request for embeddings. */
+/** A parsed embeddings request. */
 export interface EmbeddingRequest {
   /** The received body. Only the model is replaced for the upstream. */
   readonly native: JsonObject
-  /** The received bytes, in which the model can be replaced. @default the body is serialized again */
+  /** The received bytes, in which the model name can be replaced. @default the body is serialized again */
   readonly received?: ReceivedBody
   readonly model: string
   /** At least one. */
   readonly inputs: readonly EmbedInput[]
   readonly encoding: Encoding
-  /** The length of the vectors. @default that of the model */
+  /** The length of the vectors. @default the model's default */
   readonly dimensions?: number
 }
 
-/** A request for embeddings to a provider. */
+/** An embeddings request to a provider. */
 export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
   readonly request: EmbeddingRequest
 }
@@ -172,7 +172,7 @@ export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancell
   readonly path: string
 }
 
-/** A call whose request and answer are forwarded without parsing. */
+/** A call whose request and answer are forwarded without being parsed. */
 export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below the base URL, such as `/images/generations`. */
@@ -185,7 +185,7 @@ export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancella
 /** An answer with a status from 200 to 299. */
 export interface PassedAnswer {
   readonly status: number
-  /** Returns a header by its lower-case name. */
+  /** Returns a header by its lowercase name. */
   readonly header: (name: string) => string | undefined
   /** The unchanged body. */
   readonly source: AnswerSource
@@ -206,8 +206,8 @@ export interface Provider {
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /**
-   * Resolves when the upstream has accepted the call. Rejects if the upstream refuses the call. No header has been sent
-   * to the client yet.
+   * Resolves when the upstream has accepted the call, and rejects otherwise. No header has been sent to the client at
+   * this point.
    */
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
@@ -219,7 +219,7 @@ export interface Provider {
    * endpoints.
    */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>
-  /** Returns the upstream's token count of a prompt. Absent if the upstream has no such endpoint. */
+  /** Returns the upstream's token count for a prompt. Absent if the upstream has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves if the upstream is reachable. */
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>

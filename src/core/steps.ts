@@ -11,8 +11,8 @@ export interface Collector {
 }
 
 /**
- * An incomplete block. The pieces are joined only once, when the block is complete. Repeated joins would take quadratic
- * time.
+ * An incomplete block. The pieces are joined only once, when the block is complete. Joining after each piece would take
+ * quadratic time.
  */
 interface TextBlock {
   readonly type: 'text'

@@ -1,16 +1,16 @@
 import { GatewayError } from './errors.ts'
 import type { MaybePromise } from './async.ts'
 
-/** The amount that a request reserves of one counter, in whole requests, tokens or nano-dollars. */
+/** The amount that a request reserves from one counter: an integer number of requests, tokens or nano-dollars. */
 export interface Claim {
   /** The name contains the start of the time window, so counters are never reset. */
   readonly counter: string
   readonly amount: number
-  /** Maximum sum of spent and held amounts of the counter, including this claim. */
+  /** Maximum sum of the spent and held amounts of the counter, including this claim. */
   readonly max: number
   /** Time after which the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
-  /** True for a claim that may be granted in part. All elastic claims of a request have the same amount and grant. */
+  /** True for a claim that may be partially granted. All elastic claims of a request have the same amount and grant. */
   readonly elastic?: boolean
 }
 
@@ -27,8 +27,8 @@ export interface ReserveRequest {
 }
 
 /**
- * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after an accepted reservation, or at the
- * time of a refused reservation.
+ * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after an accepted reservation, or when
+ * the reservation was rejected.
  */
 export type ReserveResult =
   | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
@@ -39,7 +39,7 @@ export type ReserveResult =
       readonly levels: readonly number[]
     }
 
-/** The amount that a request used of one counter. */
+/** The amount that a request charges to one counter. */
 export interface Charge {
   readonly counter: string
   readonly amount: number
@@ -92,21 +92,22 @@ export interface LogQuery {
 }
 
 /**
- * Maximum storage of one virtual key for one kind of value. Every value that is stored on behalf of a caller has a
- * quota. Otherwise one key could exhaust the store. Values of the operator have no quota: keys, budgets, rate limits.
+ * The maximum storage that one virtual key may use for one kind of value. Every value that is stored on behalf of a
+ * caller has a quota. Otherwise one key could exhaust the store. The operator's values (keys, budgets, rate limits)
+ * have no quota.
  *
- * A full quota affects only its own values. A value with `ttlMs` replaces the oldest values of the same quota. A value
- * without `ttlMs` is refused with `quota-exceeded`. A value that is larger than the quota is always refused. Either all
- * values of one quota have `ttlMs`, or none has.
+ * A full quota affects only its own values. A new value with `ttlMs` replaces the oldest values of the same quota. A
+ * value without `ttlMs` is rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
+ * Either all values of one quota have `ttlMs`, or none has.
  */
 export interface Quota {
-  /** `<kind>:<key id>`. Quotas of the same name share one count. */
+  /** `<kind>:<key id>`. Quotas with the same name share one count. */
   readonly name: string
   /** Maximum number of values and log entries. */
   readonly maxEntries: number
   /**
-   * Maximum size of all keys and values in bytes. A store may count up to 2 bytes per UTF-16 unit and 256 bytes per
-   * value.
+   * Maximum total size of all keys and values, in bytes. A store may count up to 2 bytes per UTF-16 code unit and 256
+   * bytes per value.
    */
   readonly maxBytes: number
 }
@@ -114,10 +115,11 @@ export interface Quota {
 export interface WriteOptions {
   /** Milliseconds after which the value expires. @default it does not expire */
   readonly ttlMs?: number
-  /** The quota of the value until it is replaced, deleted or expired. @default none */
+  /** The quota to which the value counts until it is replaced or deleted, or expires. @default none */
   readonly quota?: Quota
   /**
-   * True to write even if the quota is full. For small values whose number is limited by other values of the quota.
+   * True to write even if the quota is full. Intended for small values whose number is limited by other values in the
+   * quota.
    * @default false
    */
   readonly mustFit?: boolean
@@ -133,8 +135,8 @@ export interface NewLogEntry {
 
 /**
  * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
- * of `sluice/testing`) specifies each method. A method rejects or throws if the storage is not reachable. Methods of
- * the request path may return their value without a promise.
+ * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is not reachable. Methods on
+ * the request path may return their value synchronously.
  */
 export interface Store {
   get(key: string): MaybePromise<string | undefined>
@@ -151,8 +153,8 @@ export interface Store {
   /** Reserves all claims or none. */
   reserve(request: ReserveRequest): MaybePromise<ReserveResult>
   /**
-   * Releases the reservation and adds charges, tallies and log entries. Returns true for the first call. Later calls
-   * have no effect and return false. An expired reservation can be settled for at least an hour.
+   * Releases the reservation, and adds the charges, tallies and log entries. Returns true for the first call. Later
+   * calls have no effect and return false. An expired reservation can be settled for at least an hour.
    */
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
@@ -161,7 +163,7 @@ export interface Store {
   append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
   /** Returns entries in the order in which they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
-  /** True for a store in the memory of this process. Its calls need no deadline. @default false */
+  /** True for a store in the memory of this process, whose calls need no deadline. @default false */
   readonly local?: boolean
   /** Resolves if the storage is reachable. */
   ping(): Promise<void>
@@ -181,15 +183,15 @@ export type QuotaKind =
   | 'file'
   /** Streams and answers that can be replayed. */
   | 'recording'
-  /** Streams that other processes follow. */
+  /** Streams that other processes can follow. */
   | 'live-stream'
-  /** Answers under an Idempotency-Key. */
+  /** Answers to requests with an Idempotency-Key. */
   | 'idempotency'
   /** Transcripts and summaries of tiers 2 to 4. */
   | 'savings'
   /** Audit records of requests that were answered or billed. */
   | 'audit'
-  /** Audit records of requests that were refused, failed or abandoned without a bill. */
+  /** Audit records of requests that were rejected, failed or abandoned without being billed. */
   | 'audit-unbilled'
 
 type Bounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
@@ -198,7 +200,7 @@ const MIB = 1024 * 1024
 
 /**
  * The quotas of each kind. A batch of the maximum body size (32 MiB) fits, as does a turn or a recording of the maximum
- * size (8 MiB). An audit record has two entries: one in the log of all keys, one in the log of its key.
+ * size (8 MiB). An audit record has two entries: one in the log for all keys, and one in the log for its own key.
  */
 const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
@@ -225,7 +227,7 @@ export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
   )
 }
 
-/** Calendar windows in UTC: minute, hour, day, week (from Monday), month. */
+/** Calendar windows in UTC: minute, hour, day, week (starting on Monday) and month. */
 export type DurationCode = '1m' | '1h' | '1d' | '1w' | '1M'
 
 export const DURATION_CODES: readonly DurationCode[] = ['1m', '1h', '1d', '1w', '1M']

@@ -22,7 +22,7 @@ const MAX_PART_HEAD_BYTES = 8 * 1024
 const MAX_TEXT_BYTES = 1024 * 1024
 
 /**
- * Returns the boundary of a content type. Returns undefined for other content types, and for a boundary with blanks,
+ * Returns the boundary of a content type. Returns undefined for other content types, and for a boundary with spaces,
  * which not all parsers trim.
  */
 export function boundaryOf(contentType: string): string | undefined {
@@ -34,7 +34,7 @@ export function boundaryOf(contentType: string): string | undefined {
 
 /**
  * Returns the fields of a form. Throws `invalid-request` for a form that a vendor's parser could read differently.
- * Otherwise a caller could use a model that the gateway neither permits nor bills.
+ * Otherwise, a caller could use a model that the gateway does not permit or bill.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -89,8 +89,8 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
 }
 
 /**
- * Reads the headers of a part. Refuses an empty `filename`, and `filename*` without `filename`, because not all parsers
- * treat such a part as a file.
+ * Matches the `Content-Disposition` header of a part. Does not match an empty `filename`, or `filename*` without
+ * `filename`, because not all parsers treat such a part as a file.
  */
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i

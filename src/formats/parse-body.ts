@@ -10,21 +10,21 @@ export interface ParsedBody {
   readonly hasRepeatedKeys: boolean
   /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
   readonly received?: ReceivedBody
-  /** Maximum size of the body in bytes if it is serialized again. For example, `1e20` grows to 21 digits. */
+  /** Maximum size of the body in bytes if it is serialized again. Numbers can grow: `1e20` becomes 21 digits. */
   readonly bytes: number
 }
 
 /**
- * Maximum growth of a number in bytes. `JSON.stringify` writes at most 25 characters, and a number that grows has at
- * least 3.
+ * Maximum growth of a serialized number, in bytes. `JSON.stringify` writes at most 25 characters, and a number that
+ * grows has at least 3.
  */
 const EXPONENT_GROWTH = 22
 
 /**
- * Reads one JSON object. Throws `invalid-request`.
+ * Parses a JSON object. Throws `invalid-request` for other input.
  *
- * The structure is counted before `JSON.parse`, which accepts a depth of millions. A body with repeated keys is
- * serialized again, because servers treat them differently. A key `__proto__` becomes an own property.
+ * The structure is checked before `JSON.parse`, which accepts nesting depths in the millions. A body with repeated keys
+ * is serialized again, because servers treat repeated keys differently. A key `__proto__` becomes an own property.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
   const steps = parseSteps(bytes, limits)
@@ -65,12 +65,12 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the received JSON text of a body. If a key is repeated, serializes the body again. */
+/** Returns the received JSON of a body. If a key is repeated, serializes the body again. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-/** Parses a text above 1 MiB. */
+/** Parses a body larger than 1 MiB. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
 const MANY_KEYS = 10_000
@@ -97,7 +97,7 @@ const OPEN_BRACE = 123
 /** Maximum size in bytes at which joining strings is faster than joining bytes. */
 const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
-/** Replaces the model, and inserts `added` fields after the opening brace. */
+/** Replaces the model name, and inserts `added` fields after the opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
   const inside = bytes.indexOf(OPEN_BRACE) + 1
@@ -134,7 +134,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** Counts the keys of a parsed value. If a key is repeated, the value has fewer keys than the text. */
+/** Counts the keys of a parsed value. If a key is repeated, the value has fewer keys than the JSON. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

@@ -13,7 +13,7 @@ export interface LongStrings {
 }
 
 /**
- * Parses JSON of many megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. Long
+ * Parses JSON of several megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. Long
  * strings are replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
@@ -70,7 +70,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
   return joinPieces(string)
 }
 
-/** Replaces placeholders with the long strings. */
+/** Replaces placeholders with the long strings that they represent. */
 function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
@@ -92,9 +92,7 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   return joinPieces(text)
 }
 
-/**
- * Joins the pieces. Reading a character forces the engine to join them in this step, instead of in a longer later step.
- */
+/** Forces the engine to join the pieces of a concatenated string in this step, instead of in a longer later step. */
 function joinPieces(text: string): string {
   text.charCodeAt(0)
   return text
@@ -103,7 +101,7 @@ function joinPieces(text: string): string {
 const BACKSLASH = 92
 const LETTER_U = 117
 
-/** Returns `limit`, or the end of an escape that crosses it. `start` must not be inside an escape. */
+/** Returns `limit`, or the end of an escape sequence that crosses it. `start` must not be inside an escape. */
 function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
   const before = bytes.subarray(start, limit)
   let at = 0

@@ -17,7 +17,7 @@ import { readContent } from './responses/items.ts'
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** True if unsupported content is omitted and reported. @default false: unsupported content is refused */
+  /** True if unsupported content is omitted and reported. @default false: unsupported content is rejected */
   readonly isLossy: boolean
 }
 
@@ -62,7 +62,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits parts and settings that the target does not support. Writers omit body fields. */
+/** Omits parts and settings that the target does not support. Format writers omit unsupported body fields. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -82,7 +82,7 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** Omits the prefilled beginning of the answer, which only the message format supports. */
+/** Omits the prefilled beginning of the answer, which only the messages format supports. */
 function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
@@ -103,7 +103,7 @@ function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readon
   return isWhole ? parts : portable
 }
 
-/** Returns false for content that is valid only at its vendor. */
+/** Returns false for content that only its own vendor accepts. */
 function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':
@@ -131,7 +131,7 @@ export interface PortablePrompt {
   readonly ignored: readonly string[]
 }
 
-/** Converts custom and namespaced tools to functions. Omits tools that the vendor runs. */
+/** Converts custom and namespaced tools to functions. Omits vendor-side tools. */
 export function portableResponse(prompt: Prompt): PortablePrompt {
   const declared = declaredTools(prompt)
   const omitted = new Set(declared.omitted)
@@ -215,7 +215,7 @@ export interface CalledTool {
 /** The tools of a prompt as functions of other formats. */
 interface DeclaredTools {
   readonly tools: readonly Tool[]
-  /** Tools by their names in `tools`. */
+  /** The original tools, by their names in `tools`. */
   readonly called: ReadonlyMap<string, CalledTool>
   readonly omitted: readonly string[]
 }
@@ -225,7 +225,8 @@ const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
 /**
- * Returns the tools of a prompt, including tools that are declared in items. A tool in a namespace gets a flat name.
+ * Returns the tools of a prompt, including tools that are declared in items. A tool in a namespace gets a flattened
+ * name.
  */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
   const declared: Declaring = { tools: [], called: new Map(), omitted: [] }

@@ -39,7 +39,7 @@ function lengthInside(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
 }
 
-/** Body fields that select another price, by loose name, with the values that cost at most the list price. */
+/** Body fields that can change the price, by loose name, with the values that cost no more than the list price. */
 const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
   ['speed', ['standard']],
@@ -71,20 +71,20 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. The vendor runs other types, and a shell in a container. */
+/** Types of tools that the caller runs. The vendor runs all other types, and also a `shell` in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Matches tools of the message format that the caller runs, although the vendor defines the schema. */
+/** Matches tools of the messages format whose schema the vendor defines but which the caller runs. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
 /** Matches models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
-/** Matches names of fields that refer to data outside of the body. */
+/** Matches names of fields that refer to data outside the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
- * Returns the path of a field that makes the vendor read data outside of the body or run tools. For such a request, the
- * size of the body does not bound the tokens. Returns undefined for a self-contained prompt.
+ * Returns the path of a field that makes the vendor read data outside the body or run tools. For such a request, the
+ * body size is not an upper bound on the tokens. Returns undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
   return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
@@ -159,7 +159,7 @@ function isExternalReference(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || containsReference(field))
 }
 
-/** Returns true for a reference to data outside of the body. A data URL contains its data. */
+/** Returns true for a reference to data outside the body. A data URL contains its data. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -26,8 +26,8 @@ function messageOfStatus(kind: FailureKind, status: number): string {
 }
 
 /**
- * Reads an error of any format. Keeps the message of an error that the caller's request caused. Reports other failures,
- * such as refused credentials, without details.
+ * Reads an error response in any format. Keeps the message if the caller's request caused the error. Reports other
+ * failures, such as rejected credentials, without details.
  */
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
@@ -63,7 +63,7 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Returns the text of a field. Ignores numeric codes, because they only repeat the status. */
+/** Returns the text of a field. Ignores numeric codes, because they only duplicate the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }
@@ -71,8 +71,8 @@ function textOf(value: Json | undefined): string | undefined {
 const BROKE_OFF = 'The model provider ended its answer with an error. Retry later.'
 
 /**
- * Returns the failure of an event. A server that validates the request after it begins the stream sends the status as
- * the code of the event.
+ * Returns the failure of an event. A server that validates the request after starting the stream sends the status as
+ * the event's `code`.
  */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']
@@ -107,8 +107,8 @@ const MAX_TEXT_LENGTH = 2000
 const MAX_DETAILS_LENGTH = 4096
 
 /**
- * Removes private data from an upstream's text, in linear time. Upstreams may repeat credentials, addresses and host
- * names in forms that no list of patterns covers. Therefore only atoms with a safe shape are retained. Other atoms are
+ * Removes private data from upstream text, in linear time. Upstreams may repeat credentials, addresses and host names
+ * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are retained. Other atoms are
  * replaced with `[removed]`.
  *
  * An atom is a run of characters without spaces, quotes and brackets.
@@ -149,7 +149,7 @@ type Hides = 'nothing' | 'names' | 'anything'
 
 interface Walk {
   hidesNext: Hides
-  /** The effect on the value after a colon or an equals sign, as in `password: …`. */
+  /** The effect on the value after a colon or equals sign, as in `password: …`. */
   label: Hides
   word: string
 }
@@ -184,7 +184,7 @@ function isAddress(chunk: string): boolean {
   return /\/\/|@|\\|%[0-9a-f]{2}/i.test(chunk) && /[\p{L}\p{N}]/u.test(chunk)
 }
 
-/** Truncates the text at a space, because a part of an address may look safe. */
+/** Truncates the text at a space, because a fragment of an address may look safe. */
 function truncateAtSpace(text: string): string {
   if (text.length <= MAX_TEXT_LENGTH) return text
   const cut = text.slice(0, MAX_TEXT_LENGTH)

@@ -3,36 +3,37 @@ import type { Span } from '../core/prompt.ts'
 import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '../core/json.ts'
 import { promptTooLong } from './fields.ts'
 
-/** Computation in steps of about a millisecond. Callers yield to the event loop between steps. */
+/** A computation in steps of about a millisecond. Callers yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
 
-/** Limits of a JSON body. They bound the time for which `JSON.parse` blocks the event loop. */
+/** Limits on a JSON body. They bound how long `JSON.parse` blocks the event loop. */
 export interface ParseLimits {
-  /** Maximum nesting of objects and arrays. @default 64 */
+  /** Maximum nesting depth of objects and arrays. @default 64 */
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. @default 100,000 */
   readonly keys?: number
   /** Maximum number of numbers in arrays. @default 500,000 */
   readonly numbers?: number
-  /** Maximum number of bytes outside of strings. @default 4 MiB */
+  /** Maximum number of bytes outside strings. @default 4 MiB */
   readonly syntaxBytes?: number
-  /** Maximum number of bytes of all strings except base64 data. @default unlimited */
+  /** Maximum number of bytes in all strings except base64 data. @default unlimited */
   readonly textBytes?: number
 }
 
 export interface JsonScan {
   readonly keys: number
-  /** Number of numbers with an exponent. */
+  /** Count of numbers with an exponent. */
   readonly exponents: number
   /**
-   * The bytes of the top-level `model`. Absent unless `model` is a string and appears exactly once, without escapes.
+   * The byte range of the top-level `model`. Undefined unless `model` is a string and appears exactly once, without
+   * escapes.
    */
   readonly modelSpan: Span | undefined
   /** Strings of 4 KiB or more that are not keys. Empty unless the body is large. */
   readonly longStrings: readonly LongString[]
 }
 
-/** The bytes of a long string between its quotes. */
+/** The byte range of a long string between its quotes. */
 export interface LongString extends Span {
   /** True for base64 without escapes, after an optional `data:` prefix. */
   readonly isBase64: boolean
@@ -76,14 +77,14 @@ const SLICE_BYTES = 256 * 1024
 /** Minimum size of a base64 string in bytes. Shorter strings count as text. */
 const MIN_LONG_STRING_BYTES = 4096
 /**
- * Minimum number of bytes per escape in base64, which may contain escaped slashes and line ends. Strings with more
- * escapes count as text, because they are slow to parse.
+ * Minimum number of bytes per escape in base64, which may contain escaped slashes and line breaks. Strings with more
+ * frequent escapes count as text, because they are slow to parse.
  */
 const MIN_BYTES_PER_ESCAPE = 16
 
 /**
- * Counts the structure of a JSON text in one linear pass. Throws `invalid-request` at the first exceeded limit. Ignores
- * syntax errors, which `JSON.parse` reports. Yields between slices.
+ * Counts the structural elements of JSON in one linear pass. Throws `invalid-request` at the first exceeded limit.
+ * Ignores syntax errors, which `JSON.parse` reports. Yields between slices.
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
@@ -166,7 +167,7 @@ function countKey(state: ScanState): void {
   if (state.depth !== 1) return
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'another'
-  // An escaped key counts twice, because its value cannot be replaced in the bytes.
+  // A key with escapes counts as two, because its value cannot be replaced in the bytes.
   if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
 }
 
@@ -185,7 +186,7 @@ function checkKeys({ keys, elements, limits }: ScanState): void {
   throw scanError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Bytes outside of strings are counted once per slice, because blanks are not read one by one. */
+/** Counts the bytes outside strings once per slice, because whitespace is not read byte by byte. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -262,7 +263,7 @@ const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
 /** Length of the key `model` with every letter escaped as `\uXXXX`, in bytes. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
-/** Distinguishes the key `model`, the same key written with escapes, and any other key. */
+/** Distinguishes between the key `model`, the same key written with escapes, and any other key. */
 function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'

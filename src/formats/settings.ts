@@ -13,12 +13,12 @@ const ZERO_TO_ONE: NumberBounds = { least: 0, most: 1 }
 const CHOICES: NumberBounds = { least: 1, most: MAX_CHOICES, integer: true }
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
-/** Fields of a body and their new values. Undefined removes a field. */
+/** Body fields and their new values. Undefined removes a field. */
 export type Changes = Record<string, Json | undefined>
 
 export type WritableSettings = { -readonly [Name in keyof Settings]: Settings[Name] }
 
-/** Sets a setting if it has a value. Filtering all settings would take ten times as long. */
+/** Sets a setting if it has a value. Filtering out undefined settings afterwards would take ten times as long. */
 export function setIfDefined<Name extends keyof Settings>(
   settings: WritableSettings,
   name: Name,
@@ -92,8 +92,8 @@ function readToolChoice(
 }
 
 /**
- * Returns the required format of the answer. Returns undefined for plain text and for unknown formats, which are
- * forwarded unchanged.
+ * Returns the required answer format. Returns undefined for plain text and for unknown formats, which are forwarded
+ * unchanged.
  */
 function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
@@ -132,7 +132,7 @@ export function changedChatSettings(body: JsonObject, settings: Settings, model:
   return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }
 }
 
-/** Like `changedChatSettings`, for a responses body. */
+/** Like `changedChatSettings`, but for a responses body. */
 export function changedResponseSettings(body: JsonObject, settings: Settings): Changes {
   const { toolChoice: choice } = settings
   return changesBetween(readResponseSettings(body), settings, {
@@ -186,7 +186,7 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
 }
 
 /**
- * Returns the name of the field for the output limit. OpenAI models reject `max_tokens`. Many servers of other models
+ * Returns the name of the field for the output limit. OpenAI models reject `max_tokens`. Many servers for other models
  * support only `max_tokens`.
  */
 function limitField(model: string): string {
@@ -197,7 +197,7 @@ export function asksForUsage(body: JsonObject): boolean {
   return asObject(body['stream_options'])?.['include_usage'] === true
 }
 
-/** Includes the deprecated `functions`, which are refused where tools are forbidden. */
+/** Reads the tools. Includes the deprecated `functions`, so that a ban on tools also applies to them. */
 export function readChatTools(body: JsonObject): readonly Tool[] {
   const tools = isAbsent(body['tools']) ? [] : arrayAt(body['tools'], 'tools', MAX_TOOLS)
   const functions = isAbsent(body['functions']) ? [] : arrayAt(body['functions'], 'functions', MAX_TOOLS)
@@ -219,7 +219,7 @@ function readFunction(declared: Json | undefined, whole: Json, param: string): T
   return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
 }
 
-/** Reads a tool. The vendor runs tools that are not functions, or defines their schema. */
+/** Reads the tools. For a tool that is not a function, the vendor runs the tool or defines its schema. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {
@@ -248,13 +248,13 @@ function readFunctionTool(declared: JsonObject, native: Native, param: string): 
   }
 }
 
-/** Writes a tool. Returns a tool of the chat format unchanged. */
+/** Writes a tool. Returns a chat-format tool unchanged. */
 export function writeChatTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'openai' && native.value['type'] !== undefined) return native.value
   return { type: 'function', function: { name, description, parameters, strict } }
 }
 
-/** Writes a tool. Returns a tool of the responses format unchanged. */
+/** Writes a tool. Returns a responses-format tool unchanged. */
 export function writeResponseTool({ native, name, description, parameters, strict }: Tool): JsonObject {
   if (native.dialect === 'responses') return native.value
   return { type: 'function', name, description, parameters: parameters ?? null, strict: strict ?? false }

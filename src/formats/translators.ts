@@ -56,16 +56,16 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** The instruction for an answer of any JSON object. The message format has no such setting. */
+/** The instruction for an answer of any JSON object. The messages format has no such setting. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
 }
 
-/** The default output limit in tokens. The message format requires a limit. */
+/** The default output limit in tokens. The messages format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
-/** Returns the request body. Throws `invalid-request` for required content that the message format cannot express. */
+/** Returns the request body. Throws `invalid-request` for required content that the messages format cannot express. */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, refuseBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
@@ -114,7 +114,7 @@ function writeTools(prompt: Prompt): JsonObject {
 const refuseBlock = refuseContentFor('this model, which uses the message format')
 
 /**
- * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the message format
+ * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
  * requires. Chat clients number calls from the start in each turn, or use the name of the function.
  */
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
@@ -157,7 +157,7 @@ function findUnusedId(id: string, { usedIds, numbers }: Names): string {
 }
 
 /**
- * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error of `refuse` for
+ * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error of `reject` for
  * a required field and for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {

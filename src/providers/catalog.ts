@@ -206,7 +206,7 @@ function aliasRoutes(
 }
 
 /**
- * Returns the model of an alias. The context window is at most that of the target. If the target refuses sampling
+ * Returns the model of an alias. The context window is at most that of the target. If the target rejects sampling
  * parameters, the alias sets no sampling parameters, because every call would fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {

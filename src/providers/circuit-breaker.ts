@@ -12,7 +12,7 @@ export interface CircuitBreakerOptions {
   /** Duration for which a request counts, in milliseconds. @default 30_000 */
   readonly windowMs?: number
   /**
-   * Duration for which an open circuit refuses requests that have another candidate, in milliseconds. @default 30_000
+   * Duration for which an open circuit rejects requests that have another candidate, in milliseconds. @default 30_000
    */
   readonly openMs?: number
   /** Maximum number of requests per second and key that an open circuit admits without another candidate. @default 1 */

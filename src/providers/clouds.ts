@@ -95,7 +95,7 @@ function predictAddress(root: string): Address {
   return (id, isStream) => `${root}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
 }
 
-/** The message format with the model in the URL and the version in the body. */
+/** The messages format with the model in the URL and the version in the body. */
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   dialect: 'anthropic',
   load: async () => {
@@ -123,7 +123,7 @@ export interface AwsCredentials {
 export interface BedrockOptions extends VendorOptions {
   /** @default the environment variable AWS_REGION, else 'us-east-1' */
   readonly region?: string
-  /** `messages` is the message format, for Claude. `chat` is the chat format, for other models. @default 'chat' */
+  /** `messages` is the messages format, for Claude. `chat` is the chat format, for other models. @default 'chat' */
   readonly api?: 'chat' | 'messages'
   /**
    * Returns the credentials for a call, which the package `aws4fetch` signs with SigV4. @default

@@ -22,7 +22,7 @@ export interface HttpCallOptions {
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
 }
 
-/** Returns a header by its lower-case name. */
+/** Returns a header by its lowercase name. */
 export type ResponseHeader = (name: string) => string | undefined
 
 export interface WholeResponse {

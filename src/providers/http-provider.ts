@@ -156,7 +156,7 @@ async function embedTexts(target: Target, call: EmbedCall, address: Address): Pr
   return readAnswer(target.name, () => readEmbeddings(value, inputs.length))
 }
 
-/** Vendors refuse these fields in a request for a token count. */
+/** Vendors reject these fields in a request for a token count. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(target: Target, call: ProviderCall, url: string): Promise<number> {

@@ -13,7 +13,7 @@ export type SignRequest = (request: TransportRequest) => MaybePromise<TransportR
 /** Options for each request of a provider. */
 export interface RequestOptions {
   readonly name: string
-  /** Headers of each request, including credentials. Names are in lower case. */
+  /** Headers of each request, including credentials. Names are in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly passes?: readonly string[] | undefined

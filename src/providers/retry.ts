@@ -117,7 +117,7 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
 }
 
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
-  // Other candidates would refuse the request too.
+  // Other candidates would reject the request too.
   const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
   if (isRefusal || cancellation.isCancelled) throw error
 }

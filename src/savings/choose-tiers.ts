@@ -160,7 +160,7 @@ export function turnsSoFar({ messages }: Prompt): number {
 
 /** Maximum number of further requests that a decision considers, unless more are almost certain. */
 const MAX_TURNS = 10
-/** Share of the turns so far. A conversation ends within this many further turns with a probability of about 2 %. */
+/** Share of the turns so far. A conversation ends within this many further turns with a probability of about 2%. */
 const CERTAIN_SHARE = 0.02
 /**
  * Minimum ratio of the expected gain to the possible loss. Above 1, because the conversation may end with this request.

@@ -9,7 +9,7 @@ import type { TierJob } from './tier.ts'
 /** A prompt reduced to the system prompt, the live turn and a selection of old segments. */
 export interface Cut {
   readonly prompt: Prompt
-  /** Exact tokens of the prompt. */
+  /** Exact token count of the prompt. */
   readonly tokens: number
   /** Number of selected old segments, excerpts included. */
   readonly selectedCount: number
@@ -21,17 +21,20 @@ export interface Cut {
 }
 
 export interface CutOptions {
-  /** Maximum tokens of the prompt. */
+  /** Maximum number of tokens of the prompt. */
   readonly cap: number
-  /** Maximum tokens of a prompt with an unchanged live turn. Above it, tool results are excerpted. @default cap */
+  /**
+   * Maximum number of tokens of a prompt with an unchanged live turn. Above it, tool results are excerpted. @default
+   * cap
+   */
   readonly liveCap?: number
-  /** Maximum tokens of a prompt with an excerpted live turn. @default cap */
+  /** Maximum number of tokens of a prompt with an excerpted live turn. @default cap */
   readonly excerptCap?: number
-  /** Minimum tokens for old segments if the live turn fills the cap. @default 0 */
+  /** Minimum number of tokens for old segments if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
   /** Minimum size of the newest messages that stay unchanged. `messages` includes the live turn, `tokens` does not. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
-  /** Maximum tokens of the question and answer before the live turn that stay unchanged. @default 0 */
+  /** Maximum number of tokens of the question and answer before the live turn that stay unchanged. @default 0 */
   readonly exchangeTokens?: number
   /** If true, also ranks segments by the configured embedder. @default false */
   readonly byMeaning?: boolean

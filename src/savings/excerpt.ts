@@ -13,7 +13,7 @@ export interface TextLocation {
 /** Consecutive lines of a text. The smallest unit of an excerpt. */
 export interface Snippet {
   readonly location: TextLocation
-  /** Range in the text, in UTF-16 units. */
+  /** Range in the text, in UTF-16 code units. */
   readonly start: number
   readonly end: number
   readonly tokens: number

@@ -21,7 +21,7 @@ export interface SmallModel {
   price(promptTokens: number, outputTokens: number): NanoUsd
   /** Reports whether a reply was usable. Failed calls are counted without a report. @default ignored */
   report?(isUsable: boolean): void
-  /** Returns true if calls are refused after failures in this conversation. @default never */
+  /** Returns true if calls are rejected after failures in this conversation. @default never */
   isPaused?(): boolean
 }
 

@@ -40,7 +40,7 @@ const KIND = 'prompt-cache'
 const MAX_ADDED_MESSAGES = 8
 const MARKER: JsonObject = { type: 'ephemeral' }
 
-/** Minimum tokens of a cached prefix by model, as documented by the vendor. */
+/** Minimum number of tokens of a cached prefix by model, as documented by the vendor. */
 const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
   [/sonnet|opus-4(-1|-0)?(-\d{8})?$/, 1024],
   [/haiku-3|3-5-haiku|3-haiku/, 2048],

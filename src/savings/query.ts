@@ -208,7 +208,7 @@ function addCompound(compound: string, add: (term: string) => void): void {
   }
 }
 
-/** Splits compounds at joiners and underscores, and identifiers at inner capitals. */
+/** Splits compounds at joiners and underscores, and identifiers at internal capitals. */
 function partsOf(compound: string): readonly string[] {
   if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
   return compound

@@ -15,10 +15,10 @@ import {
 import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-/** Maximum tokens of the prompt. */
+/** Maximum number of tokens of the prompt. */
 const TARGET = 20_480
 const MAX_TARGET_SHARE = 0.45
-/** Maximum tokens of a chunk: 10,000 tokens without the instruction and the summary. */
+/** Maximum number of tokens of a chunk: 10,000 tokens without the instruction and the summary. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
 /** Share of the target above which the summaries are summarized again. */

@@ -11,7 +11,7 @@ export interface SegmentAnalysis {
   readonly counts: TermCounts
   /** Snippets of the texts that may be excerpted, in order. */
   readonly snippets: readonly Snippet[]
-  /** Estimated tokens of an excerpt without snippets: calls, arguments and frames. */
+  /** Estimated token count of an excerpt without snippets: calls, arguments and frames. */
   readonly skeletonTokens: number
   readonly hasStandingInstruction: boolean
 }
@@ -19,11 +19,15 @@ export interface SegmentAnalysis {
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-/** Maximum tokens of a snippet in a user message of many short texts. */
+/** Maximum number of tokens of a snippet in a user message of many short texts. */
 const SHORT_TEXT_TOKENS = 512
-/** Maximum length of a line, in UTF-16 units. Longer lines are split, at the end of a sentence or word if possible. */
+/**
+ * Maximum length of a line, in UTF-16 code units. Longer lines are split, at the end of a sentence or word if possible.
+ */
 const MAX_LINE_LENGTH = 400
-/** Maximum length of a user message that is never excerpted, in UTF-16 units. Longer messages are pasted documents. */
+/**
+ * Maximum length of a user message that is never excerpted, in UTF-16 code units. Longer messages are pasted documents.
+ */
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
@@ -101,7 +105,7 @@ export function withoutCutPair(text: string, end: number): number {
 interface SearchedText {
   readonly text: string
   readonly location: TextLocation
-  /** Maximum tokens of a snippet; 0 for a text that is not divided. */
+  /** Maximum number of tokens of a snippet; 0 for a text that is not divided. */
   readonly maxTokens: number
 }
 
@@ -145,7 +149,7 @@ function maxSnippetTokens(message: Message): number {
 interface TextSlice extends SearchedText {
   readonly from: number
   readonly to: number
-  /** Estimated tokens per UTF-16 unit. */
+  /** Estimated tokens per UTF-16 code unit. */
   readonly tokensPerUnit: number
 }
 

@@ -24,9 +24,9 @@ export interface SelectionJob {
   readonly similarities?: Similarities
   /** True if the question asks for an earlier answer. Complete answers are then selected first. @default false */
   readonly asksForAnswer?: boolean
-  /** Maximum tokens of the selection. */
+  /** Maximum number of tokens of the selection. */
   readonly capacity: number
-  /** Minimum tokens for the newest segment, regardless of the query. @default 0 */
+  /** Minimum number of tokens for the newest segment, regardless of the query. @default 0 */
   readonly newestCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal

@@ -164,7 +164,7 @@ const IMPORTANT =
 const FIRST_PERSON = /\b(?:i|i'm|i've|my|we|our)\b/i
 const MIN_SENTENCE_LENGTH = 16
 const MAX_SENTENCE_LENGTH = 500
-/** Number of UTF-16 units between two pauses. */
+/** Number of UTF-16 code units between two pauses. */
 const SLICE_LENGTH = 16_384
 /** Exponent of the size in tokens by which the score of a sentence is divided. */
 const SIZE_POWER = 0.7

@@ -42,7 +42,7 @@ export interface Rewrite {
   readonly tier: TierNumber
   /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /** Exact tokens of the rewritten prompt. */
+  /** Exact token count of the rewritten prompt. */
   readonly tokens: number
 }
 

@@ -22,7 +22,7 @@ interface VanishingOptions {
   readonly thresholds: Thresholds
   /** Size of the prompt, as a share of the conversation. @default 0.01 */
   readonly targetShare?: number
-  /** Minimum tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
+  /** Minimum number of tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
   readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
@@ -30,7 +30,7 @@ interface VanishingOptions {
 /** A number of tokens, or a list of numbers with the context size above which each applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
-/** Measured on long chats: 4k tokens contain about 77 % of the needed passages, 16k about 91 %. */
+/** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k about 91%. */
 const DEFAULT_LEAST_TARGETS: LeastTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },
@@ -41,7 +41,7 @@ const TARGET_SHARE = 0.01
 const MAX_ANSWERS_OF_REQUEST = 2
 /** Used if no entry of `leastTarget` applies. */
 const FALLBACK_TARGET = 4096
-/** Maximum tokens of a live turn that stays unchanged. */
+/** Maximum number of tokens of a live turn that stays unchanged. */
 const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100

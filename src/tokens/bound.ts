@@ -19,7 +19,10 @@ const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
-/** Maximum tokens of one image at the vendors of the catalog. Models with a higher maximum set `Model.imageTokens`. */
+/**
+ * Maximum number of tokens of one image at the vendors of the catalog. Models with a higher maximum set
+ * `Model.imageTokens`.
+ */
 const MAX_IMAGE_TOKENS = 9600
 /** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
 const TRANSLATED_PART_TOKENS = 32

@@ -38,8 +38,8 @@ const WEIGHTS = {
 }
 
 /**
- * Estimates the o200k tokens of a text in one pass, at about 200 MB per second. The error is about 10 % for one text
- * and 1 % on average. The estimate is between bytes / 8 and bytes.
+ * Estimates the o200k tokens of a text in one pass, at about 200 MB per second. The error is about 10% for one text and
+ * 1% on average. The estimate is between bytes / 8 and bytes.
  */
 export function estimateTokens(text: string): number {
   let sum = 0
@@ -75,7 +75,7 @@ function endOfRun(text: string, start: number, kind: number): number {
 }
 
 /**
- * Returns the end of a run of upper-case letters and the lower-case letters that follow. The tokenizer splits `fooBar`
+ * Returns the end of a run of uppercase letters and the lowercase letters that follow. The tokenizer splits `fooBar`
  * before `Bar`.
  */
 function endOfWord(text: string, start: number): number {

@@ -2,14 +2,14 @@ import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './yield.ts'
 
-/** Length of the window of text that is split and merged at once, in UTF-16 units. */
+/** Length of the window of text that is split and merged at once, in UTF-16 code units. */
 const WINDOW_LENGTH = 8192
 /**
- * A piece that ends within this distance (in UTF-16 units) of the end of a window may be incomplete. The next window
- * starts with that piece.
+ * A piece that ends within this distance (in UTF-16 code units) of the end of a window may be incomplete. The next
+ * window starts with that piece.
  */
 const MARGIN_LENGTH = 4
-/** UTF-16 units between two yields to the event loop. */
+/** UTF-16 code units between two yields to the event loop. */
 const SLICE_LENGTH = 32_768
 
 interface Encoding {

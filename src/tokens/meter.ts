@@ -23,10 +23,11 @@ const MESSAGE_FRAME_TOKENS = 4
 const TOOL_CALL_FRAME_TOKENS = 4
 const TOOL_FRAME_TOKENS = 8
 /**
- * Estimated tokens of one image: 1,092 × 1,092 pixels in the message format, or about 1,024 × 2,048 in the chat format.
+ * Estimated token count of one image: 1,092 × 1,092 pixels in the messages format, or about 1,024 × 2,048 in the chat
+ * format.
  */
 export const IMAGE_TOKENS = 1600
-/** Estimated tokens of a document page, including its image, and its estimated length in base64 characters. */
+/** Estimated token count of a document page, including its image, and its estimated length in base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
 /**

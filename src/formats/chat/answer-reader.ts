@@ -17,7 +17,10 @@ import {
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
-/** Returns the answer in a body. Validates only required fields. Throws `upstream` for a body that is not an answer. */
+/**
+ * Parses a response body into an answer. Validates only required fields. Throws `upstream` for a body that is not an
+ * answer.
+ */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -104,7 +107,7 @@ function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
   return { type: 'tool-call', id, name, input: inputOf(called), native }
 }
 
-/** Returns the arguments as JSON text. Some servers send an object. */
+/** Returns the arguments as a JSON string. Some servers send an object. */
 function inputOf(called: JsonObject): string {
   const input = called['arguments'] ?? called['input'] ?? ''
   return typeof input === 'string' ? input : JSON.stringify(input)
@@ -124,7 +127,8 @@ interface Reading extends OpenBlock {
 /**
  * Returns a reader that converts the first choice to events. Other choices are only forwarded.
  *
- * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
+ * Many local servers close a stream without `[DONE]`. The reader treats such a stream as complete when every choice has
+ * a finish reason.
  */
 export function stepReader(): StepReader {
   const reading: Reading = {
@@ -141,7 +145,7 @@ export function stepReader(): StepReader {
     const received = parseEvent(frame.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
-    // An event that is not a chunk is not forwarded, because clients fail on such an event.
+    // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
     const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
@@ -170,7 +174,7 @@ function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] 
   for (const choice of choices) {
     if (choice !== undefined) events.push(...readChoice(reading, choice))
   }
-  // If a chunk contains usage and a finish reason, the finish reason must be the last event.
+  // If a chunk contains both usage and a finish reason, the finish reason must be the last event.
   const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
   return [...events, ...usageEvents(chunk), ...end]
 }
@@ -230,7 +234,7 @@ interface Call {
   waiting: string
 }
 
-/** Reads the tool calls of a stream. */
+/** Reads the tool calls in a stream. */
 interface CallReader {
   read(delta: JsonObject): readonly AnswerEvent[]
   count(): number
@@ -241,8 +245,8 @@ const DEPRECATED_CALL = 'function_call'
 
 /**
  * Returns a reader of streamed tool calls. Upstreams number calls from 0 or from 1, or use the same index for all
- * calls. Some upstreams repeat id and name in each chunk, others omit the index. The reader starts each call once, when
- * the name is known, and numbers calls from 0.
+ * calls. Some upstreams repeat the id and name in each chunk. Others omit the index. The reader starts each call once,
+ * when the name is known, and numbers calls from 0.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()

@@ -45,7 +45,7 @@ export function stepWriter(context: WriteContext): StepWriter {
   }
 }
 
-/** Returns the fields of the bill in the chat and the responses format. */
+/** Returns the billing fields for the chat and responses formats. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,
@@ -102,7 +102,10 @@ function chunkMaker(created: number): ChunkMaker {
   }
 }
 
-/** Converts events to deltas. A call without arguments gets `{}`, because clients parse the arguments as JSON. */
+/**
+ * Returns a function that converts an event to deltas. A call without arguments gets `{}`, because clients parse the
+ * arguments as JSON.
+ */
 function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
   const argumentsOf = (index: number, text: string): JsonObject => ({
@@ -134,7 +137,7 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
   }
 }
 
-/** Forwards chunks, and delays chunks that must follow the end of the answer. */
+/** Forwards chunks, and delays the chunk that ends the answer and the chunks after it. */
 interface ChunkRelay {
   pass(step: Step, frame: Frame): readonly Frame[]
   /** Returns the chunk that ends the answer. Returns undefined before this chunk arrives. */
@@ -191,7 +194,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Parses a chunk again only if its events are relevant for the end of the answer. */
+/** Parses a chunk again only if its events are relevant to the end of the answer. */
 function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => step.events.some((event) => event.type === type)
   if (has('done')) return 'last'
@@ -215,7 +218,7 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-/** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
+/** Removes the usage field that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
 function withoutUsage(frame: Frame): Frame {
   if (!frame.data.includes('"usage"')) return frame
   const { usage, ...others } = parseFrame(frame)
@@ -230,7 +233,7 @@ function withField(frame: Frame, name: string, value: JsonObject): Frame {
   return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Returns the JSON text of an answer. Answers of this format are sent byte for byte unchanged. */
+/** Returns the JSON of an answer. Answers of this format are sent byte for byte unchanged. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)

@@ -17,8 +17,8 @@ import { writeCompletion, stepWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
 
 /**
- * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
- * Throws `invalid-request` with the invalid `param`.
+ * Parses a request body into a prompt. Validates the fields that the gateway uses. Other fields are forwarded
+ * unchanged. Throws `invalid-request` with the path of the invalid field as `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
@@ -90,7 +90,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** Returns the id of the call. Deprecated function calls have no ids, so the name matches a result to its call. */
+/** Returns the id of the call. Deprecated function calls have no ids, so a result is matched to its call by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -106,7 +106,7 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** Reasoning is not read as a part, because other vendors require a signature. */
+/** Reads an assistant message. Reasoning does not become a part, because other vendors require a signature. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
@@ -181,7 +181,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** A file without data and id is forwarded unchanged. */
+/** Reads a file. A file without data and without an id is forwarded unchanged. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {

@@ -17,7 +17,7 @@ import { readCompletion, stepReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** Returns the request body. The body of a stream requests usage, which the bill needs. */
+/** Returns the request body. For a stream, the body also requests the usage, which billing requires. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
 }
@@ -70,7 +70,10 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/** Reasoning is never sent as content, because it is valid only for the model that produced it. */
+/**
+ * Writes an assistant message. Reasoning is never sent as content, because it is valid only for the model that produced
+ * it.
+ */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -80,7 +83,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Writes each tool result as a message. Images of results are moved to the following user message. */
+/** Writes each tool result as a separate message. Images in results are moved to the following user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
@@ -102,13 +105,13 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   return { role: 'tool', tool_call_id: result.callId, content: result.failed ? markFailed(text) : text }
 }
 
-/** The chat format has no field for a failed call, so the text of its result is marked. */
+/** Marks the result of a failed call in its text, because the chat format has no field for failures. */
 function markFailed(text: string): string {
   if (text === '') return 'Error'
   return /^\W*error/i.test(text) ? text : `Error: ${text}`
 }
 
-/** Returns content that a tool message cannot contain, after a line with the id of its call. */
+/** Returns the content that a tool message cannot contain, preceded by a line with the id of the call. */
 function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   const attached = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   if (attached.length === 0) return []
@@ -123,7 +126,7 @@ function contentOf(message: Message): readonly ContentPart[] {
 
 type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' | 'opaque' }>
 
-/** Writes a single text as a string, because every server supports strings. */
+/** Writes content with a single text part as a string, because every server supports strings. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
   const [only] = parts
   if (only === undefined) return ''

@@ -2,7 +2,7 @@ import type { AnswerEvent, Frame } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { isJsonObject, readNesting, type JsonNesting, type JsonObject } from '../../core/json.ts'
 
-/** Writes content blocks in sequence, even if the deltas of several blocks alternate. */
+/** Writes content blocks one after another, even if the deltas of several blocks are interleaved. */
 export interface BlockWriter {
   take(event: AnswerEvent): readonly Frame[]
   finish(): readonly Frame[]
@@ -12,9 +12,7 @@ interface Block {
   /** The block in `content_block_start`. */
   readonly content: JsonObject
   readonly deltas: JsonObject[]
-  /**
-   * Returns true when the input of a tool call is complete. Undefined for a block that ends when another block begins.
-   */
+  /** Returns true when the input of a tool call is complete. Absent for a block that ends when another block begins. */
   readonly inputEnd?: (piece: string) => boolean
   isWhole: boolean
   isStarted: boolean
@@ -153,7 +151,7 @@ function liveFrames(block: Block, index: number): readonly Frame[] {
   return frames
 }
 
-/** Returns the last events of a block. The input of a call without arguments is `{}`, as in the vendor's streams. */
+/** Returns the last events of a block. A call without arguments gets the input `{}`, as in the vendor's streams. */
 function closingFrames(block: Block, index: number): readonly Frame[] {
   const stop = frameOf({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]

@@ -3,7 +3,7 @@ import type { AnswerShape, Prompt, Settings, Tool, ToolChoice } from '../../core
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 
-/** Maximum number of stop sequences at the clouds that serve Claude. The format documents no limit. */
+/** Maximum number of stop sequences that the clouds that serve Claude accept. The format itself documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { least: 0, most: 1 } as const
@@ -70,7 +70,7 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** Returns the required format of the answer. Returns undefined if the format does not support the shape. */
+/** Returns the required answer format. Returns undefined if the format does not support the shape. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
@@ -111,7 +111,7 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 /** Minimum thinking budget in tokens. */
 const MIN_THINKING_TOKENS = 1024
 
-/** Returns the thinking field with a budget below the output limit, because thinking counts as output. */
+/** Returns the thinking field with a budget below the output limit, because thinking tokens count as output. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -148,7 +148,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Writes a tool. Adds the type to a schema without a type. */
+/** Writes a tool. Adds `type` to a schema without one. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {
@@ -160,8 +160,8 @@ export function writeMessageTool(tool: Tool): JsonObject {
 }
 
 /**
- * Returns the tools that the conversation calls but no longer declares. The format refuses tool blocks without declared
- * tools. The caller must forbid their use by `tool_choice`.
+ * Returns the tools that the conversation calls but no longer declares. The format rejects tool blocks if no tools are
+ * declared. The caller must set `tool_choice` to prevent their use.
  */
 export function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

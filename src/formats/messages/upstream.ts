@@ -69,8 +69,8 @@ interface Turn {
 }
 
 /**
- * Writes turns of alternating roles. Drops empty messages. Then joins adjacent messages of one role to one turn, with
- * one result per call before other blocks.
+ * Writes turns of alternating roles. Drops empty messages. Then joins adjacent messages with the same role into one
+ * turn, with one result per call before other blocks.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -109,7 +109,7 @@ function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** Joins the results of the same call, because the format refuses a second result for a call. */
+/** Joins two results of the same call, because the format rejects a second result for a call. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -126,8 +126,8 @@ function contentBlocks(content: Json | undefined): readonly Json[] {
 }
 
 /**
- * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without its call,
- * because the upstream's error is less specific. Calls in the last turn need no result.
+ * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without a preceding
+ * call, because the upstream's error is less specific. Calls in the last turn need no result.
  */
 export function checkToolPairs(turns: readonly JsonObject[]): void {
   let open = new Set<string>()
@@ -150,7 +150,7 @@ function unpaired(id: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
 }
 
-/** The upstream side of the message format. */
+/** The upstream side of the messages format. */
 export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,

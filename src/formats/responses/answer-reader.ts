@@ -8,7 +8,8 @@ import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCall
 import { readThought, decodeReasoning } from './items.ts'
 
 /**
- * Returns the answer in a body. Validates only required fields. Throws `upstream` for a body that is not a response.
+ * Parses a response body into an answer. Validates only required fields. Throws `upstream` for a body that is not a
+ * response.
  */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)

@@ -12,8 +12,8 @@ import { responseId, stemOf } from './items.ts'
 import { stepsOf } from '../../core/steps.ts'
 
 /**
- * Numbers named events. Events of this format are forwarded unchanged, except the last event, which is delayed until
- * the bill is known.
+ * Writes named events with sequence numbers. Events of this format are forwarded unchanged, except for the last event,
+ * which is delayed until the bill is known.
  */
 export function stepWriter(context: WriteContext): StepWriter {
   const writer = responseWriter(context)
@@ -103,7 +103,7 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
-/** Returns the fields of the request that a response repeats, with the vendor's defaults. */
+/** Returns the request fields that a response echoes, with the vendor's defaults. */
 export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
@@ -134,8 +134,8 @@ export function responseFrame(context: WriteContext, id: string, model: string):
 }
 
 /**
- * Returns the JSON text of a response. A response of this format keeps all fields. Other answers are written like the
- * last event of a stream, so the result is the same with and without a stream.
+ * Returns the JSON of a response. A response of this format keeps all fields. Other answers are written like the last
+ * event of a stream, so streamed and non-streamed results are the same.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

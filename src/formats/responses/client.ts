@@ -14,8 +14,8 @@ import { readCompletion } from './answer-reader.ts'
 const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 /**
- * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
- * Throws `invalid-request` with the invalid `param`.
+ * Parses a request body into a prompt. Validates the fields that the gateway uses. Other fields are forwarded
+ * unchanged. Throws `invalid-request` with the path of the invalid field as `param`.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -103,7 +103,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** Returns the id in an item that is a reference. An item with only an id is a reference. */
+/** Returns the id of the referenced item if the item is a reference. An item with only an id is a reference. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -165,7 +165,7 @@ function keep({ prompt, requestBody }: WriteContext, serialized: string): Stored
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
 }
 
-/** The format of `/v1/responses/compact`. */
+/** Returns the client format for `/v1/responses/compact`. */
 export function compactClient(): ClientFormat {
   return {
     ...responsesClient,
@@ -173,7 +173,7 @@ export function compactClient(): ClientFormat {
   }
 }
 
-/** The client side of the responses format. Errors outside of streams have the chat format. */
+/** The client side of the responses format. Errors outside streams use the chat format. */
 export const responsesClient: ClientFormat = {
   dialect: 'responses',
   readPrompt,

@@ -3,8 +3,8 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
- * Returns the items of a message. Returns no items for a rewritten message. The native form of a message with one item
- * is the item. With several items (reasoning, text, calls), it is `{ items }`.
+ * Returns the received items of a message, or no items if the message was rewritten. The native form of a message with
+ * one item is the item. With several items (reasoning, text, calls), it is `{ items }`.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -18,7 +18,7 @@ function nativeOfItems(items: readonly JsonObject[]): Native {
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** Returns the items of the input. A text is one user message. */
+/** Returns the items in the input. A string is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -121,7 +121,10 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
   }
 }
 
-/** Reads the full text if present, else the summary. Ignores invalid fields, because answers contain the same item. */
+/**
+ * Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, because answers contain the
+ * same item.
+ */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
@@ -162,7 +165,7 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** Reads a file. A file of an unknown form is forwarded unchanged. */
+/** Reads a file. A file in an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -174,8 +177,8 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * Prefixes in `encrypted_content`. They distinguish a signature and encrypted reasoning of another format from the
- * content of the vendor.
+ * Prefixes in `encrypted_content`. They distinguish signatures and encrypted reasoning from other formats from the
+ * vendor's own content.
  */
 const SIGNATURE_PREFIX = 'svc-seal:'
 const REDACTED_PREFIX = 'svc-cipher:'
@@ -185,7 +188,7 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-/** Returns the `encrypted_content` of a signature or of redacted reasoning. */
+/** Returns the `encrypted_content` for a signature or for redacted reasoning. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return REDACTED_PREFIX + redacted
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
@@ -198,8 +201,8 @@ export function isEncodedReasoning(item: JsonObject): boolean {
 }
 
 /**
- * Returns the signature or the redacted reasoning in `encrypted_content`. Returns an empty object for content of the
- * vendor.
+ * Returns the signature or the redacted reasoning in `encrypted_content`. Returns an empty object for the vendor's own
+ * content.
  */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
@@ -226,8 +229,8 @@ export function responseId(stem: string): string {
 }
 
 /**
- * Returns the id of an item. The stem of the request is part of the id. The stem identifies the response of a
- * referenced item.
+ * Returns the id of an item. The id contains the request's stem, which identifies the response that a referenced item
+ * belongs to.
  */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`

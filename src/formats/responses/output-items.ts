@@ -39,7 +39,7 @@ interface Writing {
   readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
   current: Open | undefined
-  /** The open calls. Their deltas may alternate, so all calls end with the answer. */
+  /** The open calls. Their deltas may be interleaved, so all calls end when the answer ends. */
   readonly calls: Map<number, Open>
 }
 
@@ -134,7 +134,7 @@ function begin(
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** Returns an item. The content is empty until the item ends. */
+/** Returns the output item. Its content is empty until the item ends. */
 function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
@@ -159,7 +159,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Returns the text argument of a custom call. Arguments of another form are forwarded unchanged. */
+/** Returns the text argument of a custom call. Arguments in another form are forwarded unchanged. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }

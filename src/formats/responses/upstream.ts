@@ -55,8 +55,8 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 }
 
 /**
- * Translates a prompt of another format. Sets `store: false`, because callers of other formats cannot refer to stored
- * responses.
+ * Translates a prompt from another format. Sets `store: false`, because callers that use other formats cannot refer to
+ * stored responses.
  */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
@@ -103,7 +103,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   return items
 }
 
-/** Returns undefined for a part that is content of a message. */
+/** Returns undefined for a part that belongs in the content of a message. */
 function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
@@ -111,7 +111,7 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
     case 'tool-result':
       return [nativeOf(part) ?? { type: 'function_call_output', call_id: part.callId, output: writeOutput(part, path) }]
     case 'thinking':
-      // Reasoning of another vendor is omitted, because only its models can read it.
+      // Reasoning from another vendor is omitted, because only that vendor's models can read it.
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
@@ -164,7 +164,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** The format has no field for a failed call, so the text of its result is marked. */
+/** Marks the result of a failed call in its text, because the format has no field for failures. */
 function writeOutput(result: ToolResultPart, path: string): Json {
   const content = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
   if (content.every((part) => part.type === 'text'))
