@@ -14,15 +14,15 @@ import type { Authenticated, Resolved } from './exchange.ts'
 import { readBytes, readSteering } from './parse-request.ts'
 import type { Services } from './services.ts'
 
-/** The request that `price` and `finalPrice` receive. */
+/** The request as passed to `price` and `finalPrice`. */
 export interface PassthroughRequest {
-  /** Such as `/v1/images/generations`. */
+  /** The path, such as `/v1/images/generations`. */
   readonly path: string
   /** The name of the provider that receives the request. */
   readonly provider: string
-  /** The name of the model that the vendor receives. @default the request has no model */
+  /** The vendor's name of the model. @default the request has no model */
   readonly model?: string
-  /** The JSON body, or the text fields of a form. */
+  /** The fields of the JSON body, or the text fields of a form. */
   readonly fields: JsonObject
   /** Size of the body in bytes. */
   readonly bytes: number
@@ -33,8 +33,8 @@ export interface PassthroughEndpoint {
   /** The only provider of the endpoint. @default the provider of the request's model */
   readonly provider?: string
   /**
-   * Returns the maximum price of a request, in dollars. The price is reserved before the request is sent. The price
-   * times the margin is billed after the answer.
+   * Returns the maximum price of a request, in dollars. It is reserved before the request is sent. After the answer,
+   * the price times the margin is billed.
    */
   readonly price?: (request: PassthroughRequest) => number
   /**
@@ -47,7 +47,7 @@ export interface PassthroughEndpoint {
 
 export type PassthroughName = 'images' | 'audio' | 'moderations' | 'completions' | 'files' | 'rerank'
 
-/** Options of the enabled endpoints. Requests to other endpoints are refused with 404. */
+/** Options of the enabled endpoints. Requests to other endpoints are rejected with 404. */
 export type PassthroughOptions = { readonly [name in PassthroughName]?: PassthroughEndpoint }
 
 /** The endpoint of a request, and the vendor's path. */
@@ -58,15 +58,17 @@ export interface PassthroughTarget {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** Path below the vendor's base URL, such as `/images/generations`. */
   readonly path: string
-  /** Returns the name of the provider that stores the file. @default chosen by the option or the model */
+  /**
+   * Returns the name of the provider that stores the file. @default the provider is chosen by the option or the model
+   */
   readonly findProvider?: (key: VirtualKey) => Promise<string>
-  /** Stores data of the JSON answer for later requests. Called before the answer is sent. */
+  /** Stores data from the JSON answer for later requests. Called before the answer is sent. */
   readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
   /** Called if the vendor responds with 404. */
   readonly onNotFound?: (key: VirtualKey) => Promise<void>
 }
 
-/** A parsed and permitted request. */
+/** A request that has been parsed and authorized. */
 export interface ParsedPassthrough {
   readonly provider: Provider
   readonly resolved: Resolved
@@ -82,7 +84,7 @@ interface PassedBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
-  /** Returns the body with the vendor's name of the model. Undefined if the received body is sent unchanged. */
+  /** Returns the body with the vendor's model name. Undefined if the body is sent unchanged. */
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
@@ -134,7 +136,7 @@ const NO_BODY: PassedBody = { fields: {}, bytes: 0, withModel: () => undefined }
 async function readBody(exchange: Authenticated, services: Services): Promise<PassedBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
-  // Forms and JSON are distinguished by their content type only.
+  // The content type alone distinguishes forms from JSON.
   checkJsonHeaders(boundary === undefined ? request : asJson(request), services.bodyLimits.maxBytes)
   const bytes = await readBytes(exchange, services)
   if (boundary !== undefined) {
@@ -167,12 +169,13 @@ interface ProviderChoice {
   readonly key: VirtualKey
   readonly target: PassthroughTarget
   readonly endpoint: PassthroughEndpoint
-  /** The name of the model in the request. */
+  /** The model name in the request. */
   readonly requestedModel: string | undefined
 }
 
 /**
- * Returns the provider of the file. Without a file, returns the configured provider, or else the provider of the model.
+ * Returns the provider that stores the file. If there is no file, returns the configured provider or, failing that, the
+ * provider of the model.
  */
 async function chooseProvider(
   { key, target, endpoint, requestedModel }: ProviderChoice,
@@ -210,8 +213,8 @@ interface PermissionRequest {
 }
 
 /**
- * Checks that the key may use the endpoint and the model. Without a model, the vendor can choose any model. A key with
- * permitted models must therefore send a model, except for files.
+ * Checks that the key may use the endpoint and the model. If a request names no model, the vendor can choose any model.
+ * A key that is limited to certain models must therefore send a model, except for files.
  */
 function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: PermissionRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
@@ -256,7 +259,7 @@ function mayUseProvider(
   return providers.length === 0 || providers.some((config) => config.provider === provider.name && serves(config))
 }
 
-/** Returns the key without its restrictions of models and providers. */
+/** Returns the key without its model and provider restrictions. */
 function withoutModels(key: VirtualKey): VirtualKey {
   const { allowedModels: _, ...permissions } = key.permissions
   return { ...key, providers: [], permissions }
@@ -279,7 +282,10 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
   )
 }
 
-/** Returns the price that the operator's function computes from the answer, capped at the reserved price. */
+/**
+ * Returns the price that the operator's function computes from the answer, capped at the reserved price. If the
+ * function returns no valid price, returns the reserved price.
+ */
 export function finalPrice({ endpoint, priced, price }: ParsedPassthrough, answer: JsonObject): NanoUsd {
   const dollars = endpoint.finalPrice?.(priced, answer) ?? NaN
   const charged = Number.isFinite(dollars) && dollars >= 0 ? usd(dollars) : price

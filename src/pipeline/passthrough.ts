@@ -21,8 +21,8 @@ import { waitForStore } from './reserve.ts'
 type ReservedPassthrough = Authenticated & { readonly resolved: Resolved; readonly reservation: Reservation }
 
 /**
- * Calls an endpoint whose body and answer are forwarded unchanged. The request counts against the request limits and
- * reserves its maximum price. The gateway never retries the request, because it may be expensive or not repeatable.
+ * Calls an endpoint whose requests and answers are forwarded unchanged. The request counts against the request limits
+ * and reserves its maximum price. The gateway never retries it, because it may be expensive or unsafe to repeat.
  */
 export async function passThrough(
   authenticated: Authenticated,
@@ -78,7 +78,7 @@ async function callVendor(
   }
 }
 
-/** Recorded status of a request whose caller has disconnected. */
+/** Status recorded for a request whose caller has disconnected. */
 const CLIENT_CLOSED = 499
 
 interface Sending {
@@ -88,7 +88,7 @@ interface Sending {
   readonly services: Services
 }
 
-/** Forwards an answer. Settles the request before the end of the answer is sent. */
+/** Forwards an answer. Settles the request before sending the end of the answer. */
 function sendStream(sending: Sending): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { sink, cancellation } = exchange
@@ -115,7 +115,7 @@ function sendStream(sending: Sending): Promise<undefined> {
   })
 }
 
-/** Reads the complete answer and then sends it. If the read fails, the request is not billed. */
+/** Reads the complete answer before sending it. If reading fails, the request is not billed. */
 async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, passed, services } = sending
   const { provider } = request
@@ -152,7 +152,7 @@ function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observe
   }
 }
 
-/** Maximum size of an answer that is read before it is sent, in bytes. */
+/** Maximum size of an answer that is read completely before it is sent, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
 function collect(sending: Sending): Promise<Uint8Array> {
@@ -173,7 +173,7 @@ function collect(sending: Sending): Promise<Uint8Array> {
   })
 }
 
-/** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here. */
+/** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
 function readBytesOf({ exchange, passed, request, services }: Sending, receiver: Omit<SourceReceiver, 'onStep'>): void {
   const { cancellation } = exchange
   const { source } = passed
@@ -215,7 +215,7 @@ function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
     const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
     if (isJsonObject(value)) return value
   } catch {
-    // The error below covers both cases.
+    // The error below covers both malformed JSON and other JSON values.
   }
   throw brokenUpstream(provider, 'sent an answer that is not a JSON object')
 }
@@ -224,7 +224,7 @@ function isJson({ header }: PassedAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-/** Returns the headers of the response. Of the vendor's headers, forwards only those that describe the body. */
+/** Returns the response headers. The only vendor headers forwarded are those that describe the body. */
 function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {
@@ -232,7 +232,7 @@ function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedA
     ...answerHeaders(bill, []),
     'content-type': header('content-type') ?? 'application/octet-stream',
     ...(disposition !== undefined && { 'content-disposition': disposition }),
-    // A vendor's file must not run as a page of the gateway's origin.
+    // A file from the vendor must not run as a page on the gateway's origin.
     'x-content-type-options': 'nosniff',
     'cache-control': 'no-store',
   }

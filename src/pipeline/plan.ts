@@ -10,7 +10,7 @@ import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
-/** Chooses between an answer from the cache and an upstream call, and optimizes the prompt of the call. */
+/** Chooses between an answer from the cache and an upstream call, and optimizes the prompt for the call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return untouched(reserved)
   return chain(recall(reserved, services), (recalled) =>
@@ -27,7 +27,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
   return chain(planned, (made) => mark(made, promptCache, services))
 }
 
-/** Optimizes the prompt. Sends a prompt that is too small for every tier unchanged, and does not count it. */
+/** Optimizes the prompt. Leaves a prompt that is too small for every tier unchanged, and does not count it. */
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
@@ -38,7 +38,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
   })
 }
 
-/** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter ones. */
+/** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter prefixes. */
 const MIN_PREFIX_TOKENS = 1024
 
 /** Returns true if every route's vendor caches only the prefixes that the prompt marks. */
@@ -55,7 +55,7 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Adds markers for the vendor's prompt cache if they save money. Adds none if the decision fails. */
+/** Adds markers for the vendor's prompt cache if they save money. Adds none if this cannot be determined. */
 async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -105,7 +105,7 @@ async function digestMedia(prompt: Prompt): Promise<void> {
   await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-/** Returns true for background work and for conversations that the upstream stores. Neither is cached or optimized. */
+/** Returns true for background work and for conversations stored by the upstream. Neither is cached or optimized. */
 export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true

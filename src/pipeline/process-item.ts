@@ -9,9 +9,9 @@ import type { Services } from './services.ts'
 export interface ItemProcessor {
   /** Processes the claimed item. Resolves with the delay of a retry, or with undefined if no retry is needed. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
-  /** Stores an error as the result of an item whose processing threw. */
+  /** Stores an error as the result of an item whose processing threw an error. */
   fail(claim: ItemClaim): Promise<void>
-  /** Cancels and releases the running items. Other processes can then claim them immediately. */
+  /** Cancels and releases the items in progress, so that other processes can claim them immediately. */
   cancel(): void
 }
 
@@ -26,7 +26,7 @@ export interface ItemProcessorOptions {
   readonly store: Pick<Store, 'settle'>
   readonly keyById: KeyById
   readonly services: Services
-  /** Lease of an item, in milliseconds. The lease is renewed after each third of this time. */
+  /** Duration of an item's lease, in milliseconds. The lease is renewed whenever a third of this time has passed. */
   readonly leaseMs: number
 }
 
@@ -40,7 +40,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
 
   async function process(claim: ItemClaim): Promise<RetryDelay | undefined> {
     const batch = await queue.batch(claim.batch)
-    // The batch is still being written, or was deleted.
+    // The batch is still being written or has been deleted.
     if (batch?.state !== 'working') return void (await queue.release(claim, now() + UNWRITTEN_MS))
     const stored = await queue.result(claim)
     if (stored !== undefined) return settleAgain(claim, stored)
@@ -68,7 +68,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   }
 
   /**
-   * Settles a stored result again, because the process that stored it may have ended before the settlement. The ledger
+   * Settles a stored result again, because the process that stored it may have died before settling it. The ledger
    * applies a settlement only once.
    */
   async function settleAgain(claim: ItemClaim, result: ItemResult): Promise<undefined> {

@@ -11,7 +11,7 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-/** Stores nothing. */
+/** A `Keep` that stores nothing. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
 /** A request that the cache did not answer. */
@@ -30,8 +30,8 @@ type Found = { readonly replay: ReplayPlan } | RecallMiss
 const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /**
- * Returns a stored answer or the answer of an identical request. On a miss, returns the `Keep` that stores the answer of
- * this request. Rejects only if the caller disconnects.
+ * Returns a stored answer or the answer to an identical request. On a miss, returns the `Keep` that stores the answer
+ * to this request. Rejects only if the caller disconnects.
  */
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
   const { memory } = services
@@ -63,7 +63,10 @@ function find(reserved: Reserved, memory: AnswerCache, services: Services): Mayb
   })
 }
 
-/** Waits for a running identical request of the same key. A streaming request follows the stream of that request. */
+/**
+ * Waits for an identical request of the same key that is already running. A streaming request follows the stream of
+ * that request.
+ */
 function join(
   reserved: Reserved,
   miss: CacheMiss,
@@ -98,7 +101,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
-/** Plans an upstream call, unless another process already answers an identical request. */
+/** Plans an upstream call, unless another process is already answering an identical request. */
 function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
   const { spent, claim } = miss
   const found: Found = { keep: keepFor(reserved, miss, { leader, services }), spent }
@@ -173,7 +176,7 @@ function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keep
 }
 
 interface Keeping {
-  /** Absent if no request of this process waits for this request. */
+  /** Absent if no request in this process can wait for this request. */
   readonly leader?: AnswerLeader
   readonly services: Services
 }

@@ -5,10 +5,10 @@ import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
 import { storeFault } from '../core/errors.ts'
 
-/** Applies the rate limits of the key and reserves the worst-case cost of the request. Throws 429 or 402. */
+/** Applies the key's rate limits and reserves the worst-case cost of the request. Throws 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
   const { resolved, size } = parsed
-  // The worst-case cost of a prompt that exceeds a model's window depends on its estimate.
+  // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.
   const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
   return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
 }
@@ -47,8 +47,8 @@ export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
 type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
- * Waits for a store call of a request. Rejects with `overloaded` if the store calls of the request take more than
- * `storeTimeoutMs` in total. The store call continues nevertheless.
+ * Waits for a store call of a request. Rejects with `overloaded` if the request's store calls take longer than
+ * `storeTimeoutMs` in total. The store call itself is not aborted.
  */
 export function waitForStore<Value>(
   exchange: Exchange,

@@ -9,11 +9,11 @@ import { speaks } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
 export interface ModelNames {
-  /** Returns the route of an alias or of a name `<provider>/<model_id>`. */
+  /** Returns the route for an alias or for a name of the form `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
-  /** Returns the routes of a name without a provider, in the order of attempts. */
+  /** Returns the routes for a name without a provider, in the order in which they are attempted. */
   serving(id: string): readonly Route[]
-  /** Returns the listed models with their full names. */
+  /** Returns the listed models, with their full names. */
   list(): readonly { readonly name: string }[]
 }
 
@@ -21,8 +21,8 @@ type FindRoute = ModelNames['resolve']
 
 /**
  * Returns the function that finds the routes of a model name. A full name has one route. A name without a provider is
- * routed to the providers of the key: the first is drawn by weight, and the others are its fallbacks. If the key has no
- * providers, the name is routed to all providers that serve the model.
+ * routed to the providers of the key: the first is chosen at random by weight, and the others are its fallbacks. If the
+ * key has no providers, the name is routed to all providers that serve the model.
  */
 export function createResolve(models: ModelNames, random: () => number): Resolve {
   return (name, key) => {
@@ -37,8 +37,8 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
 }
 
 /**
- * Returns the routes that the key may use. If the key may use none of them, returns all routes, and `checkAccess` then
- * refuses the request.
+ * Returns the routes that the key may use. If the key may use none of them, returns all routes; `checkAccess` then
+ * rejects the request.
  */
 function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
   const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
@@ -64,10 +64,10 @@ function unusable(): GatewayError {
 }
 
 const MAX_NEAR = 3
-/** Maximum length of a name for which similar names are searched. */
+/** Maximum length of a name for which similar names are suggested. */
 const MAX_COMPARED_LENGTH = 80
 
-/** Returns the names most similar to an unknown name, among the models that the key may use. */
+/** Returns the names of the models that are most similar to an unknown name, among those that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
   if (name.length > MAX_COMPARED_LENGTH) return []
   const lowerCase = name.toLowerCase()

@@ -57,7 +57,7 @@ async function respondLater(answered: Answered, completion: Completion, services
   return respondInBackground(answered, completion, services)
 }
 
-/** A complete answer in the form that is sent. */
+/** A complete answer as sent to the caller. */
 interface CompleteAnswer {
   /** The headers, except those that apply to this response only. */
   readonly headers: Readonly<HeaderRecord>
@@ -67,8 +67,8 @@ interface CompleteAnswer {
 }
 
 /**
- * Stores a complete answer for later requests: as a turn, as a stream by its id, or for its Idempotency-Key. Never
- * rejects.
+ * Stores a complete answer for later requests: as a turn, as a stream that can be retrieved by its id, or under its
+ * Idempotency-Key. Never rejects.
  */
 function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
   const { format, key, first } = answered

@@ -12,32 +12,33 @@ import type { Services } from './services.ts'
 import { hasFlag } from '../core/http.ts'
 
 /**
- * Returns the stages of a model request in their order.
+ * Returns the stages of a model request, in order.
  *
- * @param authenticateBy Finds the key. Batch items have no key in their headers and use the key of the batch.
+ * @param authenticateBy Authenticates the request. Batch items have no key in their headers and use the key of the
+ * batch.
  */
 export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
   return Stages.begin(authenticateBy) // key: 401
     .next(parseRequest) //               prompt, model, permissions: 400 403 404 413
     .next(explain) //                    X-Svc-Explain: returns the plan without running it
-    .next(deduplicate) //                Idempotency-Key: repeats the first answer, 409
+    .next(deduplicate) //                Idempotency-Key: replays the first answer, 409
     .next(reserve) //                    rate limits and worst-case cost: 402 429
-    .next(plan) //                       cached answer, or the prompt to send
+    .next(plan) //                       finds a cached answer, or optimizes the prompt
     .next(callUpstream) //               retries and fallbacks: 502 503 504
-    .next(respond) //                    caller's format; settles once
+    .next(respond) //                    answers in the caller's format; settles once
 }
 
-/** Sets further fields of the exchange and returns it. Returns undefined if the stage has answered the request. */
+/** Sets more fields of the exchange and returns it. Returns undefined if the stage has answered the request. */
 export type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
 
-/** A stage without its types. `next` checks that each stage accepts the result of the previous stage. */
+/** A stage with its types erased. The types of `next` ensure that each stage accepts the result of the previous one. */
 interface OrderedStage {
   run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
 }
 
 /**
- * A sequence of stages. The stages run synchronously until a stage returns a promise. `fail` writes the response for an
- * error of any stage.
+ * A sequence of stages. The stages run synchronously until a stage returns a promise. `fail` writes the error response
+ * if any stage fails.
  */
 export class Stages<Last extends Exchange> {
   readonly #stages: readonly OrderedStage[]
@@ -89,7 +90,7 @@ export class Stages<Last extends Exchange> {
   }
 }
 
-/** Answers requests with `X-Svc-Explain`. The first such request loads the code. */
+/** Answers requests that have `X-Svc-Explain`. The first such request loads the module. */
 export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')

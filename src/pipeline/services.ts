@@ -28,7 +28,7 @@ import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Res
 /** Returns the routes of a model name for a key. Throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => Resolved
 
-/** Calls the routes in order. No retry follows the first content of an answer. */
+/** Calls the routes in order. Does not retry once an answer has content. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
@@ -41,12 +41,12 @@ export interface UpstreamRequest {
   readonly keyId: string
   /** Start of `timeouts.total`, in milliseconds since 1970. */
   readonly startedAt: number
-  /** Collects the cost of every call. */
+  /** Tracks the cost of every call. */
   readonly attempts: Attempts
 }
 
 export interface UpstreamCall extends UpstreamRequest {
-  /** Returns the prompt for a route. Providers require different fields. */
+  /** Returns the prompt for a route, because providers require different fields. */
   readonly promptFor: (route: Route) => Prompt
 }
 
@@ -63,7 +63,7 @@ export interface UpstreamAnswer<Answer> extends Sent<Answer> {
   readonly route: Route
 }
 
-/** Returns the key of a secret. Rejects with `overloaded` if the store fails. */
+/** Finds the key that has a secret. Rejects with `overloaded` if the store fails. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 /** See governance/ledger.ts. */
@@ -75,7 +75,7 @@ export interface RequestLedger {
 
 /** Writes finished requests to the audit trail, the metrics and the log. Never rejects and never throws. */
 export interface Observers {
-  /** Records the metrics and the log line. Appends the audit record unless the settlement contains it. */
+  /** Updates the metrics and writes the log line. Appends the audit record unless the settlement contains it. */
   observeRequest(exchange: Exchange, outcome: RequestOutcome): MaybePromise<void>
   /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
@@ -85,23 +85,25 @@ export interface Observers {
   failed(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
-/** Limits of requests. */
+/** Limits on requests. */
 export interface Limits {
   /** Maximum size of a body, in bytes. @default 33_554_432 (32 MiB) */
   readonly bodyBytes: number
   /**
    * Maximum total size of the bodies above 1 MiB that one key has in progress, in bytes. A body is in progress from its
-   * arrival to the end of its answer. Further bodies wait, and are refused with 429 after `bodyReadMs`.
+   * arrival to the end of its answer. Further bodies wait, and are rejected with 429 after `bodyReadMs`.
    * @default 134_217_728 (128 MiB)
    */
   readonly bodyBytesPerKey: number
-  /** Maximum time for receiving a body, in milliseconds. @default 15_000 */
+  /** Maximum time to receive a body, in milliseconds. @default 15_000 */
   readonly bodyReadMs: number
-  /** Maximum nesting of a JSON body. @default 64 */
+  /** Maximum nesting depth of a JSON body. @default 64 */
   readonly jsonDepth: number
-  /** Maximum number of object keys and array elements of a JSON body, except numbers in arrays. @default 100_000 */
+  /** Maximum number of object keys and array elements in a JSON body, except numbers in arrays. @default 100_000 */
   readonly jsonKeys: number
-  /** Maximum number of numbers in arrays of a JSON body, such as inputs of embeddings as tokens. @default 500_000 */
+  /**
+   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. @default 500_000
+   */
   readonly jsonNumbers: number
   /**
    * Maximum size of a JSON body without its strings, in bytes: whitespace, numbers, punctuation. @default 4_194_304 (4
@@ -109,16 +111,16 @@ export interface Limits {
    */
   readonly jsonSyntaxBytes: number
   /**
-   * Maximum size of the text of a model request, in bytes: all strings of its body except base64 data. The default exceeds
-   * 2 million tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
+   * Maximum size of the text in a model request, in bytes: all strings in its body except base64 data. The default
+   * exceeds 2 million tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
    */
   readonly promptBytes: number
   /** Maximum `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
   /**
-   * How to handle requests that make the vendor read or do more than their body contains: server tools, MCP servers, and
-   * images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse` responds with 403.
-   * `allow` reserves the cost of the body only, so that a request can exceed the budget. @default 'reserve'
+   * How to handle requests that make the vendor read or do more than their body contains: server tools, MCP servers,
+   * and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse` responds with
+   * 403. `allow` reserves the cost of the body only, so a request can exceed the budget. @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**
@@ -126,7 +128,7 @@ export interface Limits {
    * `refuse` responds with 400. `allow` bills the list price; the operator pays the difference. @default 'refuse'
    */
   readonly surcharges: 'refuse' | 'allow'
-  /** Silence on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
+  /** Idle time on a stream after which a heartbeat is sent, in milliseconds. @default 15_000 */
   readonly heartbeatMs: number
 }
 
@@ -135,23 +137,23 @@ export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
 }
 
-/** Tier 1: stored answers, and a single upstream call for concurrent identical requests. */
+/** Tier 1: the cache of answers, and a single upstream call for concurrent identical requests. */
 export interface AnswerCache {
   readonly cache: SemanticCache
   readonly singleFlight: SingleFlight<SharedAnswer, PublishedAnswer>
 }
 
-/** An answer for concurrent identical requests. */
+/** An answer that concurrent identical requests share. */
 export interface SharedAnswer {
   readonly completion: Completion
   /** Number of tokens of the received prompt. */
   readonly promptTokens: number
 }
 
-/** A body whose references to earlier responses are replaced by the content of the responses. */
+/** A body in which references to earlier responses have been replaced by their content. */
 export interface RecalledBody {
   readonly body: JsonObject
-  /** Returns the routes of the provider that stores the referenced responses. @default every route can answer */
+  /** Limits the routes to the provider that stores the referenced responses. @default every route can answer */
   readonly restrictRoutes?: (resolved: Resolved) => Resolved
 }
 
@@ -172,19 +174,19 @@ export interface Turns {
   delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
-/** The running requests. Batches are processed while few requests are running. */
+/** The requests in progress. Batches are processed while few requests are in progress. */
 export interface Traffic {
   enter(id: string): void
   /** Ignores unknown ids. */
   leave(id: string): void
-  /** Resolves when few requests are running, when the wait exceeds its maximum, or when the signal is aborted. */
+  /** Resolves when few requests are in progress, when the maximum wait has passed, or when the signal is aborted. */
   waitForQuiet(signal: AbortSignal): Promise<void>
 }
 
 /** Adds markers for the vendor's prompt cache to a prompt. Resolves with undefined if markers would not save money. */
 export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
-/** The services of the stages. */
+/** The services that the stages use. */
 export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
@@ -209,7 +211,7 @@ export interface Services {
   readonly limits: Limits
   readonly bodyLimits: RequestBodyLimits
   readonly bodyCapacity: BodyCapacity
-  /** True if fields that the format of an upstream does not support are omitted instead of refused. */
+  /** True if fields that an upstream's format does not support are dropped instead of rejected. */
   readonly isLossy: boolean
   readonly timeouts: Timeouts
   /** Maximum total time that one request waits for the store, in milliseconds. */

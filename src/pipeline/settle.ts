@@ -11,7 +11,7 @@ import { failureHeaders, failureStatus } from '../formats/failures.ts'
 import { rateStatusOf } from './authenticate.ts'
 import { baseHeaders, sendJson } from './response.ts'
 
-/** An exchange whose model is known. */
+/** An exchange whose model has been resolved. */
 type Billed = Exchange & Pick<Planned, 'resolved'>
 
 /**
@@ -27,8 +27,8 @@ export function settle(
 }
 
 /**
- * Ends a request without an answer. Returns the reserved amount to the budget, except for the bill of `billForFailure`
- * or `billForLeft`. Batch items have no caller that could disconnect. A cancelled item is retried.
+ * Ends a request without an answer. Releases the reserved amount, except for what `billForFailure` or `billForLeft`
+ * bills. Batch items have no caller that could disconnect; a cancelled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
@@ -52,7 +52,7 @@ function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: 
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
   if (exchange.plan !== undefined) finish(exchange.plan, outcome, services)
-  // The response does not wait longer than the store timeout. Settlement continues in the background.
+  // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
 }
@@ -63,7 +63,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
   } catch {}
 }
 
-/** Stores the answer for later requests. Reports failures but does not throw, because the request has succeeded. */
+/** Stores the answer for later requests. Logs failures instead of throwing, because the request has succeeded. */
 function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keep?.finish(outcome)
@@ -72,7 +72,7 @@ function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): v
     if (optimized.reportCacheRead === undefined && marked === undefined) return
     const usage = outcome.completion?.().usage
     if (usage === undefined) return
-    // Later turns of the conversation use the reported cache reads to decide whether a shorter prompt saves money.
+    // In later turns of the conversation, the reported cache reads determine whether a shorter prompt saves money.
     void optimized.reportCacheRead?.(usage.cacheReadTokens)
     void marked?.report(usage)
   } catch (cause) {
@@ -98,7 +98,7 @@ function settleReservation(
   }
 }
 
-/** Returns the usage for limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
+/** Returns the usage that counts towards limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
 function usedBy({ resolved }: Billed, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
@@ -149,14 +149,13 @@ async function concludeFirst({ first }: Exchange, failure: GatewayError, body: s
   await (isLasting ? first.remember(answer) : first.forget(answer))
 }
 
-/** Returns the failure of a request whose caller has disconnected. */
+/** Returns the error for a request whose caller has disconnected. */
 export function callerLeft(cause?: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
 }
 
 /**
- * Returns the GatewayError. Replaces any other error with `internal`, because the text of other errors may contain
- * secrets.
+ * Returns a GatewayError unchanged. Replaces any other error with `internal`, because its message may contain secrets.
  */
 export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error

@@ -86,8 +86,8 @@ class StreamAnswer {
   }
 
   /**
-   * Ends the stream with an error if `end` throws. Otherwise the caller would wait indefinitely and the request would
-   * not be settled.
+   * Ends the stream with an error if `end` throws. Otherwise, the caller would wait indefinitely and the request would
+   * never be settled.
    */
   #guard(end: () => void): void {
     try {
@@ -100,7 +100,10 @@ class StreamAnswer {
     }
   }
 
-  /** Continues the stream after its caller has disconnected. A connected caller that reads slowly still pauses it. */
+  /**
+   * Lets the stream continue after its caller disconnects. A caller that is still connected but reads slowly still
+   * pauses it.
+   */
   #detach(leave: () => void): void {
     if (this.#answered.hasLeft) this.#buffer.drain()
     this.#answered.onLeave = () => {
@@ -113,7 +116,7 @@ class StreamAnswer {
     })
   }
 
-  /** Registers the stream under the id of the answer. Clients resume the stream by this id. */
+  /** Registers the stream under the id of the answer, by which clients can resume it. */
   #register(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
@@ -127,7 +130,7 @@ class StreamAnswer {
     })
   }
 
-  /** Registers a background response under its id. Clients can then retrieve the response before its stream ends. */
+  /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
   #registerResponse(id: string): void {
     this.#isResponseRegistered = true
     const holder = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
@@ -163,7 +166,7 @@ class StreamAnswer {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
-    // A stream that fails before its first text is billed as a failed request.
+    // A stream that fails before its first content is billed as a failed request.
     const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
   }
@@ -177,8 +180,7 @@ class StreamAnswer {
   }
 
   /**
-   * Settles the request and then writes the last events. A client that has read them therefore finds the request
-   * settled.
+   * Settles the request before writing the last events, so that the request is settled by the time a client reads them.
    */
   #finish(bill: Bill | undefined, outcome: RequestOutcome, write: () => void): void {
     if (this.#isOver) return
@@ -217,13 +219,13 @@ function generationStopped(): GatewayError {
 export interface EventReader {
   readonly sink: ResponseSink
   readonly format: ClientFormat
-  /** The request id of this reader. */
+  /** The id of this reader's request. */
   readonly id: string
 }
 
 /**
  * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
- * reader that accepts no bytes for `timeouts.total`. Otherwise the reader would occupy its buffers and its reservation
+ * reader that accepts no bytes for `timeouts.total`. Otherwise, it would hold its buffers and its reservation
  * indefinitely.
  */
 export function eventSinkOf(
@@ -239,7 +241,7 @@ export function eventSinkOf(
     isBlocked = !sink.write(chunk)
     return !isBlocked
   }
-  // The timer is set again only when it fires, because setting a timer for each event is slow.
+  // The timer is reset only when it fires, because resetting it on each event is slow.
   const check = (): void => {
     const silentMs = runtime.now() - writtenAt
     if (isBlocked && silentMs >= timeouts.total) return sink.destroy()

@@ -9,29 +9,31 @@ import type { RecalledBody, Turns } from './services.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const TURN_TTL_MS = DAY_MS
-/** Lifetime of the name of a response's provider, in milliseconds. Vendors delete stored responses after 30 days. */
+/**
+ * How long the name of a response's provider is kept, in milliseconds. Vendors delete stored responses after 30 days.
+ */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
-/** Maximum number of ids that are stored per answer. */
+/** Maximum number of ids stored per answer. */
 const MAX_STORED_IDS = 256
-/** Maximum size of a stored conversation, in UTF-16 units of its JSON. */
+/** Maximum length of a stored conversation, in UTF-16 code units of its JSON. */
 const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
-/** Maximum number of items to which a request may refer. Each item requires a read of the store. */
+/** Maximum number of items to which a request may refer. Each item requires a store read. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
-/** Maximum size of all turns that one request reads, in UTF-16 units of their JSON. */
+/** Maximum total length of the turns that one request reads, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 export type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
-/** The turns of formats whose requests refer to earlier responses. */
+/** The turns of each format whose requests can refer to earlier responses. */
 export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
   recall(format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
 }
 
 /**
- * Creates the stored turns. Each turn contains its full conversation, because clients may continue it after earlier
- * turns have expired. The answer is stored separately, because it is read separately and far more often.
+ * Creates the stored turns. Each turn contains its full conversation, because clients may continue from it after
+ * earlier turns have expired. The answer is stored separately, because it is read separately and far more often.
  */
 export function createTurns(store: TurnStore): StoredTurns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
@@ -82,7 +84,7 @@ async function recall(
   }
 }
 
-/** Returns the providers that store these responses and items for the key. */
+/** Returns the names of the providers that store these responses and items for the key. */
 async function findProviders(
   store: TurnStore,
   key: VirtualKey,
@@ -169,7 +171,8 @@ function answerOf(text: string | undefined): JsonObject | undefined {
 }
 
 /**
- * Returns the routes of the provider that stores the referenced responses. Throws 400 for a model of another provider.
+ * Returns only the routes to the provider that stores the referenced responses. Throws 400 for a model of another
+ * provider.
  */
 function routesOf(resolved: Resolved, storedBy: string): Resolved {
   const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === storedBy)

@@ -33,7 +33,7 @@ type Kind = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** Returns the endpoints of the admin API and the metrics. They authorize the caller before reading the request. */
+/** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the request. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { records } = parts
   const gate = createGate(parts)
@@ -57,9 +57,9 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
 }
 
 interface Gate {
-  /** Refuses requests without admin access. */
+  /** Wraps a handler so that it rejects requests without admin access. */
   readonly requireAdmin: (handle: Handler) => Handler
-  /** Responds with 200 and the returned value. */
+  /** Returns a handler that responds with 200 and the value that `read` returns. */
   readonly respondWith: (read: (call: Call) => Promise<object>) => Handler
 }
 
@@ -110,7 +110,7 @@ function sendAdmin(call: Call, status: number, body: object): void {
   sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
 }
 
-/** Reads the JSON object in the body of a request. Throws `invalid-admin-request` for other bodies. */
+/** Reads a request body that is a JSON object. Throws `invalid-admin-request` for any other body. */
 async function readAdminBody(
   { request }: Call,
   { bodyLimits, limits, runtime }: AdminParts['line'],
@@ -129,12 +129,12 @@ async function readAdminBody(
 }
 
 /**
- * Ignored fields. Clients can send a created key including its `value`, but only the in-process methods can choose a
- * secret.
+ * Fields that are ignored. Clients may send back a created key with its `value`, but only the in-process methods can
+ * choose a secret.
  */
 const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
-/** Returns `limit` and `after` of the query. */
+/** Returns `limit` and `after` from the query string. */
 function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
   const limit = query.get('limit')
   const after = query.get('after')
@@ -142,7 +142,7 @@ function pageOf({ query }: Call): { readonly limit?: number; readonly after?: st
 }
 
 /**
- * Returns the number, or NaN for a text other than decimal digits. `Number` alone would accept ' ', '1e2' and '0x10'.
+ * Parses decimal digits. Returns NaN for any other string, because `Number` alone would accept ' ', '1e2' and '0x10'.
  */
 function toNumber(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
@@ -179,7 +179,7 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   }
 }
 
-/** Authorization of the admin API and the metrics. If neither field is set, they respond with 401. */
+/** Authorization of the admin API and the metrics. If neither field is set, all of their endpoints respond with 401. */
 export interface AdminOptions {
   /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
@@ -220,6 +220,6 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
 
 function hasAdminKey(request: HttpRequest, key: string): boolean {
   const secrets = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
-  // Both secrets are compared. Otherwise the duration would reveal the matching header.
+  // Both headers are always compared. Otherwise, the duration would reveal which header matches.
   return secrets.filter((secret) => isSameSecret(secret, key)).length > 0
 }

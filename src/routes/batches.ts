@@ -82,7 +82,7 @@ async function store(
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
   const { limits, runtime } = parts.services
-  // An item consists of a request and its custom_id, which adds one level of nesting.
+  // An item wraps its request together with a custom_id, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
@@ -188,13 +188,13 @@ async function sendLines(
     }
     sink.end()
   } catch {
-    // After the headers are sent, only a broken connection can report missing lines.
+    // After the headers have been sent, only breaking the connection can signal that lines are missing.
     sink.destroy()
   }
 }
 
 /**
- * Writes a batch for the caller. The URL of the results is a path, which the official clients resolve against their
+ * Serializes a batch for the caller. The URL of the results is a path, which the official clients resolve against their
  * base URL. The public base URL is unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
 function writeForCaller(batch: Batch): JsonObject {

@@ -12,9 +12,9 @@ import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { modelStages } from '../pipeline/run.ts'
 import type { Services, Traffic } from '../pipeline/services.ts'
 
-/** One HTTP request at an endpoint of the gateway. */
+/** An HTTP request to an endpoint of the gateway. */
 export interface Call {
-  /** Request id, sent as x-request-id. */
+  /** The request id, sent as x-request-id. */
   readonly id: string
   readonly startedAt: number
   readonly request: HttpRequest
@@ -44,7 +44,7 @@ export class IncomingCall implements Call {
   }
 }
 
-/** Responds to a call, or throws a GatewayError before it begins the response. */
+/** Responds to a call, or throws a GatewayError before the response begins. */
 export type Handler = (call: Call) => MaybePromise<void>
 
 /** Returns the handler of POST /v1/chat/completions, /v1/messages or /v1/responses. */
@@ -69,8 +69,7 @@ export function exchangeOf({ id, startedAt, request, sink }: Call, format: Clien
 }
 
 /**
- * Returns a handler that counts each call as traffic until the call is answered. Batches are paused while traffic is
- * high.
+ * Returns a handler that counts each call as traffic until it is answered. Batches are paused while traffic is high.
  */
 export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
@@ -88,7 +87,7 @@ export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   }
 }
 
-/** Returns the `:id` of the path. */
+/** Returns the `:id` segment of the path. */
 export function idOf({ variables }: Call): string {
   return variables['id'] ?? ''
 }
@@ -103,12 +102,12 @@ export async function sendToKey(
   sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
 }
 
-/** Returns the headers of responses of endpoints that are not model calls. The headers forbid caching. */
+/** Returns the headers for responses of endpoints that are not model calls. They prevent caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends a failure of a call that is not a model request. */
+/** Sends the error for a failed call that is not a model request. */
 export function refuse(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

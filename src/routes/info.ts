@@ -75,7 +75,7 @@ interface Page {
 
 /**
  * Returns one page. The default limit exceeds the size of most catalogs, because clients of the chat format do not
- * page.
+ * paginate.
  */
 function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
   const limit = readLimit(query, MAX_PAGE)
@@ -89,7 +89,7 @@ function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
   return { entries: visible.slice(start, start + limit), hasMore: visible.length > start + limit }
 }
 
-/** Returns `limit` of the query. Throws if it is not a whole number from 1 to 1,000. */
+/** Returns `limit` from the query string. Throws if it is not an integer from 1 to 1,000. */
 export function readLimit(query: URLSearchParams, fallback: number): number {
   const limit = query.has('limit') ? Number(query.get('limit')) : fallback
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
@@ -112,15 +112,15 @@ export interface StatusParts {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  /** True if requests are served while the store fails. @default false */
+  /** True if requests are served while the store is failing. @default false */
   readonly servesWithoutStore?: boolean
 }
 
 /**
  * GET /health: 503 if the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
- * 'allow'`, an unreachable store is also `degraded`. The specification defines the names of the services: optimizer is
- * the waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored
- * contexts. The endpoint requires no key, so the response contains no names or addresses.
+ * 'allow'`, an unreachable store is also `degraded`. The specification defines the service names: optimizer is the
+ * waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored contexts.
+ * The endpoint requires no key, so the response contains no provider names or addresses.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -185,9 +185,9 @@ export async function isTrueWithin(
   }
 }
 
-/** Cache look-ups of this process since its start: `GET /metrics/cache` in process. */
+/** Cache lookups in this process since its start: `GET /metrics/cache` in process. */
 export interface CacheMetrics {
-  /** Hits as a share of all look-ups, from 0 to 1. 0 before the first look-up. */
+  /** Hits as a fraction of all lookups, from 0 to 1. 0 before the first lookup. */
   readonly hitRate: number
   readonly totalRequests: number
   readonly cacheHits: number
@@ -196,9 +196,9 @@ export interface CacheMetrics {
 
 /** The metrics of this process since its start. */
 export interface MetricsReports {
-  /** Returns the numbers of requests, the tiers and the costs. */
+  /** Returns the request counts, the tiers and the costs. */
   summary(): MetricsSummary
-  /** Returns the hits and misses of the cache. */
+  /** Returns the cache hits and misses. */
   cache(): CacheMetrics
   /** Returns all metrics in the text format of Prometheus. */
   prometheus(): Promise<string>

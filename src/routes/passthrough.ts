@@ -71,7 +71,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         method,
         path: `/files/${id}${suffix}`,
         findProvider: (key) => owners.providerOf(key, id),
-        // A file that has expired at the vendor must not count towards the quota of the key.
+        // A file that has expired with the vendor must not count towards the key's quota.
         ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
       }
     }),
@@ -104,7 +104,7 @@ function handler(services: Services, targetOf: (call: Call) => PassthroughTarget
   }
 }
 
-/** Returns one segment of the vendor's path. */
+/** Returns a path parameter as one segment of the vendor's path. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
@@ -114,7 +114,7 @@ function segmentOf(call: Call, variable: string): string {
   )
 }
 
-/** The key that created each file, and the provider that stores it. */
+/** Tracks which key created each file and which provider stores it. */
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
@@ -137,7 +137,7 @@ interface StoredFile {
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE = 100
-/** Maximum size of a stored file object, in UTF-16 units. Larger objects are reduced to the required fields. */
+/** Maximum length of a stored file object, in UTF-16 code units. Larger objects are reduced to the required fields. */
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
@@ -150,7 +150,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     return { provider, file: value['file'] }
   }
 
-  /** Deletes a file at the vendor, because no key could use it. */
+  /** Deletes a file from the vendor, because no key would be able to use it. */
   async function deleteAt(provider: Provider, id: string): Promise<void> {
     const { signal } = new AbortController()
     const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
@@ -209,7 +209,7 @@ function limitOf(query: URLSearchParams): number {
   )
 }
 
-/** Returns the error for an unknown id and for a file of another key. Both have the same message. */
+/** Returns the error for an unknown id and for another key's file. The message is the same in both cases. */
 function notFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',

@@ -20,8 +20,8 @@ import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: streams a message of the calling key again, starting at any event. If the message is
- * still being generated, continues with its new events. The call is free and does not count against limits.
+ * POST /v1/messages/{id}/streams: streams one of the calling key's messages again, starting at any event. If the
+ * message is still being generated, continues with its new events. The call is free and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -148,8 +148,8 @@ function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): st
 }
 
 /**
- * Returns the events of an answer. Converts answers that were sent as JSON only on request, because few callers need
- * their events.
+ * Returns the events of an answer. Answers that were sent as JSON are converted only on demand, because few callers
+ * need their events.
  */
 function textOf(stored: StoredAnswer, services: Services): string {
   if (stored.kind === 'events') return stored.text
@@ -169,14 +169,14 @@ function textOf(stored: StoredAnswer, services: Services): string {
   return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
 }
 
-/** Returns true for metrics that `keepAnswer` wrote. */
+/** Returns true for metrics that were written by `keepAnswer`. */
 function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
   return ['savingsPercent', 'originalCost', 'yourCost'].every((name) => typeof value[name] === 'number')
 }
 
 /**
- * Returns the later position of `Last-Event-ID` and `starting_after`, because an automatic reconnect repeats the first
- * body.
+ * Returns the later of the positions in `Last-Event-ID` and `starting_after`, because an automatic reconnect sends the
+ * original body again.
  */
 async function readPosition(request: HttpRequest, services: Services): Promise<number> {
   const header = request.header('last-event-id')
@@ -199,7 +199,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
 
 /** Delay between two polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
-/** Maximum size of the body, which contains one number. */
+/** Maximum size of the body in bytes. The body contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
 function positionOf(value: unknown, param: string): number {
@@ -220,7 +220,7 @@ function checkPosition(after: number, count: number): void {
   )
 }
 
-/** Returns the error for an unknown id and for a message of another key. Both have the same text. */
+/** Returns the error for an unknown id and for another key's message. The message is the same in both cases. */
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',

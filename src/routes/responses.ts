@@ -17,8 +17,8 @@ export interface ResponseHandlers {
 }
 
 /**
- * Returns the handlers of one response. If a provider stores the response, the handlers forward the request to the
- * provider. Otherwise they read the stored turns. Only the key that created a response can read the response.
+ * Returns the handlers for requests about one response. If a provider stores the response, they forward the request to
+ * the provider. Otherwise, they read the stored turns. Only the key that created a response can read it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -108,7 +108,7 @@ function notStreamed(): GatewayError {
   })
 }
 
-/** Returns the error for an unknown id and for a response of another key. Both have the same message. */
+/** Returns the error for an unknown id and for another key's response. The message is the same in both cases. */
 function notFound(call: Call): GatewayError {
   return new GatewayError(
     'not-found',
