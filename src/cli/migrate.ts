@@ -6,7 +6,7 @@ interface Connection {
   readonly close: () => Promise<void>
 }
 
-/** Opens a connection with the installed driver. */
+/** Opens a database connection with the installed driver. */
 export type Connect = (url: string) => Promise<Connection>
 
 export interface CliIo {
@@ -22,7 +22,7 @@ Creates the tables of sluice/postgres, or upgrades them to the latest version. T
   --url URL      the database; default: the environment variable DATABASE_URL
   --schema NAME  the schema of the tables; default: sluice`
 
-/** Runs the command line. Returns the exit code: 0 done, 1 failed, 2 wrong usage. */
+/** Runs the command line. Returns the exit code: 0 for success, 1 for a failure, 2 for incorrect usage. */
 export async function runCli(words: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
   const [command, ...rest] = words
   const options = readOptions(rest)
@@ -51,7 +51,7 @@ export async function runCli(words: readonly string[], { environment, print, con
   return 0
 }
 
-/** Reads `--name value` pairs. Returns undefined for all other arguments. */
+/** Parses `--name value` pairs. Returns undefined if there are any other arguments. */
 function readOptions(words: readonly string[]): Readonly<Record<string, string>> | undefined {
   const options: Record<string, string> = {}
   for (let index = 0; index < words.length; index += 2) {

@@ -39,15 +39,15 @@ export interface CatalogAlias {
 /** Models and aliases in addition to those of the providers. */
 export interface CatalogOptions {
   /**
-   * Models by `<provider>/<model_id>`. Their fields override those of the provider. A model that the provider does not
-   * list needs a price.
+   * Models by `<provider>/<model_id>`. Their fields override those of the provider. A price is required for a model
+   * that the provider does not list.
    */
   readonly models?: readonly ModelEntry[]
   /** Aliases in addition to the built-in ones. An alias replaces a built-in alias of the same name. */
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** The provider and the model of a name. */
+/** The provider and the model that a name refers to. */
 export interface CatalogRoute {
   /** The name in the request. */
   readonly name: string
@@ -56,13 +56,13 @@ export interface CatalogRoute {
   readonly model: Model
 }
 
-/** The models of the gateway. */
+/** The models that the gateway serves. */
 export interface Directory {
   /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
-   * Returns the routes of a model id without a provider: the routes of all providers that list the id, else of those
-   * that list the id with another date, else of the first provider that accepts any id.
+   * Returns the routes for a model id without a provider: the routes of all providers that list the id, otherwise of
+   * those that list the id with a different date, otherwise of the first provider that accepts any id.
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
@@ -92,8 +92,8 @@ const schema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObje
 })
 
 /**
- * Throws `invalid-request` for invalid options, two providers with the same name, and aliases whose target no provider
- * serves. Built-in aliases of unconfigured providers are omitted.
+ * Throws `invalid-request` for invalid options, duplicate provider names, and aliases whose target no provider serves.
+ * Built-in aliases of unconfigured providers are omitted.
  */
 export function createDirectory(options: {
   readonly providers: readonly Provider[]
@@ -128,7 +128,7 @@ function serving(
   providers: readonly Provider[],
   { find, isAdded }: { find: (name: string) => CatalogRoute | undefined; isAdded: (name: string) => boolean },
 ): readonly CatalogRoute[] {
-  // A name with a provider refers to that provider only.
+  // A name with a provider refers only to that provider.
   const prefix = splitModelName(id)?.provider
   if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
   const routesOf = (fits: (provider: Provider) => boolean): readonly CatalogRoute[] =>
@@ -157,7 +157,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   return named
 }
 
-/** Returns the models of the options by their full names. */
+/** Returns the models in the options, keyed by their full names. */
 function changedModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -206,8 +206,8 @@ function aliasRoutes(
 }
 
 /**
- * Returns the model of an alias. The context window is at most that of the target. If the target rejects sampling
- * parameters, the alias sets no sampling parameters, because every call would fail.
+ * Returns the model of an alias. Limits its context window to that of the target. If the target rejects sampling
+ * parameters, the alias sets none, because every call would otherwise fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias

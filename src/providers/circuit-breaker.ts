@@ -3,19 +3,20 @@ import { numberFrom, type OptionCheck, optionsOf } from '../core/option-checks.t
 /** `half-open`: the next request is a probe. */
 export type CircuitState = 'closed' | 'open' | 'half-open'
 
-/** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has a circuit. */
+/** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */
 export interface CircuitBreakerOptions {
-  /** Minimum share of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
+  /** Minimum fraction of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
   readonly failureRate?: number
-  /** Minimum number of requests in the window that can open a circuit. @default 20 */
+  /** Minimum number of requests in the window before a circuit can open. @default 20 */
   readonly minRequests?: number
-  /** Duration for which a request counts, in milliseconds. @default 30_000 */
+  /** Duration for which a request is counted, in milliseconds. @default 30_000 */
   readonly windowMs?: number
   /**
-   * Duration for which an open circuit rejects requests that have another candidate, in milliseconds. @default 30_000
+   * Duration for which an open circuit rejects all requests that have another candidate, in milliseconds. @default
+   * 30_000
    */
   readonly openMs?: number
-  /** Maximum number of requests per second and key that an open circuit admits without another candidate. @default 1 */
+  /** Maximum number of requests without another candidate that an open circuit admits per second and key. @default 1 */
   readonly probesPerSecond?: number
 }
 
@@ -31,9 +32,7 @@ export interface CircuitRequest {
 export interface CircuitPass {
   succeeded(now: number): void
   failed(now: number): void
-  /**
-   * Reports a request without information about the upstream, because the caller disconnected or caused the failure.
-   */
+  /** Reports a request that says nothing about the upstream, because the caller disconnected or caused the failure. */
   undecided(): void
 }
 
@@ -47,7 +46,7 @@ export interface CircuitBreaker {
   readonly admit: (request: CircuitRequest) => CircuitPass | undefined
   /** Returns true if the circuit is open or half-open for the key. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Returns the delay in milliseconds until the circuit admits a request without another candidate. */
+  /** Returns the milliseconds until the circuit admits a request that has no other candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
   /** Returns the circuits that had requests in the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
@@ -69,7 +68,7 @@ interface Circuit {
 
 /**
  * Maximum number of circuits, and of probing keys per circuit. Callers may choose model ids, so the number of circuits
- * is not bounded otherwise.
+ * would otherwise be unbounded.
  */
 const MAX_ENTRIES = 1000
 
@@ -83,11 +82,11 @@ export const checkCircuitBreaker: OptionCheck = optionsOf({
 
 /**
  * Opens a circuit when an upstream fails too often. The failures of one key never open a circuit for another key: if
- * several keys are active, the failure rate of all keys except the one with the most failures must also reach half of
- * `failureRate`. If a single key is active, the circuit opens for that key alone.
+ * several keys are active, the combined failure rate of all keys except the one with the most failures must also reach
+ * half of `failureRate`. If a single key is active, the circuit opens for that key alone.
  *
- * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes of each key
- * without another candidate. A successful probe closes the circuit.
+ * An open circuit skips the upstream. It admits one probe after `openMs`, and `probesPerSecond` probes per key from
+ * requests without another candidate. A successful probe closes the circuit.
  */
 export function createCircuitBreaker(options: CircuitBreakerOptions = {}): CircuitBreaker {
   const { openMs = 30_000, probesPerSecond = 1 } = options
@@ -158,7 +157,7 @@ function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
 class Pass implements CircuitPass {
   readonly #circuit: Circuit
   readonly #keyId: string
-  /** The opening of the circuit that this request probes. Undefined if the circuit is closed. */
+  /** The state of the open circuit that this request probes. Undefined if the circuit is closed. */
   readonly #probing: Opening | undefined
   #isOver = false
 
@@ -195,7 +194,7 @@ class Pass implements CircuitPass {
   }
 }
 
-/** Opens a circuit whose requests fail, or extends an opening to all keys. */
+/** Opens a circuit whose requests fail, or extends an open circuit from one key to all keys. */
 function updateOpening(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
@@ -225,7 +224,9 @@ const SLOT_COUNT = 10
 /** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
 const OTHER_KEYS = ''
-/** The divisor of the failure rate for the other keys. Their requests differ, so a lower rate is sufficient. */
+/**
+ * The divisor of the failure-rate threshold for the other keys. Their requests differ, so a lower rate is sufficient.
+ */
 const OTHER_KEYS_DIVISOR = 2
 
 /** Counts recent requests to an upstream by key. */
@@ -258,7 +259,7 @@ export class FailureWindow {
   }
 
   /**
-   * Returns undefined unless the upstream fails. `keyId` is the only active key, or undefined if several keys are
+   * Returns undefined unless the upstream is failing. `keyId` is the only active key, or undefined if several keys are
    * active.
    */
   failing(now: number): { readonly keyId: string | undefined } | undefined {

@@ -49,7 +49,7 @@ export interface VertexOptions extends VendorOptions {
   readonly location?: string
   /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default `apiKey` is sent, which usually is a function that returns an OAuth access token */
+  /** Signs each call. @default `apiKey` is sent, usually a function that returns an OAuth access token */
   readonly sign?: SignRequest
 }
 
@@ -95,7 +95,7 @@ function predictAddress(root: string): Address {
   return (id, isStream) => `${root}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
 }
 
-/** The messages format with the model in the URL and the version in the body. */
+/** The messages format, with the model in the URL and the version in the body. */
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   dialect: 'anthropic',
   load: async () => {
@@ -112,7 +112,7 @@ const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   },
 }
 
-/** Keys of an AWS account or role. */
+/** The access keys of an AWS account or role. */
 export interface AwsCredentials {
   readonly accessKeyId: string
   readonly secretAccessKey: string
@@ -121,13 +121,13 @@ export interface AwsCredentials {
 
 /** Options of `bedrock()`. */
 export interface BedrockOptions extends VendorOptions {
-  /** @default the environment variable AWS_REGION, else 'us-east-1' */
+  /** @default the environment variable AWS_REGION, otherwise 'us-east-1' */
   readonly region?: string
-  /** `messages` is the messages format, for Claude. `chat` is the chat format, for other models. @default 'chat' */
+  /** `messages`: the messages format, for Claude. `chat`: the chat format, for other models. @default 'chat' */
   readonly api?: 'chat' | 'messages'
   /**
-   * Returns the credentials for a call, which the package `aws4fetch` signs with SigV4. @default
-   * AWS_BEARER_TOKEN_BEDROCK as the key, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+   * Returns the credentials with which the package `aws4fetch` signs a call (SigV4). @default AWS_BEARER_TOKEN_BEDROCK
+   * as the key, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
   /** Replaces SigV4. */
@@ -171,7 +171,10 @@ interface SigningScope {
   readonly service: string
 }
 
-/** Returns credentials from the environment. The first call reads the environment, because builds have no secrets. */
+/**
+ * Returns the credentials from the options or from the environment. The environment is read for each call, because
+ * secrets are not available during builds.
+ */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }

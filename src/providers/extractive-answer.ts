@@ -7,7 +7,7 @@ import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from 
 import { stepsOf } from '../core/steps.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Returns the sentences that best match the last question, or a call of the required tool. */
+/** Returns the sentences that best match the last question, or a call to the required tool. */
 export function answer(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
@@ -35,7 +35,7 @@ function compose(prompt: Prompt, model: Model): string {
   return shape?.type === 'json' ? JSON.stringify({ answer: words }) : words
 }
 
-/** A longer last message without a question is summarized. */
+/** Maximum length of a last message that counts as a question. A longer message without a question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
 const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a fraction of the length of the text. */
@@ -69,7 +69,7 @@ interface Truncated {
   readonly stopSequence?: string
 }
 
-/** Truncates at the first stop sequence or at the maximum output. */
+/** Truncates at the first stop sequence or at the maximum output length. */
 function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
   const most = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
@@ -97,7 +97,7 @@ function tokens(text: string): number {
   return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
 }
 
-/** Streams text in groups of words. */
+/** Streams the text in groups of words. */
 export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
@@ -119,8 +119,8 @@ function inGroups(step: Step): readonly Step[] {
 const DIMENSIONS = 1024
 
 /**
- * Returns vectors that are similar for texts with similar words. Shorter vectors are truncated and normalized to length
- * 1.
+ * Returns vectors that are similar for texts with similar words. If fewer dimensions are requested, the vectors are
+ * truncated and normalized to length 1.
  */
 export function embedOffline({ request, model }: EmbedCall): Embedded {
   const { dimensions = DIMENSIONS, inputs } = request
@@ -195,7 +195,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
   return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
-/** Returns the sentences of a text. Splits at line ends, and after `.`, `!` and `?` if white space follows. */
+/** Returns the sentences of a text. Splits at line breaks, and after `.`, `!` and `?` if whitespace follows. */
 export function splitSentences(text: string): readonly string[] {
   return text
     .split(/(?<=[.!?。！？])\s+|\n+/u)

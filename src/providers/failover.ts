@@ -33,7 +33,7 @@ export interface FailoverCall extends FailoverRequest {
 }
 
 export interface FailoverStreamCall extends FailoverCall {
-  /** Returns the translator of a streamed answer. Called for each call of a provider. */
+  /** Returns the translator of a streamed answer. Called once for each provider call. */
   readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
 }
 
@@ -48,8 +48,8 @@ export interface FailoverAnswer<T> extends Sent<T> {
 export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /**
-   * Resolves when an upstream has responded with status 200 and its stream has content, or after 5 seconds. Until then,
-   * another candidate can replace the upstream.
+   * Resolves when an upstream has responded with status 200 and either its stream has content or 5 seconds have passed
+   * since this call. Until then, another candidate can replace the upstream.
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that cannot embed. */
@@ -62,8 +62,8 @@ const DEFAULT_TRIES = 3
 
 /**
  * Calls candidates in order until one answers. A candidate that fails before any part of its answer arrives is retried
- * after a random delay. Then the next candidate is called. `timeouts.total` limits the time of the request over all
- * candidates. A refusal of the request itself is not retried. If every candidate fails, the first failure is thrown.
+ * after a random delay. Then the next candidate is called. `timeouts.total` limits the time of the request across all
+ * candidates. A rejection of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
 export function createFailover(given: FailoverOptions): Failover {
   const options = { tries: DEFAULT_TRIES, breaker: createCircuitBreaker(), ...given }
@@ -221,7 +221,7 @@ function tooSlow(provider: string, totalMs: number): GatewayError {
 
 function noop(): void {}
 
-/** The signal is created when a provider reads it. */
+/** A provider call. The AbortSignal is created only when a provider reads it. */
 class OutgoingCall<P extends Prompt | undefined> {
   readonly prompt: P
   readonly model: Model
@@ -250,7 +250,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   }
 }
 
-/** Returns the state of each provider from the reports of its circuits. */
+/** Returns the state of each provider, based on the reports of its circuits. */
 export function providerStates(
   providers: readonly { readonly name: string }[],
   circuits: Readonly<Record<string, CircuitReport>>,

@@ -11,7 +11,7 @@ export interface HttpCallOptions {
   readonly transport: Transport
   readonly runtime: Pick<Runtime, 'after' | 'now'>
   readonly timeouts: Timeouts
-  /** Maximum time for connecting, in milliseconds. */
+  /** Maximum time to connect, in milliseconds. */
   readonly connectMs: number
   readonly cancellation: Cancellation
   /** Returns the maximum size of a whole answer in bytes. */
@@ -41,8 +41,8 @@ export interface StreamResponse {
 const decoder = new TextDecoder()
 
 /**
- * Maximum number of bytes to read after the last event of the protocol. The connection can be reused only if the body
- * ends.
+ * Maximum number of bytes to read after the last event of the protocol. The connection can be reused only after the
+ * body ends.
  */
 const MAX_TAIL_BYTES = 4 * 1024
 
@@ -55,8 +55,8 @@ export function sendRequest(
 }
 
 /**
- * `timeouts.total` limits every call. For streams, `firstByte` limits the time until the headers, and `idle` the time
- * between two chunks while the reader accepts chunks.
+ * `timeouts.total` limits every call. For streams, `firstByte` limits the time until the headers, and `idle` limits the
+ * time between two chunks while the reader accepts chunks.
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
@@ -152,12 +152,12 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#status === 200 || this.#stream !== undefined) {
       return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
     }
-    // An error with an incomplete body is reported by its status.
+    // An error response with an incomplete body is reported by its status alone.
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  // ─── Source of a stream ───
+  // ─── Stream source ───
 
   read(receiver: SourceReceiver): void {
     this.#stream?.read(receiver)
@@ -196,7 +196,10 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /** Fails a silent stream. One timer serves many chunks, so the callback computes the time since the last chunk. */
+  /**
+   * Fails a stream that has been silent for too long. One timer serves many chunks, so the callback computes the time
+   * since the last chunk.
+   */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
     const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
@@ -205,7 +208,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // After the first byte, a long answer or a slow reader is the cause of the timeout.
+    // After the first byte, the timeout is caused by a long answer or a slow reader.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

@@ -30,10 +30,10 @@ import {
   type LoadedUpstream,
 } from './http-request.ts'
 
-/** Loads the translation on demand, because most requests are sent to a vendor of the same format. */
+/** Loads the translators on demand, because most requests are sent to a vendor that uses the same format. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
-/** A URL, or a function that returns the URL of a model. The id is percent-encoded. */
+/** A URL, or a function that returns the URL for a model. The function receives a percent-encoded id. */
 export type Address = string | ((modelId: string, isStream: boolean) => string)
 
 interface SecondFormat extends UpstreamFormatModule {
@@ -54,7 +54,7 @@ export interface HttpProviderOptions extends RequestOptions {
     readonly embed?: Address
     /** Endpoint that counts tokens. */
     readonly count?: string
-    /** URL that answers GET while the upstream is available. */
+    /** URL that responds to GET while the upstream is available. */
     readonly ping?: string
     /** Endpoint of stored responses. */
     readonly responses?: string
@@ -67,7 +67,7 @@ interface Target extends LoadedUpstream {
   readonly create: Address
 }
 
-/** Creates a provider for any format. */
+/** Creates a provider for an upstream with any supported format. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
@@ -156,7 +156,7 @@ async function embedTexts(target: Target, call: EmbedCall, address: Address): Pr
   return readAnswer(target.name, () => readEmbeddings(value, inputs.length))
 }
 
-/** Vendors reject these fields in a request for a token count. */
+/** Vendors reject these fields in a token-count request. */
 const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
 async function countTokens(target: Target, call: ProviderCall, url: string): Promise<number> {

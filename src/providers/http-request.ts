@@ -10,16 +10,16 @@ import { sendRequest, type ResponseHeader, type StreamResponse, type WholeRespon
 /** Adds credentials to a request. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
 
-/** Options for each request of a provider. */
+/** Options that apply to every request of a provider. */
 export interface RequestOptions {
   readonly name: string
-  /** Headers of each request, including credentials. Names are in lowercase. */
+  /** Headers sent with each request, including credentials. Names are in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   /** Names of client headers that are forwarded. They override `headers`. @default none */
   readonly passes?: readonly string[] | undefined
   /** Called for each request with its final headers and body. @default requests are not changed */
   readonly sign?: SignRequest | undefined
-  /** Texts that are removed from messages. @default none */
+  /** Strings that are redacted from messages. @default none */
   readonly secrets?: readonly string[] | (() => readonly string[])
   /** @default the transport of the call's runtime */
   readonly transport?: Transport
@@ -29,7 +29,7 @@ export interface LoadedUpstream extends RequestOptions {
   readonly format: UpstreamFormat
 }
 
-/** Fields of a provider call that its HTTP requests need. */
+/** The fields of a provider call that its HTTP requests need. */
 export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
@@ -52,7 +52,7 @@ const MAX_ERROR_BYTES = 64 * 1024
 const JSON_TYPE = 'application/json'
 const STREAM_TYPE = 'text/event-stream'
 
-/** Resolves with the response, even if the status is an error. */
+/** Resolves with the response, regardless of its status. */
 export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
@@ -164,7 +164,7 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
   if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Returns the failure for an error status. Ignores invalid and empty bodies. */
+/** Returns the error for a response with an error status. Ignores invalid and empty bodies. */
 export async function refusalOf(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,

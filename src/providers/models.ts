@@ -4,7 +4,7 @@ import type { Price } from '../core/money.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 /**
- * A model of the catalog. `pricedAt` is the date on which the price was last verified on the vendor's page. Operators
+ * A model in the catalog. `pricedAt` is the date on which the price was last verified on the vendor's page. Operators
  * override outdated values with the option `models` of a provider or `catalog.models` of the gateway.
  */
 export interface KnownModel extends Model {
@@ -16,9 +16,9 @@ export interface KnownModel extends Model {
   readonly retired?: true
 }
 
-/** Prices from a file. Created by `priceList` of `sluice/providers`. */
+/** Prices from a file. Created by `priceList` from `sluice/providers`. */
 export interface PriceList {
-  /** Returns the known models with the prices of the list, and the other models of the vendor in the list. */
+  /** Returns the known models with the prices from the list, followed by the vendor's other models in the list. */
   readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 
@@ -29,7 +29,7 @@ interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' 
   readonly retired?: boolean
 }
 
-/** Fields of a row override `shared`. */
+/** Returns the models in the catalog rows. Fields of a row override `shared`. */
 export function readCatalog(
   rows: readonly CatalogRow[],
   shared: Partial<KnownModel> & { readonly family: string },
@@ -73,7 +73,7 @@ export function familyOf(id: string): string | undefined {
 
 export interface ProviderModelsOptions {
   readonly who: string
-  /** The family of models whose id does not contain a family. */
+  /** The family of models whose id does not name a family. */
   readonly family: string
   readonly known?: readonly KnownModel[]
   /** Models in addition to the known ones. They override known models. */
@@ -90,7 +90,7 @@ export interface ProviderModels {
 const CONTEXT_WINDOW_TOKENS = 128_000
 const MAX_OUTPUT_TOKENS = 16_384
 
-/** Throws `invalid-request` for a model without a price, a duplicate model, and an unknown small model. */
+/** Throws `invalid-request` for a model without a price, a duplicate model, or an unknown small model. */
 export function createProviderModels(options: ProviderModelsOptions): ProviderModels {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()
@@ -127,7 +127,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: Provider
   )
 }
 
-/** Returns the model with the defaults of ModelEntry. */
+/** Returns the model with the `ModelEntry` defaults filled in. */
 export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW_TOKENS } = entry
   return {

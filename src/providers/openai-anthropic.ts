@@ -30,7 +30,7 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   readonly apiKey?: ApiKey
   /** True if the service has `/responses`. Requests to `POST /v1/responses` are then not translated. @default false */
   readonly responses?: boolean
-  /** The family of models whose id does not contain a family. @default the name */
+  /** The family of models whose id does not name a family. @default the name */
   readonly family?: string
 }
 
@@ -55,10 +55,10 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
 }
 
 /**
- * Creates a provider of the chat format.
+ * Creates a provider for a service with the chat format.
  *
- * @param known The models of the vendor in the catalog.
- * @param variables Environment variables of the key. If empty, only `apiKey` is used.
+ * @param known The vendor's models in the catalog.
+ * @param variables Environment variables that may contain the key. If empty, only `apiKey` is used.
  */
 export function chatProvider(
   who: string,

@@ -28,7 +28,9 @@ export interface OpenaiEmbedderOptions {
   readonly apiKey?: string
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
-  /** US dollars per million tokens, for the actual cost of requests with `savings.embedder`. @default 0 */
+  /**
+   * US dollars per million tokens. Included in the actual cost of requests if used as `savings.embedder`. @default 0
+   */
   readonly price?: number
   /** Additional headers of each call. @default none */
   readonly headers?: Readonly<Record<string, string>>
@@ -53,8 +55,8 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 const MAX_TEXTS_PER_CALL = 256
 
 /**
- * Creates an embedder for an endpoint with OpenAI's format. `embed` rejects with `upstream` unless the answer has one
- * vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
+ * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has
+ * one vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
  * invalid options.
  */
 export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {

@@ -54,7 +54,7 @@ export class PacedStream {
     this.#waitingBytes += bytes.byteLength
     if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
     if (this.#isScheduled) return
-    // One read of the socket often returns several small chunks, which are forwarded together.
+    // A single socket read often yields several small chunks, which are forwarded together.
     this.#isScheduled = true
     // A promise is cheaper than queueMicrotask, which creates an async resource for each call.
     void SETTLED.then(this.#deliverScheduled)
@@ -85,7 +85,10 @@ export class PacedStream {
     ending?.(receiver)
   }
 
-  /** Removes and returns the bytes that may be forwarded in this turn. Yields if the limit of the turn is reached. */
+  /**
+   * Removes and returns the bytes that may be forwarded in this turn. Yields to the event loop if the limit for the
+   * turn is reached.
+   */
   #takeSlice(): Uint8Array {
     const piece = this.#takePiece()
     const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)

@@ -15,7 +15,7 @@ const CHECK = optionsOf(
   ['pricedAt'],
 )
 
-/** Names of vendors in price files, if they differ from the provider's name: first models.dev, then LiteLLM. */
+/** Vendor names in price files, if they differ from the provider's name: first models.dev, then LiteLLM. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
   gemini: ['google', 'gemini'],
   together: ['togetherai', 'together_ai'],
@@ -27,7 +27,7 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 /**
  * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`).
  * Ignores models without a price per token, and models with a price of 0, because both files also use 0 for an unknown
- * price. Throws `invalid-request` for an invalid price, and for a file of another format.
+ * price. Throws `invalid-request` for an invalid price or an unknown file format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, CHECK)

@@ -9,9 +9,9 @@ export interface ModelEntry extends Omit<
   'id' | 'family' | 'contextWindow' | 'upstreamWindow' | 'maxOutputTokens' | 'price'
 > {
   readonly id: string
-  /** Dollars per million tokens. @default the price in the catalog, else the provider's `defaultPrice` */
+  /** Dollars per million tokens. @default the price in the catalog, otherwise the provider's `defaultPrice` */
   readonly price?: Model['price']
-  /** @default the family in the id (`llama` in `llama-3.3`), else the provider's name */
+  /** @default the family in the id (`llama` in `llama-3.3`), otherwise the provider's name */
   readonly family?: string
   /** @default 128_000 */
   readonly contextWindow?: number
@@ -25,7 +25,7 @@ export const tokenCount: Schema<number> = z
   .int({ error: 'expected a whole number of tokens' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
-/** Schema of a price. The bounds reject prices per token and per thousand tokens. */
+/** Schema for a price. The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
 const amount = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
@@ -151,7 +151,7 @@ export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown
   })
 }
 
-/** Returns the options without undefined fields, which result from unset environment variables. */
+/** Returns the options without undefined fields. Unset environment variables often cause such fields. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value

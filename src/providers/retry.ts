@@ -11,7 +11,7 @@ export interface Candidate {
   readonly model: Model
 }
 
-/** The fields of a request that all its calls share. */
+/** The fields of a request that all of its provider calls share. */
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
   readonly cancellation: Cancellation
   readonly keyId: string
@@ -38,7 +38,7 @@ export interface UpstreamAttempt {
   readonly isFirstCandidate: boolean
   readonly isLastCandidate: boolean
   readonly pass: CircuitPass
-  /** Starts at 1 for each candidate. */
+  /** The number of the attempt. Starts at 1 for each candidate. */
   readonly number: number
   readonly paid: PaidAttempt
 }
@@ -56,8 +56,8 @@ const MAX_BACKOFF_MS = 8000
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
- * Returns the delay before the next attempt in milliseconds, or undefined if the candidate must not be tried again. The
- * delay is random, and its maximum doubles with each attempt (full jitter). `Retry-After` applies only if no other
+ * Returns the delay before the next attempt in milliseconds, or undefined if the candidate must not be called again.
+ * The delay is random, and its maximum doubles with each attempt (full jitter). `Retry-After` applies only if no other
  * candidate can answer.
  */
 export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
@@ -68,7 +68,7 @@ export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: R
   return Math.max(advised, backoff)
 }
 
-/** Timeouts are not retried on the same candidate. The next candidate may be faster. */
+/** Timeouts are not retried with the same candidate, because the next candidate may be faster. */
 function isRetryable(error: unknown): error is GatewayError {
   if (!GatewayError.is(error) || error.details.advice?.shouldRetry === 'false') return false
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
@@ -94,13 +94,13 @@ export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Pr
 function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefined {
   const { options, call, circuit, number, isLastCandidate } = attempt
   if (number >= options.tries || call.cancellation.isCancelled) return undefined
-  // A probe is a single call. A circuit that opens ends the retries of running requests.
+  // A probe is a single call. A circuit that opens also stops the retries of active requests.
   if (options.breaker.isOpen(circuit, call.keyId)) return undefined
   const wait = waitBeforeRetry({ attempt: number, isLast: isLastCandidate, error }, options.runtime.random)
   return wait !== undefined && wait < msLeft(options, call) ? wait : undefined
 }
 
-/** Rejects with the reason on cancellation. */
+/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if cancelled earlier. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}
@@ -117,7 +117,7 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
 }
 
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
-  // Other candidates would reject the request too.
+  // Other candidates would also reject the request.
   const isRefusal = GatewayError.is(error) && error.kind === 'upstream-rejected'
   if (isRefusal || cancellation.isCancelled) throw error
 }
@@ -129,7 +129,7 @@ export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, pass, isFirstCandidate, number } = attempt
   if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
-  // Later calls have less time than `timeouts.total`, so their timeouts are not evidence of a fault.
+  // Later calls have less time than `timeouts.total`, so a timeout does not indicate that the upstream is at fault.
   const hadWholeTime = isFirstCandidate && number === 1
   const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
   if (isFault && !isShortOfTime) pass.failed(options.runtime.now())

@@ -15,8 +15,8 @@ export interface SmallModelOptions {
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * Returns the small model of a model for the savings tiers. The small model has the same provider and family, because
- * prompts are never sent to another family. Returns undefined if no such model exists.
+ * Returns the small model that the savings tiers use with the given model. The small model belongs to the same provider
+ * and family, because prompts are never sent to another family. Returns undefined if no such model exists.
  */
 export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = route
@@ -50,7 +50,7 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
 /** Returns the prompt for a question. Disables reasoning, because the short output limit leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
-    // No client uses the gemini format, so it is not a dialect of prompts.
+    // No client uses the gemini format, so prompts never have that dialect.
     native:
       provider.dialect === 'gemini'
         ? { dialect: 'openai', value: {} }

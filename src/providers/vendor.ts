@@ -25,20 +25,22 @@ export type ApiKey = string | (() => MaybePromise<string>)
 
 /** The options of every vendor. */
 export interface VendorOptions {
-  /** The first part of `<provider>/<model_id>`. Set it for a second account. @default the vendor's name */
+  /**
+   * The first part of `<provider>/<model_id>`. Set a different name for a second account. @default the vendor's name
+   */
   readonly name?: string
   /**
-   * The key, or a function that returns the key for each call. @default the vendor's environment variable, read by the
-   * first call
+   * The key, or a function that returns the key for each call. @default the vendor's environment variable, which is
+   * read for each call
    */
   readonly apiKey?: ApiKey
   /** @default the vendor's URL */
   readonly baseUrl?: string
-  /** Models in addition to the catalog. Their fields override the catalog. @default none */
+  /** Models in addition to those in the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
   /**
    * Prices from a file, which override the catalog. Models that appear only in the file are also served. @default the
-   * prices of the catalog
+   * prices in the catalog
    */
   readonly prices?: PriceList
   /**
@@ -61,7 +63,7 @@ export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
   functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
 ])
 
-/** Schemas of VendorOptions, except `headers`. */
+/** Schemas for the fields of `VendorOptions`, except `headers`. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   name: z.exactOptional(providerName),
   apiKey: z.exactOptional(apiKeySourceSchema),
@@ -76,7 +78,7 @@ export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   fetch: z.exactOptional(fetchSchema),
 }
 
-/** Schemas of VendorOptions. */
+/** Schemas for all fields of `VendorOptions`. */
 export const vendorFields: OptionFields<VendorOptions> = {
   ...commonFields,
   headers: z.exactOptional(headersSchema),
@@ -88,13 +90,13 @@ interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' 
   readonly who: string
   readonly family: string
   readonly known: readonly KnownModel[]
-  /** Headers of the format. @default none */
+  /** Headers that the format requires. @default none */
   readonly headers?: Readonly<Record<string, string>>
   /** @default none are sent */
   readonly credentials?: Credentials | undefined
 }
 
-/** Creates the provider of a vendor. Throws `invalid-request` for an invalid model. */
+/** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
 export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider {
   const { who, family, known, credentials = {}, headers, ...facts } = vendor
   const { models: entries, defaultPrice, headers: further, fetch } = options
@@ -116,7 +118,7 @@ const MIN_HEADER_VALUE_LENGTH = 8
 /** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Returns the texts to redact, longest first, because a long text may contain a shorter one. */
+/** Returns the strings to redact, longest first, because a long string may contain a shorter one. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
@@ -141,13 +143,13 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   }
 }
 
-/** Returns a credential without its scheme. Upstreams may repeat only the token. */
+/** Returns a credential without its scheme, because an upstream may echo only the token. */
 function withoutScheme(value: string): string {
   return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }
 
 /**
- * Returns the models of the catalog with the prices of the options. Throws `invalid-request` if no model has a price,
+ * Returns the catalog models with the prices from the options. Throws `invalid-request` if no model has a price,
  * because calls of a model without a price would be free.
  */
 export function pricedModels(
@@ -170,16 +172,16 @@ export function pricedModels(
 export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
 
 interface KeySource {
-  /** The provider in error messages. */
+  /** The provider's name in error messages. */
   readonly who: string
-  /** The header of the key. @default 'authorization' */
+  /** The header that contains the key. @default 'authorization' */
   readonly header?: string
   readonly apiKey: ApiKey | undefined
-  /** Environment variables that are read by the first call if `apiKey` is undefined. */
+  /** Environment variables that are read for each call if `apiKey` is undefined. */
   readonly variables: readonly string[]
 }
 
-/** Returns headers with the key. A key that is not a string is read for each call. */
+/** Returns headers that contain the key. Unless `apiKey` is a string, the key is read for each call. */
 export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -213,7 +215,7 @@ export function missingKey(who: string, variables: readonly string[]): GatewayEr
   })
 }
 
-// ─── Formats. The first request in a format loads its code. ───
+// ─── Formats. The module of a format is loaded on the first request in that format. ───
 
 export const CHAT: UpstreamFormatModule = {
   dialect: 'openai',

@@ -19,7 +19,7 @@ import type { HttpProviderOptions } from './http-provider.ts'
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns the models of a vendor in the catalog. Returns no models for vendors without prices. */
+/** Returns a vendor's models in the catalog, or no models for vendors without prices. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
@@ -87,7 +87,7 @@ export const cerebras: VendorProvider = vendor('cerebras', {
 export const ollama: VendorProvider = vendor('ollama', { baseUrl: 'http://127.0.0.1:11434/v1' })
 /** Models of a local vLLM server, by default at http://127.0.0.1:8000. They need no key and are free. */
 export const vllm: VendorProvider = vendor('vllm', { baseUrl: 'http://127.0.0.1:8000/v1' })
-/** Models of a local LM Studio, by default at http://127.0.0.1:1234. They need no key and are free. */
+/** Models of a local LM Studio server, by default at http://127.0.0.1:1234. They need no key and are free. */
 export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://127.0.0.1:1234/v1' })
 
 /** Options of `azureOpenai()`. */
@@ -110,8 +110,8 @@ const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
 })
 
 /**
- * Creates a provider for Azure OpenAI. The id of a model is the name of its deployment. The catalog has no Azure
- * prices. Throws `invalid-request` for invalid options.
+ * Creates a provider for Azure OpenAI. The model id is the deployment name. The catalog has no Azure prices. Throws
+ * `invalid-request` for invalid options.
  */
 export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', azureSchema, options)

@@ -9,7 +9,7 @@ import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.
 export interface Outlook {
   readonly model: Model
   readonly turns: number
-  /** Tokens that each further request adds. */
+  /** Number of tokens that each further request adds. */
   readonly growth: number
   /** True if requests follow each other within the lifetime of the upstream's cache. */
   readonly staysWarm: boolean
@@ -17,7 +17,7 @@ export interface Outlook {
 
 /** One way to send a conversation: unchanged, or rewritten by a tier. */
 interface SendOption extends TierForecast {
-  /** Tokens at the start of this prompt that the upstream has cached. */
+  /** Number of tokens at the start of this prompt that the upstream has cached. */
   readonly warm: number
 }
 
@@ -34,7 +34,7 @@ export interface TierCandidate {
   /** Absent for a tier without a forecast. */
   readonly expected?: {
     readonly costs: SendCosts
-    /** Cost of this request and of the requests within which a switch must pay for itself. */
+    /** Cost of this request and of the further requests within which a switch must pay for itself. */
     readonly soon: NanoUsd
     /** Cost of small-model calls for this request. */
     readonly calls: NanoUsd
@@ -88,9 +88,9 @@ export interface Declined {
 }
 
 /**
- * Returns true if a tier that no header orders may run after other tiers declined. Its small-model calls must cost at
- * most as much as those of the declined tiers. Its total cost plus the actual cost of those calls must be below the
- * cost of sending everything.
+ * Returns true if a tier that was not requested by a header may run after other tiers have declined. Its small-model
+ * calls must cost at most as much as those of the declined tiers. In addition, its total cost plus the actual cost of
+ * those calls must be below the cost of sending everything.
  */
 export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
@@ -103,7 +103,7 @@ interface Alternatives {
   readonly history: History
 }
 
-/** Returns the candidates that may replace the option of the last request, cheapest first. */
+/** Returns the candidates that may replace the option used for the last request, cheapest first. */
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
   { full, fullSoon, history }: Alternatives,
@@ -133,7 +133,7 @@ function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** Returns the outlook under the assumption that the conversation continues at its current rate. */
+/** Returns the outlook, assuming that the conversation continues at its current rate. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -143,7 +143,7 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   }
 }
 
-/** Returns the average number of tokens that each of the last turns added. */
+/** Returns the average number of tokens that the most recent turns added. */
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
   const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
   const from = answers.at(-RECENT_TURNS)
@@ -158,9 +158,12 @@ export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
-/** Maximum number of further requests that a decision considers, unless more are almost certain. */
+/** Maximum number of further requests that a decision considers unless more are almost certain. */
 const MAX_TURNS = 10
-/** Share of the turns so far. A conversation ends within this many further turns with a probability of about 2%. */
+/**
+ * Number of almost certain further turns, as a fraction of the turns so far. The conversation ends sooner with a
+ * probability of about 2%.
+ */
 const CERTAIN_SHARE = 0.02
 /**
  * Minimum ratio of the expected gain to the possible loss. Above 1, because the conversation may end with this request.
@@ -209,8 +212,8 @@ export function sendUnchanged(tokens: number, warm: number): SendOption {
 }
 
 /**
- * Returns true if a candidate may replace the option of the last request. Either this request must not cost more, or
- * the expected gain must be at least twice the possible loss.
+ * Returns true if a candidate may replace the option used for the last request. Either this request must not cost more,
+ * or the expected gain must be at least twice the possible loss.
  */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
@@ -222,9 +225,9 @@ interface Risk {
   /** Cost of the conversation so far minus the cost of sending everything on each turn. */
   readonly debt: NanoUsd
   readonly option: SendOption
-  /** Tokens of the full conversation. */
+  /** Number of tokens in the full conversation. */
   readonly tokens: number
-  /** Tokens that the upstream would have cached if every request had been sent unchanged. */
+  /** Number of tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly warm: number
   /** Cost of sending everything now, with the actual state of the upstream's cache. */
   readonly fullNow: NanoUsd
@@ -236,7 +239,7 @@ interface Risk {
  * empty could lose a little on each later turn. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, warm, fullNow }: Risk, { model }: Outlook): boolean {
-  // A prompt with a stable prefix may exceed its limit, so it does not have to be cut on the next turn.
+  // A prompt with a stable prefix may exceed its limit, so it need not be cut on the next turn.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
   const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const fullNext = sendingCost(model, tokens, tokens)

@@ -23,7 +23,7 @@ export interface Segment {
   readonly indexes: readonly number[]
 }
 
-/** The segments of a prompt, oldest first. System messages are not part of any segment, because they are never cut. */
+/** The segments of a prompt, oldest first. System messages do not belong to any segment, because they are never cut. */
 export interface SplitConversation {
   readonly old: readonly Segment[]
   /** The live turn: the segment with the last user message, and all later segments. */
@@ -135,7 +135,7 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** Returns the content that a model receives from a message, as one text. */
+/** Returns the content that a model receives from a message, as one string. */
 function hashedText(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashedPart).join('\u0003')}`
 }
@@ -171,12 +171,12 @@ function hashedSource(source: Source | TextSource): string {
 }
 
 /**
- * State of the tiers between turns, separate for each owner. The loss of a value may cost money, but does not fail a
+ * State that the tiers keep between turns, separately for each owner. Losing a value may cost money, but never fails a
  * request.
  */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
-  /** Like `recall`, but reads the cache of this process only. */
+  /** Like `recall`, but reads only the cache of this process. */
   peek(owner: string, key: string): string | undefined
   remember(owner: string, key: string, value: string): Promise<void>
 }
@@ -191,7 +191,9 @@ interface MemoryOptions {
   readonly now: () => number
 }
 
-/** Returns a memory in the store with a cache in this process. Values expire after one hour. No method rejects. */
+/**
+ * Returns a memory that uses the store and a cache in this process. Values expire after one hour. No method rejects.
+ */
 export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
   const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
     maxSize: MAX_CACHED_BYTES,
@@ -222,13 +224,15 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Storing is optional. Without the value, another process computes it again.
+        // Storing is optional. If the value is missing, another process recomputes it.
       }
     },
   }
 }
 
-/** Number of shorter prefixes to look up. A turn usually adds two segments. Some clients add several turns at once. */
+/**
+ * Number of shorter prefixes to look up. A turn usually adds two segments, but some clients add several turns at once.
+ */
 const MAX_ADDED_SEGMENTS = 4
 
 interface OwnedPrompt {
@@ -248,8 +252,8 @@ export async function rememberAt(
 }
 
 /**
- * Returns the value for the conversation of a prompt or, if there is none, for its longest recent prefix. With
- * `minAdded` 1, ignores the value of an earlier attempt of this request.
+ * Returns the value for the conversation of a prompt or, if there is none, for its longest recent prefix that has one.
+ * With `minAdded` 1, ignores a value from an earlier attempt of this request.
  */
 export async function recallAt(
   memory: ConversationMemory,

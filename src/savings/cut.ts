@@ -11,7 +11,7 @@ export interface Cut {
   readonly prompt: Prompt
   /** Exact token count of the prompt. */
   readonly tokens: number
-  /** Number of selected old segments, excerpts included. */
+  /** Number of selected old segments, including excerpts. */
   readonly selectedCount: number
   /** Number of segments that share a term with the query. */
   readonly matches: number
@@ -24,19 +24,19 @@ export interface CutOptions {
   /** Maximum number of tokens of the prompt. */
   readonly cap: number
   /**
-   * Maximum number of tokens of a prompt with an unchanged live turn. Above it, tool results are excerpted. @default
-   * cap
+   * Maximum number of tokens in a prompt with an unchanged live turn. Above this size, tool results are excerpted.
+   * @default cap
    */
   readonly liveCap?: number
-  /** Maximum number of tokens of a prompt with an excerpted live turn. @default cap */
+  /** Maximum number of tokens in a prompt with an excerpted live turn. @default cap */
   readonly excerptCap?: number
   /** Minimum number of tokens for old segments if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
   /** Minimum size of the newest messages that stay unchanged. `messages` includes the live turn, `tokens` does not. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
-  /** Maximum number of tokens of the question and answer before the live turn that stay unchanged. @default 0 */
+  /** Maximum number of tokens in the question and answer before the live turn that stay unchanged. @default 0 */
   readonly exchangeTokens?: number
-  /** If true, also ranks segments by the configured embedder. @default false */
+  /** True if segments are also ranked by the configured embedder. @default false */
   readonly byMeaning?: boolean
   readonly terms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
@@ -49,8 +49,8 @@ const NOTICE_TOKENS = 48
 const MAX_ATTEMPTS = 6
 
 /**
- * Reduces a prompt to the cap. Selects again with another capacity if the prompt exceeds the cap or fills too little of
- * it. Returns undefined if no segment can be cut.
+ * Reduces a prompt to the cap. Repeats the selection with another capacity if the prompt exceeds the cap or fills too
+ * little of it. Returns undefined if no segment can be cut.
  */
 export async function cutToQuery(
   job: TierJob,
@@ -101,17 +101,17 @@ export async function cutToQuery(
   }
 }
 
-/** Minimum unused share of the cap that triggers a refill. */
+/** Minimum unused fraction of the cap that triggers a refill. */
 const MIN_REFILL_SHARE = 0.005
 /**
- * Share of the unused tokens that a refill uses. Added messages can separate joined messages, so a full refill may not
- * fit.
+ * Fraction of the unused tokens that a refill uses. Added messages can separate joined messages, so a complete refill
+ * may not fit.
  */
 const REFILLED_SHARE = 0.95
 
 /**
  * Returns true if the unused tokens may be filled. Joined messages have fewer frames, which leaves tokens unused. A cut
- * with a summary is never refilled, because the summary would be paid for twice.
+ * with a summary is never refilled, because it would pay for the summary twice.
  */
 function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
   return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > MIN_REFILL_SHARE
@@ -123,7 +123,7 @@ interface Layout {
   readonly segments: readonly Segment[]
   /** The steps of a live turn that exceeds its limit. */
   readonly steps: ReadonlySet<Segment>
-  /** Tokens for excerpts of a last answer that is too long to stay unchanged. */
+  /** Tokens for excerpts from a last answer that is too long to stay unchanged. */
   readonly newestCapacity: number
   /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
   readonly fixedTokens: number
@@ -185,7 +185,10 @@ async function newestSegments(
   return turns.old.slice(from)
 }
 
-/** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
+/**
+ * Returns the last answer before the live turn and its question, without the tool calls between them. Omits a segment
+ * that does not fit.
+ */
 async function lastExchange(
   job: TierJob,
   old: readonly Segment[],

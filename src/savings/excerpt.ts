@@ -6,7 +6,7 @@ import type { Conversation, Segment, SplitConversation } from './conversation.ts
 export interface TextLocation {
   readonly message: number
   readonly part: number
-  /** Index in the content of a tool result; -1 for other parts. */
+  /** Index in the content of a tool result, or -1 for other parts. */
   readonly piece: number
 }
 
@@ -19,7 +19,7 @@ export interface Snippet {
   readonly tokens: number
   /** Distinct terms. */
   readonly terms: Int32Array
-  /** Equal for equal texts. Prevents the selection of a repeated text. */
+  /** A hash of the text. Prevents repeated text from being selected. */
   readonly fingerprint: number
 }
 
@@ -38,8 +38,8 @@ export interface Selected {
 const GAP = '[…]'
 
 /**
- * Reduces the long texts of a segment to these snippets. Tool calls and reasoning stay unchanged. Images in a shortened
- * tool result are dropped. Without snippets, only the skeleton remains: the tool calls.
+ * Reduces the long texts of a segment to the given snippets. Tool calls and reasoning stay unchanged. Images in a
+ * shortened tool result are dropped. Without snippets, only the skeleton remains: the tool calls.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -60,7 +60,7 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
 }
 
 /**
- * Returns the text reduced to its snippets. User text next to tool results is never shortened. Other text without a
+ * Returns a text part reduced to its snippets. User text next to tool results is never shortened. Other text without a
  * snippet is dropped.
  */
 function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
@@ -97,7 +97,7 @@ function joinSnippets(text: string, snippets: readonly Snippet[]): string {
   return pieces.join('')
 }
 
-/** A message of the rewritten prompt and its index in the original; -1 for an inserted message. */
+/** A message of the rewritten prompt and its index in the original prompt, or -1 for an inserted message. */
 interface IndexedMessage {
   readonly message: Message
   readonly index: number
@@ -105,7 +105,7 @@ interface IndexedMessage {
 
 /** Texts that replace omitted content. */
 interface Insertions {
-  /** Inserted before the first cut segment, unless it is empty. */
+  /** Inserted before the first cut segment unless it is empty. */
   readonly notice: string
   /** Index of the message that was the last user message at the time of the cut. @default none */
   readonly asked?: number
@@ -119,8 +119,8 @@ export interface Block {
 }
 
 /**
- * Returns the prompt reduced to the selection. System messages stay in place. In formats with alternating roles, new
- * neighbors of one role are joined, except with the last user message.
+ * Returns the prompt reduced to the selection. System messages stay in place. In formats with alternating roles,
+ * messages with the same role that become adjacent are joined, except with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, inserted: Insertions): Prompt {
   const replacements = new Map<number, Message | undefined>()
@@ -151,7 +151,10 @@ export function isCut(segment: Segment, selection: Selection): boolean {
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
 }
 
-/** Returns the index of the first cut segment, at most that of the last user message. */
+/**
+ * Returns the message index before which the notice is inserted: that of the first cut segment, or at most that of the
+ * last user message.
+ */
 function noticeIndexOf(
   segments: readonly Segment[],
   turns: SplitConversation,
@@ -166,7 +169,10 @@ function insertedText(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
-/** Joins new neighbors of one role. Before an unchanged message, inserts a message of the other role instead. */
+/**
+ * Joins messages with the same role that become adjacent. Before an unchanged message, inserts a message with the other
+ * role instead.
+ */
 function alternateRoles(
   indexed: readonly IndexedMessage[],
   unchanged: ReadonlySet<number | undefined>,
@@ -191,8 +197,8 @@ function separatorBefore({ role }: Message): Message {
 }
 
 /**
- * A cut that later turns repeat, which lets the upstream read the prefix of the prompt from its cache. Segments from
- * `from` on are sent unchanged.
+ * A cut that later turns repeat so that the upstream can read the prompt prefix from its cache. Segments from `from` on
+ * are sent unchanged.
  */
 export interface Snapshot {
   /** Number of segments at the time of the cut. */
@@ -205,7 +211,7 @@ export interface Snapshot {
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
   readonly asked: number
-  /** Blocks that were selected for individual questions. They are never removed, which keeps the prefix stable. */
+  /** Blocks that were selected for individual questions. They are never removed, so the prefix remains stable. */
   readonly blocks: readonly Block[]
   /** Time of the last request, in milliseconds since 1970. */
   readonly at: number

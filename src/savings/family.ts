@@ -25,9 +25,9 @@ import {
 import { bestGrowth, isWarm, sendingCost } from './upstream-cache.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-/** Size after a cut, as a share of the threshold: 12,000 of 20,000 tokens. */
+/** Size after a cut, as a fraction of the threshold: for example, 12,000 of 20,000 tokens. */
 const TARGET_SHARE = 0.6
-/** Size of the summary, as a share of the target. */
+/** Size of the summary, as a fraction of the target. */
 const SUMMARY_SHARE = 0.1
 const HEADING_TOKENS = 60
 const NEWEST_MESSAGES = 5
@@ -36,8 +36,8 @@ const MAX_LIMIT_FACTOR = 3
 const KIND = 'family'
 
 /**
- * Tier 4: replaces old messages by a summary, which is extended when the prompt exceeds its limit. Between two cuts, the
- * prompt keeps its prefix, which the upstream can read from its cache.
+ * Tier 4: replaces old messages with a summary, which is extended when the prompt exceeds its limit. Between two cuts,
+ * the prompt keeps its prefix, which the upstream can read from its cache.
  */
 export function createFamilyLock(
   tools: SelectionTools,
@@ -63,7 +63,10 @@ export function createFamilyLock(
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
 
-  /** Returns the tokens above which the prompt is cut again. While it is cached, a longer prompt is cheaper than a cut. */
+  /**
+   * Returns the size above which the prompt is cut again. While a prompt is cached, letting it grow is cheaper than a
+   * cut.
+   */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
     const minTokens = expectedSize(conversationOf(job.prompt), limitsFor(job), tools.meter)
@@ -99,7 +102,10 @@ export function createFamilyLock(
     let text: string | undefined
     let spent: NanoUsd = ZERO
     const summarized = new Set<Segment>()
-    /** Returns the notice for one attempt to cut. Extends the summary by the segments that no earlier attempt cut. */
+    /**
+     * Returns the notice for one attempt to cut. Extends the summary by the segments that no earlier attempt has
+     * summarized.
+     */
     const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const segments = unsummarized(conversation, cut, snapshot).filter((segment) => !summarized.has(segment))
       for (const segment of segments) summarized.add(segment)
@@ -122,7 +128,10 @@ export function createFamilyLock(
 
   const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallOf(job))} -> ${job.modelName})`
 
-  /** Returns the tokens that a summarizer reads for `tokens` tokens: fewer, because it receives stubs of tool results. */
+  /**
+   * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation. The number is lower,
+   * because tool results are replaced with stubs.
+   */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
     const stubs = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
@@ -149,8 +158,8 @@ export function createFamilyLock(
 }
 
 /**
- * Returns the cut segments that the last summary does not cover: they are newer than the summary, or were sent
- * unchanged next to it.
+ * Returns the cut segments that the last summary does not cover, because they are newer or were sent unchanged
+ * alongside it.
  */
 function unsummarized(
   conversation: Conversation,
@@ -168,7 +177,9 @@ function unsummarized(
 
 type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeTokens'>>
 
-/** Estimates the tokens of a cut prompt: its cap, or more if the live turn and the newest messages exceed it. */
+/**
+ * Estimates the size of a cut prompt in tokens: the cap, or more if the live turn and the newest messages exceed it.
+ */
 function expectedSize(
   { prompt, turns }: Conversation,
   limits: Limits,

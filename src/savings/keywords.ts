@@ -3,11 +3,11 @@ import type { Snippet } from './excerpt.ts'
 
 export type Query = ReadonlyMap<number, number>
 
-/** The distinct terms of a text and their numbers of occurrences. */
+/** The distinct terms of a text and how often each occurs. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
-  /** Number of terms, repeats included. */
+  /** Number of terms, including repeats. */
   readonly length: number
 }
 
@@ -81,7 +81,7 @@ function scoreOf(text: TermCounts, weights: Query, relativeLength: number): numb
   return score
 }
 
-/** Adds terms of the best hits to the query, at a lower weight. */
+/** Returns the query with terms from the best hits added at a lower weight. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
   const scores = await scoresOf(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
@@ -102,7 +102,7 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
   return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }
 
-/** Maximum number of texts before and after a text that belong to its topic. */
+/** Maximum number of texts before and after a text that count as part of its topic. */
 const MAX_TOPIC_DISTANCE = 10
 const MAX_TOPIC_TERMS = 400
 
@@ -128,7 +128,7 @@ export async function scoreTopics(texts: readonly TermCounts[], query: Query, pa
 
 /**
  * Returns a text and its neighbors up to the maximum number of terms. Long neighbors are excluded, because they are
- * documents of their own topic.
+ * documents with their own topic.
  */
 function topicAround(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
   let length = texts[at]?.length ?? 0
@@ -140,7 +140,7 @@ function topicAround(texts: readonly TermCounts[], at: number): readonly TermCou
   return texts.slice(Math.max(0, at - reach), at + reach + 1)
 }
 
-/** Returns the counts of the query terms only, with the unchanged length of the text. */
+/** Returns only the counts of the query terms. The length of the text stays unchanged. */
 function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
   return {
@@ -160,7 +160,7 @@ function mergeCounts(texts: readonly TermCounts[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 
-/** Returns a score from 0 to 1 for each snippet that contains query terms, by the rarity of these terms. */
+/** Returns a score from 0 to 1 for each snippet that contains query terms. Rarer terms score higher. */
 export async function scoreSnippets(
   analyses: readonly { readonly snippets: readonly Snippet[] }[],
   query: Query,

@@ -7,7 +7,7 @@ import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
 
-/** A model of the family for summaries and search terms. */
+/** A model of the same family that writes summaries and search terms. */
 export interface SmallModel {
   readonly name: string
   /** Returns the reply and the cost of the call. Rejects if the call fails. */
@@ -17,11 +17,11 @@ export interface SmallModel {
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** Returns the cost of a call with these numbers of tokens; zero while the model is paused. */
+  /** Returns the cost of a call with these token counts, or zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply was usable. Failed calls are counted without a report. @default ignored */
+  /** Reports whether a reply was usable. Failed calls count as unusable without a report. @default ignored */
   report?(isUsable: boolean): void
-  /** Returns true if calls are rejected after failures in this conversation. @default never */
+  /** Returns true if calls are paused after failures in this conversation. @default never */
   isPaused?(): boolean
 }
 
@@ -41,8 +41,8 @@ const PAUSE_MS = 5 * 60 * 1000
 const MAX_CONVERSATIONS = 10_000
 
 /**
- * Pauses a model in a conversation for five minutes after two consecutive failures, which prevents the conversation
- * from waiting for a failing call on each turn. After a pause, one failure is sufficient.
+ * Pauses a model in a conversation for five minutes after two consecutive failures. Otherwise, the conversation would
+ * wait for a failing call on each turn. After a pause, one failure is sufficient.
  */
 export function createFailurePauses(now: () => number): FailurePauses {
   const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
@@ -82,7 +82,7 @@ export function withPauses(
   return { name: small.name, ask, price, report, isPaused }
 }
 
-/** Returns a small model that adds up the cost of its calls, because a tier that fails does not report its cost. */
+/** Returns a small model that sums the cost of its calls, because a failing tier does not report its cost. */
 export function withSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
@@ -97,19 +97,19 @@ export function withSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Similarity of segments to the question, from 0 to 1. The similarity of the most similar segment is 1. */
+/** The similarity of each segment to the question, from 0 to 1. The most similar segment has the value 1. */
 export type Similarities = ReadonlyMap<Segment, number>
 
 interface Comparison {
   readonly owner: string
   readonly signal: AbortSignal
-  /** Called with the cost of each call of the embedder. */
+  /** Called with the cost of each embedder call. */
   readonly onSpent: (cost: NanoUsd) => void
 }
 
-/** Compares the beginnings of segments with the question. Uses an embedder. */
+/** Uses an embedder to compare the beginnings of segments with the question. */
 export interface MeaningRanker {
-  /** Returns undefined for a meeting transcript, and if the embedder fails, times out or is paused. Never rejects. */
+  /** Returns undefined for a meeting transcript, or if the embedder fails, times out or is paused. Never rejects. */
   compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
   /** Returns the cost of embedding the segments without a cached vector. */
   price(conversation: Conversation, owner: string): NanoUsd
@@ -125,7 +125,7 @@ interface MeaningOptions {
 
 /** Maximum duration of all calls for one request. */
 const TIMEOUT_MS = 3000
-/** Maximum number of characters of a segment that are embedded. */
+/** Maximum number of characters per segment that are embedded. */
 const HEAD_LENGTH = 800
 /** Maximum number of compared segments. Older segments are not compared. */
 const MAX_SEGMENTS = 2048
@@ -171,7 +171,7 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
       const calls: Promise<void>[] = []
       for (let from = 0; from < texts.length && !signal.aborted; from += TEXTS_PER_CALL) {
         const call = embed(texts.slice(from, from + TEXTS_PER_CALL), owner, signal).then(onSpent)
-        // Promise.all is attached only after the last call, so an earlier failure would be an unhandled rejection.
+        // `Promise.all` is attached only after the last call, so an earlier failure would cause an unhandled rejection.
         call.catch(() => {})
         calls.push(call)
         await pause()
@@ -265,7 +265,7 @@ function similaritiesOf(
   return similarities
 }
 
-/** Returns the vector with the length 1; undefined for an invalid vector. */
+/** Returns the vector normalized to length 1. Returns undefined for an invalid vector. */
 function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))

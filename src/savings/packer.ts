@@ -31,22 +31,24 @@ export interface Packer {
   packSegments(entries: readonly PackerEntry[], limit: number): void
   /** Packs the tool calls of segments that fit, without their results. */
   packSkeletons(entries: readonly PackerEntry[], limit: number): void
-  /** Packs snippets of segments, the last snippets first. */
+  /** Packs snippets of segments, starting with the last snippets. */
   packLastSnippets(entries: readonly PackerEntry[], limit: number): void
-  /** Packs the best snippets of incomplete segments, by estimated size. Returns true if any snippet was packed. */
+  /**
+   * Packs the best snippets of incomplete segments, based on estimated sizes. Returns true if any snippet was packed.
+   */
   packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /**
-   * Replaces estimated sizes by exact sizes. Removes snippets until the capacity suffices, starting with the last one
+   * Replaces estimated sizes with exact sizes. Removes snippets until the capacity suffices, starting with the last one
    * packed.
    */
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
-/** Weight of the score of the segment in the value of a snippet. */
+/** Weight of the segment's score in the value of a snippet. */
 const SEGMENT_SHARE = 0.5
 /** Exponent of the size by which the score of a snippet is divided. */
 const SIZE_POWER = 0.6
-/** Added to the size. Prevents a preference for tiny snippets. */
+/** Number of tokens added to the size of each snippet. Prevents a preference for tiny snippets. */
 const ADDED_TOKENS = 20
 /** Tokens of the gap marker before a snippet. */
 const GAP_TOKENS = 3
@@ -157,7 +159,9 @@ export function createPacker(
   return { capacity, spent: () => spent, packSegments, packSkeletons, packLastSnippets, packBestSnippets, measure }
 }
 
-/** Returns the tokens of a snippet in an excerpt. The first snippet adds the segment's skeleton. */
+/**
+ * Returns the number of tokens that a snippet adds to an excerpt. The first snippet also adds the segment's skeleton.
+ */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }

@@ -11,7 +11,7 @@ import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-ca
 export interface CacheableRequest {
   readonly prompt: Prompt
   readonly model: Model
-  /** Tokens of the prompt as counted by the gateway. */
+  /** Number of prompt tokens, as counted by the gateway. */
   readonly tokens: number
   /** The id of the key. */
   readonly owner: string
@@ -23,14 +23,14 @@ export interface CacheableRequest {
 export interface MarkedPrompt {
   readonly prompt: Prompt
   readonly markers: number
-  /** Stores the cost of the markers from the usage that the vendor reported. Never rejects. */
+  /** Stores the cost of the markers, based on the usage that the vendor reported. Never rejects. */
   report(usage: Usage): Promise<void>
 }
 
 export interface CachedTurn {
   /** Milliseconds since 1970. */
   readonly at: number
-  /** Tokens at the start of the prompt that the vendor has cached. */
+  /** Number of tokens at the start of the prompt that the vendor has cached. */
   readonly tokens: number
   /** Cost of the markers in this conversation so far. Negative if they saved money. */
   readonly debt: NanoUsd
@@ -40,7 +40,7 @@ const KIND = 'prompt-cache'
 const MAX_ADDED_MESSAGES = 8
 const MARKER: JsonObject = { type: 'ephemeral' }
 
-/** Minimum number of tokens of a cached prefix by model, as documented by the vendor. */
+/** Minimum number of tokens in a cached prefix by model, as documented by the vendor. */
 const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
   [/sonnet|opus-4(-1|-0)?(-\d{8})?$/, 1024],
   [/haiku-3|3-5-haiku|3-haiku/, 2048],
@@ -49,7 +49,7 @@ const DEFAULT_MIN_PREFIX_TOKENS = 4096
 
 /**
  * Marks a prompt if the following turns are expected to read it from the vendor's cache often enough to pay for the
- * write. The first turn of a conversation is never marked. Returns undefined if no marker pays.
+ * write. The first turn of a conversation is never marked. Returns undefined if no marker is worthwhile.
  */
 export async function markForCache(
   memory: ConversationMemory,
@@ -123,7 +123,10 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/** Returns true for a marker in a part, a tool or a tool result, and for the field that makes the vendor place markers. */
+/**
+ * Returns true if the prompt has a marker in a part, tool or tool result, or the field that makes the vendor place
+ * markers.
+ */
 function isMarkedByCaller(prompt: Prompt): boolean {
   if (prompt.native.value['cache_control'] !== undefined || hasCacheMarks(prompt)) return true
   const parts = prompt.messages.flatMap((message) => message.parts)
@@ -132,7 +135,7 @@ function isMarkedByCaller(prompt: Prompt): boolean {
 
 /**
  * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
- * allows. The vendor looks back a few blocks only, so the previous turn needs its own marker.
+ * allows. The vendor looks back only a few blocks, so the previous turn needs its own marker.
  */
 function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
   const { messages } = prompt
@@ -163,8 +166,8 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
 }
 
 /**
- * Returns the part with a marker, or undefined if it cannot be marked. The vendor rejects markers on empty texts and on
- * reasoning. A tool result of another format is marked in its content.
+ * Returns the part with a marker, or undefined if it cannot be marked. The vendor rejects markers on empty text and on
+ * reasoning. A tool result from another format is marked in its content.
  */
 function markPart(part: Part, dialect: Dialect): Part | undefined {
   if (part.type === 'text') {

@@ -2,15 +2,18 @@ import { textOfMessage, textOfPart } from '../core/prompt.ts'
 import type { Query } from './keywords.ts'
 import type { Segment, SplitConversation } from './conversation.ts'
 
-/** Maximum number of different terms in an earlier question. Longer messages are documents. */
+/** Maximum number of distinct terms in an earlier question. Longer messages are treated as documents. */
 const MAX_QUESTION_TERMS = 40
 /** Maximum number of terms in a follow-up, such as "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
-/** Maximum number of terms in a short question. The query of a longer question contains no earlier questions. */
+/** Maximum number of terms in a short question. The query for a longer question does not include earlier questions. */
 const MAX_SHORT_TERMS = 7
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
-/** Matches a capital letter inside a sentence, or a quotation. A question with a name needs no earlier question. */
+/**
+ * Matches a capital letter inside a sentence, or a quotation. A question that contains one can be understood without
+ * the earlier question.
+ */
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
@@ -24,8 +27,8 @@ const SUGGESTED_TERM_WEIGHT = 0.4
 const MAX_READ_LENGTH = 8000
 
 /**
- * Returns the weighted terms that the next answer needs: those of the last user message, of a follow-up's earlier
- * question and answer, and of an agent's last steps. `suggested` are terms from a small model.
+ * Returns the weighted terms that are relevant to the next answer: those in the last user message, in the question and
+ * answer that a follow-up refers to, and in an agent's last steps. `suggested` are terms from a small model.
  */
 export function queryOf(turns: SplitConversation, suggested: readonly string[] = []): Query {
   const query = new Map<number, number>()
@@ -90,7 +93,9 @@ const ASKS_FOR_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/** Maximum length of messages for both patterns. Longer messages are documents that may match by chance. */
+/**
+ * Maximum length of a message to which either pattern applies. Longer messages are documents that may match by chance.
+ */
 const MAX_MATCHED_LENGTH = 1500
 
 /** Returns true if the last user message asks about an earlier answer of the assistant. */
@@ -136,7 +141,7 @@ const STOP_WORDS: ReadonlySet<string> = new Set(
 const NONE = 0
 const LETTER = 1
 const DIGIT = 2
-/** A character that may join two words to a compound. */
+/** A character that may join two words into a compound. */
 const JOINER = 3
 
 const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
@@ -146,12 +151,12 @@ const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => 
   return /[-./:@'+]/.test(character) ? JOINER : NONE
 })
 
-/** Longer words are keys or encoded data. */
+/** Maximum length of a word. Longer words are keys or encoded data. */
 const MAX_WORD_LENGTH = 64
 
 /**
- * Returns the terms of a text in order, with repeats: stems of words, compounds and their parts, pairs of ideographs. A
- * term is a 30-bit hash, because numbers take a tenth of the memory of strings. A collision only affects the ranking.
+ * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of ideographs. A
+ * term is a 30-bit hash, because numbers use a tenth of the memory of strings. A collision only affects the ranking.
  */
 export function termsOf(text: string): number[] {
   const terms: number[] = []

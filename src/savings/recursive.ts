@@ -18,13 +18,13 @@ import { controllerOf, type SmallModel } from './models.ts'
 /** Maximum number of tokens of the prompt. */
 const TARGET = 20_480
 const MAX_TARGET_SHARE = 0.45
-/** Maximum number of tokens of a chunk: 10,000 tokens without the instruction and the summary. */
+/** Maximum number of tokens in a chunk. Leaves room for the instruction and the summary within 10,000 tokens. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
-/** Share of the target above which the summaries are summarized again. */
+/** Fraction of the target above which the summaries are summarized again. */
 const SUMMARY_SHARE = 0.25
 const MAX_DEPTH = 5
-/** Minimum share of tokens that a round of summaries must save for another round. */
+/** Minimum fraction of tokens that a round of summaries must save for another round to follow. */
 const MIN_SAVED_SHARE = 0.2
 const MAX_PARALLEL_CALLS = 4
 const MAX_CHUNKS = 64
@@ -66,7 +66,7 @@ export function createRecursive(
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
-  /** Summarizes the texts, and then the summaries, until they fit or a round saves too few tokens. */
+  /** Summarizes the texts and then the summaries, until they fit or a round saves too few tokens. */
   const condense = async (job: TierJob, chunks: readonly string[], maxTokens: number): Promise<Summaries> => {
     let texts = chunks
     let spent: NanoUsd = ZERO
@@ -91,7 +91,7 @@ export function createRecursive(
     return sum
   }
 
-  /** Joins neighboring summaries to chunks, from the oldest end. */
+  /** Joins neighboring summaries into chunks, starting with the oldest. */
   const joinToChunks = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let chunk: string[] = []
@@ -126,8 +126,8 @@ export function createRecursive(
   }
 
   /**
-   * Returns the stored summary of a text, preferably one by the model. Otherwise creates a summary and stores it under
-   * its author.
+   * Returns the stored summary of a text, preferably one written by the model. If there is none, creates a summary and
+   * stores it under the name of its author.
    */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
@@ -160,7 +160,7 @@ interface ChunkLimits {
 }
 
 interface Chunks {
-  /** Serialized segments, divided from the oldest end, which gives later turns the same chunks. */
+  /** Serialized segments, divided starting with the oldest, so that later turns have the same chunks. */
   readonly chunks: readonly string[]
   /** Segments after the last chunk, which stay unchanged. */
   readonly remainder: readonly Segment[]
@@ -199,7 +199,7 @@ export async function chunkSegments(
 }
 
 /**
- * An estimate in tokens is at least an eighth of the bytes, so a text with more characters per available token is
+ * A token estimate is at least an eighth of the byte length, so a text with more characters per available token is
  * always too long.
  */
 const MAX_CHARACTERS_PER_TOKEN = 8
@@ -231,8 +231,8 @@ async function piecesOf(
 }
 
 /**
- * Splits a line that may be too long. A line never has more tokens than bytes, so a piece with a quarter of the maximum
- * in characters always fits.
+ * Splits a line that may be too long. A line never has more tokens than bytes, so a piece with at most a quarter as
+ * many characters as `maxTokens` always fits.
  */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))

@@ -19,7 +19,7 @@ export interface SegmentAnalysis {
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-/** Maximum number of tokens of a snippet in a user message of many short texts. */
+/** Maximum number of tokens per snippet in a user message that consists of many short texts. */
 const SHORT_TEXT_TOKENS = 512
 /**
  * Maximum length of a line, in UTF-16 code units. Longer lines are split, at the end of a sentence or word if possible.
@@ -96,7 +96,7 @@ async function analyzeSegment(
 
 const SLICE_LENGTH = 16_384
 
-/** Returns the end of a slice, moved back by one if it would divide a surrogate pair. */
+/** Returns the end index of a slice, moved back by one if it would split a surrogate pair. */
 export function withoutCutPair(text: string, end: number): number {
   const unit = text.charCodeAt(end)
   return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
@@ -105,7 +105,7 @@ export function withoutCutPair(text: string, end: number): number {
 interface SearchedText {
   readonly text: string
   readonly location: TextLocation
-  /** Maximum number of tokens of a snippet; 0 for a text that is not divided. */
+  /** Maximum number of tokens per snippet, or 0 for a text that is not divided. */
   readonly maxTokens: number
 }
 
@@ -137,7 +137,7 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
   return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** Returns the maximum tokens of the snippets of a message; 0 for a message that is never excerpted. */
+/** Returns the maximum number of tokens per snippet of a message, or 0 for a message that is never excerpted. */
 function maxSnippetTokens(message: Message): number {
   if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0

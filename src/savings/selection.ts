@@ -22,7 +22,7 @@ export interface SelectionJob {
   readonly query: Query
   /** Similarity of segments to the question. @default none: ranks by words only */
   readonly similarities?: Similarities
-  /** True if the question asks for an earlier answer. Complete answers are then selected first. @default false */
+  /** True if the question asks about an earlier answer. Complete answers are then selected first. @default false */
   readonly asksForAnswer?: boolean
   /** Maximum number of tokens of the selection. */
   readonly capacity: number
@@ -32,7 +32,7 @@ export interface SelectionJob {
   readonly signal: AbortSignal
 }
 
-/** Shares of the capacity that are selected regardless of the query. */
+/** Shares of the capacity that are filled regardless of the query. */
 const INSTRUCTIONS_SHARE = 0.2
 const USER_SHARE_WITH_TOOLS = 0.2
 const USER_SHARE = 0.75
@@ -41,19 +41,19 @@ const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
 /**
- * Share of the capacity for complete segments in a conversation with tools. The remainder is for excerpts, because most
- * of a tool result is irrelevant.
+ * Fraction of the capacity for complete segments in a conversation with tools. The remainder is for excerpts, because
+ * most of a tool result is irrelevant.
  */
 const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
-/** Minimum share of tool traffic in a conversation with tools. */
+/** Minimum share of tool traffic in a conversation that is treated as one with tools. */
 const TOOL_TRAFFIC = 0.2
 /**
- * Exponent of the length by which a score is divided. Relevant content grows with the length, but less than
+ * Exponent of the length by which a score is divided. Longer segments contain more relevant content, but less than
  * proportionally.
  */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** Exponent of the length for a question about an answer. Answers are long and rarely repeat their terms. */
+/** Exponent of the length for a question about an answer. Answers are long, and they rarely repeat their terms. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
@@ -66,7 +66,7 @@ const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
 /** Weight of the score of the topic around a turn, in a meeting transcript. */
 const TOPIC_SHARE = 0.5
-/** Weight of the similarity, as a share of the best score by words. */
+/** Weight of the similarity, as a fraction of the best score by words. */
 const MEANING_SHARE = 0.7
 /**
  * Minimum capacity for scoring neighbors, in tokens. With less capacity, neighbors would displace other hits, except in
@@ -78,7 +78,10 @@ const NEIGHBORS_CAPACITY = 8000
  * segment is 1/e of that of the newest.
  */
 const DECAY = 1
-/** Maximum number of rounds that fill the tokens left after measuring, because the sizes of snippets are estimates. */
+/**
+ * Maximum number of rounds that fill the tokens left over after measuring. Tokens are left over because snippet sizes
+ * are estimates.
+ */
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 
@@ -165,7 +168,7 @@ function withTopics(scores: Float64Array, topics: Float64Array): Float64Array {
   return scores.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
 }
 
-/** Adds the squared similarity to each score. Squared, because weak similarities are noise. */
+/** Adds the similarity to each score. The similarity is squared, because weak similarities are noise. */
 function withMeaning(scores: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
   if (similarities === undefined) return scores
   const best = scores.reduce((max, score) => Math.max(max, score), 0)
@@ -184,7 +187,7 @@ function withNeighbors(scores: Float64Array): Float64Array {
   })
 }
 
-/** Sets the value of each segment: its score and half of its partner's, by length and age. */
+/** Sets the value of each segment: its score plus half of its partner's score, weighted by length and age. */
 function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: boolean): void {
   const [decay, power] = hasTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)

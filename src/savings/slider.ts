@@ -17,10 +17,10 @@ import { serializeSegment } from './summary.ts'
 import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
 /**
- * Mode of the slider.
+ * The mode of the slider.
  *
  * - `query`: selects again on each turn, by the question. Best recall.
- * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, which lets the upstream
+ * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
  *   read its prefix from the cache.
  * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; parts that a
  *   new question needs are then inserted before it.
@@ -28,10 +28,10 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 export type SliderMode = 'auto' | 'query' | 'stable'
 
 const STABLE_SHARE = 0.5
-/** Maximum size of the parts inserted for a question, as a share of the cap. */
+/** Maximum size of the parts inserted for a question, as a fraction of the cap. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME_TOKENS = 64
-/** Maximum size of the question and answer before the live turn that stay unchanged, as a share of the cap. */
+/** Maximum size of the question and answer before the live turn that stay unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
 interface ShortenedPrompt {
@@ -39,7 +39,7 @@ interface ShortenedPrompt {
   readonly tokens: number
 }
 
-/** Tier 5: reduces the prompt to the cap of the level, by the question. */
+/** Tier 5: reduces the prompt to the cap of the level. Selects the parts that are relevant to the question. */
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { level } = job.steering
@@ -122,7 +122,7 @@ const MIN_BLOCK_TOKENS = 200
 
 interface BlockOptions {
   readonly capacity: number
-  /** The parts that the prompt already contains. */
+  /** The segments that the prompt already contains. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }

@@ -18,7 +18,7 @@ export interface SummaryOptions {
   readonly summarizer: Summarizer
 }
 
-/** Version of the instruction, a part of the key of stored summaries. */
+/** Version of the instruction. Part of the key of stored summaries. */
 export const PROMPT_VERSION = 2
 
 const OPEN = '<<<conversation>>>'
@@ -41,7 +41,7 @@ const MIN_REPLY_LENGTH = 20
 
 interface SummaryJob {
   readonly text: string
-  /** The summary that this one continues. */
+  /** The earlier summary that this one continues. */
   readonly earlier?: string
   readonly maxTokens: number
   readonly small: SmallModel | undefined
@@ -58,7 +58,10 @@ export interface Summary {
 
 const MAX_ATTEMPTS = 2
 
-/** Returns a summary by the small model, or an extract if there is none, it fails or its reply is not a summary. */
+/**
+ * Returns a summary by the small model. Returns an extract if there is no small model, it fails, or its reply is not a
+ * summary.
+ */
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
   const { estimate } = job.tools.meter.tokenizer
@@ -168,7 +171,7 @@ const MAX_SENTENCE_LENGTH = 500
 const SLICE_LENGTH = 16_384
 /** Exponent of the size in tokens by which the score of a sentence is divided. */
 const SIZE_POWER = 0.7
-/** Minimum size of a sentence in this division. Prevents a preference for short sentences. */
+/** Minimum divisor size in tokens. Prevents a preference for short sentences. */
 const MIN_TOKENS = 12
 
 /** Returns the sentences of a text with the most facts, unchanged and in their original order. */
@@ -228,7 +231,7 @@ async function sentencesOf(text: string, pause: Pause): Promise<readonly string[
   return [...sentences]
 }
 
-/** Returns the end of the first line or sentence after one slice. Prevents a slice from dividing a sentence. */
+/** Returns the end of the first line or sentence after a full slice, so that no sentence is divided. */
 function endOfSlice(text: string, start: number): number {
   const boundary = /[.!?。！？]\s|\n/gu
   boundary.lastIndex = start + SLICE_LENGTH

@@ -20,20 +20,25 @@ export interface TierJob {
   /** The model name in the request. */
   readonly modelName: string
   readonly model: Model
-  /** Tokens of the received prompt: estimated, or counted if the estimate is too close to a threshold. */
+  /**
+   * Number of tokens in the received prompt: estimated, or counted exactly if the estimate is too close to a threshold.
+   */
   readonly tokens: number
   readonly steering: Steering
   /** The id of the key. Owners never share state. */
   readonly owner: string
   readonly small: SmallModel | undefined
-  /** Compares segments with the question by the configured embedder. @default none */
+  /** Compares segments with the question, using the configured embedder. @default none */
   readonly meaning?: {
     similarities(conversation: Conversation): Promise<Similarities | undefined>
     price(conversation: Conversation): NanoUsd
   }
   readonly signal: AbortSignal
   readonly now: number
-  /** Set if the prompt is sent unchanged, with or without a trial of the tiers. @default none: the tiers decide */
+  /**
+   * Set if the prompt is sent unchanged regardless of the tiers, with or without a trial run of the tiers. @default
+   * none: the tiers decide
+   */
   readonly shadow?: 'tried' | 'not-tried'
 }
 
@@ -57,7 +62,7 @@ export type TierResult =
   | { readonly declined: string; readonly spent: NanoUsd }
 
 export interface TierForecast {
-  /** Tokens of its prompt. */
+  /** Number of tokens in its prompt. */
   readonly tokens: number
   /** Cost of its small-model calls for this request. */
   readonly calls: NanoUsd
@@ -95,16 +100,16 @@ export interface TierVerdict {
 export interface WaterfallResult {
   /** Absent if the prompt is sent unchanged. */
   readonly rewrite?: Rewrite
-  /** Tokens of the received prompt: exact if there is a rewrite, otherwise an estimate. */
+  /** Number of tokens in the received prompt: exact if there is a rewrite, otherwise an estimate. */
   readonly tokens: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
-  /** The part of `spent` for tiers that a header ordered. @default 0 */
+  /** The part of `spent` for tiers that were requested by a header. @default 0 */
   readonly ordered?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
-   * Reports the tokens that the upstream read from its cache, which corrects the expectation for later turns. Never
-   * rejects. Absent for a conversation without a stored history.
+   * Reports how many tokens the upstream read from its cache. Corrects the expectation for later turns. Never rejects.
+   * Absent for a conversation without a stored history.
    */
   reportCacheRead?(tokens: number): Promise<void>
 }
@@ -138,15 +143,15 @@ export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds 
   }
 }
 
-/** Returns true if a header orders this tier, which then runs regardless of its expected cost. */
+/** Returns true if this tier is requested by a header. It then runs regardless of its expected cost. */
 export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
 /**
- * Returns true if a header or the size of the prompt selects this tier. A savings level excludes tiers 2 to 4. Tier 2 is
- * not selected by size if tier 3 is ordered.
+ * Returns true if a header or the size of the prompt selects this tier. A savings level excludes tiers 2 to 4. Tier 2
+ * is not selected by size if tier 3 is requested by a header.
  */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
@@ -181,7 +186,7 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   }
 }
 
-/** The result of a trial: the tiers ran, but the request was sent unchanged. */
+/** The result of a trial, in which the tiers run but the prompt is sent unchanged. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
@@ -190,7 +195,7 @@ export interface ShadowRecord {
   readonly spent: NanoUsd
 }
 
-/** Returns true if the tiers are only tried on this request. */
+/** Returns true if the tiers run only as a trial for this request. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }

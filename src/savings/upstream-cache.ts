@@ -9,7 +9,7 @@ import type { TierJob, TierNumber } from './tier.ts'
 /** Time for which upstreams cache a prompt after its last use. */
 export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
 
-/** Returns true if reading from the upstream's cache costs less than sending. */
+/** Returns true if reading from the upstream's cache costs less than sending the tokens without a cache. */
 function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
@@ -25,8 +25,8 @@ export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd
 }
 
 /**
- * Returns the tokens by which a cached prompt should grow before the next cut. Minimizes the cost of the cuts plus the
- * cost of reading the added tokens, of which each turn adds `growth`.
+ * Returns the number of tokens by which a cached prompt should grow before the next cut. Minimizes the cost of the cuts
+ * plus the cost of reading the added tokens, of which each turn adds `growth`.
  */
 export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
@@ -52,7 +52,7 @@ interface SentPrompt {
 
 /** The requests of a conversation so far. */
 export interface History {
-  /** Time of the last request; 0 for a new conversation. */
+  /** Time of the last request, or 0 for a new conversation. */
   readonly at: number
   /** Tokens of the full conversation at the time of the last request. */
   readonly tokens: number
@@ -65,7 +65,7 @@ export interface History {
    * money.
    */
   readonly debt: NanoUsd
-  /** Recent share of the expected cached tokens that the upstream reported as read from its cache, 0 to 1. */
+  /** Fraction of the expected cached tokens that the upstream recently reported as read from its cache, from 0 to 1. */
   readonly trust: number
 }
 
@@ -105,7 +105,7 @@ export interface SentRequest {
   readonly spent: NanoUsd
 }
 
-/** Stores and returns the history with this request. */
+/** Adds this request to the history. Stores and returns the new history. */
 export async function rememberSent(
   memory: ConversationMemory,
   job: TierJob,
@@ -134,15 +134,15 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
 
 /** Weight of the newest report. */
 const NEWEST_WEIGHT = 0.5
-/** Minimum share of read tokens that counts as the full prompt, because upstreams cache only complete blocks. */
+/** Minimum fraction of tokens read that counts as the full prompt, because upstreams cache only complete blocks. */
 const FULL_READ_SHARE = 0.9
 /**
- * Minimum trust. Above 0, because no prompt would be expected in the cache at 0, so no report could raise the trust
+ * Minimum trust. Must be above 0: at 0, no prompt would be expected in the cache, so no report could raise the trust
  * again.
  */
 const MIN_TRUST = 0.01
 
-/** Corrects the trust by a report of the upstream, which read `read` of the `warm` expected tokens from its cache. */
+/** Corrects the trust after the upstream reported that it read `read` of the `warm` expected tokens from its cache. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,

@@ -20,7 +20,7 @@ import type { SmallModel } from './models.ts'
 
 interface VanishingOptions {
   readonly thresholds: Thresholds
-  /** Size of the prompt, as a share of the conversation. @default 0.01 */
+  /** Size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
   /** Minimum number of tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
   readonly leastTarget?: LeastTarget
@@ -30,7 +30,7 @@ interface VanishingOptions {
 /** A number of tokens, or a list of numbers with the context size above which each applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
-/** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k about 91%. */
+/** Measured on long chats: 4k tokens contain about 77% of the needed passages, and 16k tokens about 91%. */
 const DEFAULT_LEAST_TARGETS: LeastTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },

@@ -42,7 +42,7 @@ import {
 } from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
 
-// Exported here, because a separate lazy import would split their shared code into more chunks.
+// Re-exported here, because a separate lazy import would split the shared code into more chunks.
 export { createMemory } from './conversation.ts'
 export { markForCache } from './prompt-cache.ts'
 
@@ -58,10 +58,10 @@ export interface WaterfallOptions {
   readonly slider?: SliderMode
   /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
-  /** Embedder by which tiers 5 and 2 also rank segments. @default none */
+  /** Embedder that tiers 5 and 2 also use to rank segments. @default none */
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
-  /** The tiers in their order. @default tiers 5, 2, 3, 4 */
+  /** The tiers, in the order in which they are tried. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
 }
 
@@ -73,8 +73,8 @@ interface WaterfallParts {
 }
 
 /**
- * Returns a function that rewrites a prompt by the first tier that succeeds: the tier that a header orders, then the
- * tiers that are expected to save money, cheapest first. The function never rejects.
+ * Returns a function that rewrites a prompt with the first tier that succeeds: first a tier that is requested by a
+ * header, then the tiers that are expected to save money, cheapest first. The function never rejects.
  */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, now, store } = options
@@ -168,7 +168,10 @@ async function lowestCalls(
   return { calls: calls === undefined || expected.calls < calls ? expected.calls : calls }
 }
 
-/** Returns the ordered tiers, then those that are expected to save money. Records a verdict for each other tier. */
+/**
+ * Returns the tiers that are requested by a header, followed by those that are expected to save money. Records a
+ * verdict for each other tier.
+ */
 async function tiersToTry(
   { tiers, meter }: WaterfallParts,
   job: TierJob,
@@ -194,7 +197,10 @@ async function tiersToTry(
   return [...ordered, ...chosen]
 }
 
-/** Returns the fallback if `work` fails. The state of a conversation is optional, so its failures are ignored. */
+/**
+ * Returns the fallback if `work` fails. The stored state of a conversation is optional, so failures to access it are
+ * ignored.
+ */
 async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
   try {
     return await work
@@ -227,7 +233,7 @@ function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
   return { ...job, small: withPauses(small, { pauses, conversation, signal }) }
 }
 
-/** Returns the job with the configured embedder. Calls `onSpent` with the cost of each of its calls. */
+/** Returns the job with access to the configured embedder. Calls `onSpent` with the cost of each embedder call. */
 function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const meaning: TierJob['meaning'] = {
@@ -244,7 +250,7 @@ function withTrialOwner(job: TierJob): TierJob {
 
 interface Attempt {
   readonly rewrite?: Rewrite
-  /** Tokens of the received prompt; exact if there is a rewrite. */
+  /** Number of tokens in the received prompt. Exact if there is a rewrite. */
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict

@@ -2,9 +2,9 @@ import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
-/** Upper bounds of a prompt's tokens, computed without a tokenizer. */
+/** Quantities from which upper bounds on a prompt's tokens are computed, without a tokenizer. */
 export interface PromptWeight {
-  /** UTF-8 bytes of the body without the base64 text of images. A text never has more tokens than bytes. */
+  /** UTF-8 bytes of the body without the base64 text of images. A string never has more tokens than bytes. */
   readonly bytes: number
   readonly images: number
   /** Tokens that a vendor adds to the request, its messages and its tools, such as role markers. */
@@ -20,7 +20,7 @@ const TOOL_TOKENS = 16
 /** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
 /**
- * Maximum number of tokens of one image at the vendors of the catalog. Models with a higher maximum set
+ * Maximum number of tokens per image among the vendors in the catalog. Models with a higher maximum set
  * `Model.imageTokens`.
  */
 const MAX_IMAGE_TOKENS = 9600
@@ -30,13 +30,14 @@ const TRANSLATED_TOOL_TOKENS = 32
 const TRANSLATED_REQUEST_TOKENS = 32
 /** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
 const TRANSLATED_SHAPE_TOKENS = 128
-/** Tokens of the schema of the function that replaces a tool with one text argument. */
+/** Tokens of the function schema that replaces a tool with a single text argument. */
 const CUSTOM_TOOL_TOKENS = 160
 /**
- * Growth of decoded base64. Base64 has 4 characters for 3 bytes, and an invalid byte becomes a character of 3 bytes.
+ * Maximum growth of base64 that is decoded to text. Every 4 characters encode 3 bytes, and an invalid byte becomes a
+ * 3-byte character.
  */
 const DECODED_GROWTH = 1.25
-/** Maximum growth of a number with an exponent (to 25 characters) and of the name of a call (escaped, three times). */
+/** Maximum growth of a number with an exponent (to 25 characters), and of the name in a call (escaped, three times). */
 const EXPONENT_GROWTH = 22
 const NAME_GROWTH = 18
 
@@ -46,7 +47,7 @@ interface Weighing {
   translation: number
 }
 
-/** Returns the bounds of a prompt whose body has `bytes` bytes. Reads only the lengths of texts. */
+/** Returns the weight of a prompt whose body has `bytes` bytes. Reads only the lengths of strings. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -131,7 +132,9 @@ export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: b
   return bytes + tokensOutsideText(weight, model)
 }
 
-/** Returns the tokens of the images and of the vendor's additions. An exact count of the text does not include them. */
+/**
+ * Returns the tokens of the images and of the vendor's additions, which an exact count of the text does not include.
+ */
 export function tokensOutsideText({ frame, images }: PromptWeight, model: Model): number {
   return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
@@ -141,7 +144,7 @@ export function windowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 
-/** Returns the length of a text in UTF-8 bytes. A lone surrogate has 3 bytes. */
+/** Returns the length of a string in UTF-8 bytes. A lone surrogate counts as 3 bytes. */
 export function utf8Length(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
@@ -158,8 +161,8 @@ export function utf8Length(text: string): number {
 const MAX_HEAD_LENGTH = 200
 
 /**
- * Returns the texts of the body for a tokenizer, one for each element of a top-level list. Strings are unescaped, as in
- * the prompt templates of vendors. The base64 text of images is omitted.
+ * Returns the text of the body for a tokenizer, one string for each element of a top-level list. Strings are unescaped,
+ * as in vendors' prompt templates. The base64 text of images is omitted.
  */
 export function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)
@@ -204,8 +207,8 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
 }
 
 /**
- * Removes the base64 text from a field of an image block. The text may be the value, part of a data URL, or in an
- * object.
+ * Removes the base64 text from a field of an image block. The base64 text may be the value itself, part of a data URL,
+ * or nested in an object.
  */
 function withoutImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {

@@ -18,7 +18,9 @@ function classOf(character: string): number {
   return /\d/.test(character) ? DIGIT : SYMBOL
 }
 
-/** Tokens per feature of a text, fitted to exact o200k counts of prose, code, tool results and meeting transcripts. */
+/**
+ * Tokens per feature of a string, fitted to exact o200k counts for prose, code, tool results and meeting transcripts.
+ */
 const WEIGHTS = {
   word: 1.04,
   letterBeyondFive: 0.044,
@@ -38,8 +40,8 @@ const WEIGHTS = {
 }
 
 /**
- * Estimates the o200k tokens of a text in one pass, at about 200 MB per second. The error is about 10% for one text and
- * 1% on average. The estimate is between bytes / 8 and bytes.
+ * Estimates the number of o200k tokens in a string in one pass, at about 200 MB per second. The error is about 10% for
+ * a single string and 1% on average. The estimate is between bytes / 8 and bytes.
  */
 export function estimateTokens(text: string): number {
   let sum = 0

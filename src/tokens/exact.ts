@@ -14,7 +14,7 @@ const SLICE_LENGTH = 32_768
 
 interface Encoding {
   readonly ranks: Ranks
-  /** Splits text into pieces. Bytes are merged to tokens within one piece only. */
+  /** Splits text into pieces. Bytes are merged into tokens only within a piece. */
   readonly pattern: RegExp
 }
 
@@ -27,7 +27,7 @@ const SOURCES = {
 /** Returns the exact number of tokens. Special tokens in the text count as plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** Returns a counter for one vocabulary, which is loaded by the first call. */
+/** Returns a counter for one vocabulary, which is loaded on the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   const vocabularyOf = lazy(() => load(name))
   let sinceYield = 0
@@ -59,7 +59,7 @@ async function load(name: Vocabulary): Promise<Encoding> {
 
 const scratch: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
-/** Counts the complete pieces of a window. Counts a piece that is longer than the window in parts. */
+/** Counts the complete pieces of a window. A piece that is longer than the window is counted in parts. */
 function countWindow(
   { ranks, pattern }: Encoding,
   window: string,
@@ -123,7 +123,7 @@ const workspace = {
   queue: new Float64Array(MAX_PIECE_BYTES * 3),
 }
 
-/** Returns the number of tokens of a piece by byte-pair merges, lowest rank first. Runs in O(n log n) for n bytes. */
+/** Counts the tokens of a piece by byte-pair merges, lowest rank first. Runs in O(n log n) for n bytes. */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
@@ -205,7 +205,7 @@ const TOKENS_PER_SLICE = 20_000
 
 /**
  * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Returns a hash table of 6
- * MB. A Map of 200,000 strings would take 40 MB and one second to build.
+ * MB. A Map with 200,000 strings would take 40 MB of memory and one second to build.
  */
 async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)
@@ -282,7 +282,7 @@ interface Decoding {
   readonly size: number
 }
 
-/** Appends the bytes of text[start, end) after `size` bytes. Returns the new size. */
+/** Decodes the base64 in text[start, end) and appends the bytes to `into`. Returns the new size. */
 function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
   let size = before
   let buffer = 0

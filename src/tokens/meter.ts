@@ -11,14 +11,14 @@ import { yieldToEventLoop } from './yield.ts'
 
 /** Maximum number of cached counts. Counts are cached, because each turn sends the conversation again. */
 const MAX_CACHED_COUNTS = 50_000
-/** Minimum length of cached texts. Counting a shorter text is as fast as a lookup. */
+/** Minimum length of a string whose count is cached. Counting a shorter string is as fast as a lookup. */
 const MIN_CACHED_LENGTH = 64
-/** An estimate of at least this multiple of a threshold is not verified by an exact count. */
+/** An estimate that is at least this multiple of a threshold is not verified by an exact count. */
 const CERTAIN_MULTIPLE = 1.6
 /** Tokens that upstreams add before the answer. */
 const ANSWER_FRAME_TOKENS = 3
 
-/** Overhead in tokens of each message (role and separators), each tool call and each tool. */
+/** Overhead of each message (role and separators), tool call and tool, in tokens. */
 const MESSAGE_FRAME_TOKENS = 4
 const TOOL_CALL_FRAME_TOKENS = 4
 const TOOL_FRAME_TOKENS = 8
@@ -30,13 +30,10 @@ export const IMAGE_TOKENS = 1600
 /** Estimated token count of a document page, including its image, and its estimated length in base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/**
- * Maximum length of the JSON of an unknown part that counts as text. Longer JSON counts as document pages beyond this
- * length.
- */
+/** Maximum length of an unknown part's JSON that counts as text. Beyond this length, JSON counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
-/** The estimate of one text, and its exact count in each vocabulary. */
+/** The estimate for one string, and its exact count in each vocabulary. */
 interface Sizes {
   estimate?: number
   exact?: number
@@ -47,10 +44,10 @@ interface Sizes {
 type Counted = Message | Tool
 
 /**
- * Returns the default meter over a tokenizer.
+ * Returns the default meter, which uses the given tokenizer.
  *
- * @param seed Returns a number that callers cannot know, which keys the shared cache of counts. Called by the first
- * count, because Workers have no random numbers before their first request.
+ * @param seed Returns a secret number that keys the shared cache of counts. Called on the first count, because Workers
+ * provide no random numbers before the first request.
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
@@ -87,8 +84,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   }
 
   /**
-   * Returns an upper bound of the tokens. A text never has more tokens than bytes. The estimate is not a bound, because
-   * it is too low for rare words.
+   * Returns an upper bound on the tokens. A string never has more tokens than bytes. The estimate is not an upper
+   * bound, because it is too low for rare words.
    */
   const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
@@ -165,7 +162,7 @@ function textOfPartCounted(part: Part): string {
   return textOfPart(part)
 }
 
-/** Returns the tokens that are not part of the counted text: overhead, calls, images and documents. */
+/** Returns the tokens that are not part of the counted text: overhead, images and documents. */
 function fixedTokens(item: Counted): number {
   if (!('parts' in item)) return TOOL_FRAME_TOKENS
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
@@ -203,7 +200,7 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value) ?? ''
 }
 
-/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded by the first count. */
+/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
 export function createTokenizer(): Tokenizer {
   const counters = { o200k: lazy(() => counterOf('o200k')), cl100k: lazy(() => counterOf('cl100k')) }
   return {

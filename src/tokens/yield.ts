@@ -1,10 +1,10 @@
-/** Computations that wait to continue, oldest first. */
+/** Paused computations, oldest first. */
 const waiting: (() => void)[] = []
 /** After a step longer than this, such as parsing a body of 30 MB, computations pause for the duration of the step. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
-/** References to the original functions. The fake timers of a test may never fire. */
+/** References to the original functions, because fake timers in a test may never fire. */
 const wait: (callback: () => void, ms: number) => unknown = setTimeout
 const runLater: (callback: () => void) => unknown =
   typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
