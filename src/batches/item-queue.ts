@@ -197,7 +197,7 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** Returns the result type. It is at the start of the line, before any text of a caller or a model. */
+/** Matches the result type, which is at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
 /** Start of the last field of a line. This text occurs only once, because quotes inside strings are escaped. */

@@ -1,7 +1,7 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
 import { add, costOf, costOfTokens, formatUsd, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
-/** The cost of one request. Token counts are counts of the prompt unless stated otherwise. */
+/** The cost of one request. Token counts refer to the prompt, except `completionTokens`. */
 export interface Bill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -55,7 +55,7 @@ export interface CutOff {
 
 /**
  * Returns the bill of an answer. theoretical = original prompt tokens × input price + completion tokens × output price;
- * actual = all upstream calls at their reported usage; billed = theoretical × margin (decisions 5).
+ * actual = all upstream calls at their reported usage; billed = theoretical × margin.
  *
  * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
  * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
@@ -128,10 +128,10 @@ export function reductionPercent(bill: Bill): number {
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** Parts of the prompt in the order of their reduction: the most expensive part first. */
+/** The order in which the parts of the prompt are reduced. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Limits the usage to the ceiling, so that an incorrect report of an upstream cannot exhaust a budget. */
+/** Limits the usage to the ceiling. Otherwise, a wrong usage report from an upstream could exhaust a budget. */
 export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: CutOff } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
@@ -178,8 +178,8 @@ export function headerSafe(text: string): string {
 }
 
 /**
- * The bill of one request. Amounts are in dollars with six fraction digits. Token counts are counts of the prompt
- * unless stated otherwise.
+ * The bill of one request. Amounts are in dollars with six fraction digits. Token counts refer to the prompt,
+ * except the completion tokens.
  */
 export interface ResponseBill {
   /** Number of tokens of the received prompt. */

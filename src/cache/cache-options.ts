@@ -187,7 +187,7 @@ function readDirectives(value: string): readonly string[] {
   return directives.map((directive) => {
     const trimmed = directive.trim()
     if (trimmed === '' || DIRECTIVE.test(trimmed)) return trimmed
-    throw invalidHeader('Cache-Control', directive, 'directives of HTTP, such as no-store or no-cache')
+    throw invalidHeader('Cache-Control', directive, 'Cache-Control directives, such as no-store or no-cache')
   })
 }
 

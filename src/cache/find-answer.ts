@@ -57,7 +57,7 @@ type Found = CacheHit | undefined
 
 /**
  * Returns the stored answer to an identical text, otherwise the best answer to an equivalent text. Returns a promise
- * only if a part is asynchronous. Throws or rejects when a part fails.
+ * only if the store, the embedder or the index is asynchronous. Throws or rejects if one of them fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
@@ -192,7 +192,7 @@ function countRefusal({ refused }: CacheTallies, reason: Difference | 'verifier'
   refused[reason] = (refused[reason] ?? 0) + 1
 }
 
-/** Returns the result of `work`, or `otherwise` if it fails. A disconnected caller is not counted as a failure. */
+/** Returns the result of `work`, or `fallback` if it fails. A disconnected caller is not counted as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
   work: () => T | Promise<T>,

@@ -26,12 +26,12 @@ const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
 /** Number of words that are compared up to each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
-/** Cost of comparing a signature and a vector, relative to the first stage. */
+/** Costs of comparing a full signature and a vector, relative to the first stage. */
 const STAGE_COST = 6
 const EXACT_COST = 60
 /** Work between two pauses, relative to the first stage: about 3 ms. */
 const SLICE_WORK = 200_000
-/** Tolerance of the similarity. Prevents the rejection of a vector of exactly the minimum similarity by rounding. */
+/** Tolerance of the similarity. Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
 const ROUNDING = 1e-5
 
 export interface Partition {
@@ -236,7 +236,7 @@ function enlarged(array: Uint32Array, length: number): Uint32Array {
   return larger
 }
 
-/** Returns the length of a vector without its head. */
+/** Returns the norm of a vector without its head. */
 export function tailLengthOf(vector: Float32Array): number {
   const head = headOf(vector.length)
   return Math.sqrt(product(vector, vector, head, vector.length))

@@ -76,12 +76,12 @@ const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recomme
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** Words of sentences in which a phrase at the end belongs to the last clause. */
+/** Words that introduce a clause. A leading phrase stays, because at the end it would modify that clause. */
 const HAS_CLAUSES = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
 
-/** Words of texts in which a pleasantry may be the subject. */
+/** Words which indicate that a text may be about a pleasantry. */
 const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
@@ -92,7 +92,7 @@ const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could
 /** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** Tokens that are searched for pleasantries at the start and at the end of a text. */
+/** Number of tokens that are searched for pleasantries at each end of a text. */
 const SEARCHED_TOKENS = 40
 
 /** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
@@ -121,7 +121,7 @@ function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
-/** Moves a phrase before a question to its end: `how do I sort a list in Python`. */
+/** Moves a leading phrase to the end of the question: `how do I sort a list in Python`. */
 function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   const first = items[0]?.key
   if (items.length > SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items
@@ -156,7 +156,7 @@ export function withoutFinalPunctuation(items: readonly Token[]): readonly Token
 }
 
 /**
- * Returns the direct question of a clause: `what is the price` for `what the price is`, `where can I pay` for `where I
+ * Converts an indirect question to a direct one: `what is the price` for `what the price is`, `where can I pay` for `where I
  * can pay`, `why do cats purr` for `why cats purr`.
  */
 function asQuestion(items: readonly Token[]): readonly Token[] {

@@ -148,7 +148,7 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
   return undefined
 }
 
-/** Returns the words joined by spaces, for patterns. Numbers and exact tokens have placeholders. */
+/** Returns the words joined by spaces, for patterns. Numbers and exact tokens are replaced by placeholders. */
 export function lineOf(items: readonly Token[]): string {
   let line = ''
   for (const item of items) {

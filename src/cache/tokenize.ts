@@ -21,8 +21,8 @@ const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
 /** Text without spaces that contains a character of addresses, paths or program text. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
 /**
- * Mixed letters and digits (GPT4o), inner capitals (getName) or inner points (obj.method). Measures begin with digits:
- * 5kg.
+ * Mixed letters and digits (GPT4o), inner capitals (getName) or internal dots (obj.method). Measurements begin with
+ * digits: 5kg.
  */
 const IDENTIFIER =
   '\\p{L}[\\p{L}\\p{M}]*(?:\\p{N}[\\p{L}\\p{N}]*|\\.[\\p{L}\\p{N}]+)+|\\p{L}*\\p{Ll}\\p{Lu}[\\p{L}\\p{N}]*|\\p{Lu}{2,}\\p{Ll}[\\p{L}\\p{N}]*'
@@ -128,7 +128,7 @@ function stopKey(character: string): string {
   return '?？؟'.includes(character) ? '?' : '.'
 }
 
-/** Normalizes quotation marks. Marks of code are retained. */
+/** Normalizes quotation marks. Backticks are kept. */
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
@@ -141,7 +141,7 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns tokens of these words that replace a token. */
+/** Returns one token per word, to replace `token`. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))

@@ -36,7 +36,7 @@ export function withoutPossessive(left: string, right: string): readonly [string
 
 /**
  * Returns true if one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
- * missing or wrong. The first letters are equal unless swapped. Both may be real words, which the lexicon checks.
+ * missing or wrong. The first letters are equal unless swapped. Does not check whether both are real words; the lexicon does.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
@@ -83,8 +83,8 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a typo by which two names rarely differ: two swapped letters, a doubled or undoubled letter, or
- * any typo in a long word.
+ * Returns true for a typo that rarely turns one word into another: two swapped letters, a doubled letter that should be
+ * single or the reverse, or any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
   if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true
@@ -95,8 +95,9 @@ export function isTypingError(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a misspelling by which two names rarely differ: two swapped letters, or a wrong letter next to
- * the right letter on the keyboard. Names differ in vowels, doubled letters and endings (Philips, Carpentier).
+ * Returns true for a typo that rarely turns one name into another: two swapped letters, or a wrong letter next to the
+ * right letter on the keyboard. Different names often differ in vowels, doubled letters and endings (Philips,
+ * Carpentier).
  */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
@@ -115,7 +116,7 @@ export function isSwapInside(left: string, right: string): boolean {
   return from > 0 && isSwap(left, right, from)
 }
 
-/** Returns true if only the last letters differ, as between product names and words: prisma, strapi. */
+/** Returns true if only the last letters differ, as in product names that are derived from words: prisma, strapi. */
 export function differsAtEnd(left: string, right: string): boolean {
   const length = Math.min(left.length, right.length)
   return left.slice(0, length - 1) === right.slice(0, length - 1)
@@ -138,7 +139,7 @@ function commonStart(left: string, right: string): number {
 
 /**
  * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
- * typo away from a common word. About 1 % of unknown words are classified as common or real, which prevents a hit.
+ * typo away from a common word. About 1% of unknown words are classified as common or real, which prevents a hit.
  * Common and real words are never classified as unknown. An `impossible` word is unknown and contains three letters
  * that almost never occur together, so it is a misspelling, not a name.
  */

@@ -31,7 +31,7 @@ interface Pending {
   readonly expiresAt: number
 }
 
-/** Vectors of length 1. Undefined for an unusable vector. */
+/** Vectors with a norm of 1. Undefined for an unusable vector. */
 type Vectors = readonly (Float32Array | undefined)[]
 
 /** Finds candidates by the cosine of their embeddings. */
@@ -196,7 +196,7 @@ export interface FlatIndexOptions {
   readonly now: () => number
   /** Yields to the event loop. Called every few milliseconds during a search. @default resolves immediately */
   readonly pause?: () => Promise<void>
-  /** Length of the vectors. @default 1024 */
+  /** Number of dimensions of the vectors. @default 1024 */
   readonly dimensions?: number
   /** Maximum number of entries. @default 100,000 */
   readonly maxEntries?: number

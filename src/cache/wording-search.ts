@@ -29,7 +29,7 @@ export interface CacheCandidate {
 
 export interface CandidateSearch {
   bytesOf(text: string): number
-  /** Returns the best candidates, at most `limit`. Rejects if a part fails or times out. */
+  /** Returns the best candidates, at most `limit`. Rejects if the embedder or the index fails or times out. */
   find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
   add(lookup: Lookup, expiresAt: number): void | Promise<void>
   remove(scope: string, id: string): void | Promise<void>
@@ -40,7 +40,7 @@ export interface CandidateSearch {
 const TYPO_COST = 0.01
 /** Maximum number of typos in which a candidate may differ. */
 const MAX_TYPOS = 2
-/** Maximum number of waiting questions that one look-up canonicalizes, which takes about 2 ms. */
+/** Maximum number of waiting questions that one lookup canonicalizes, which takes about 2 ms. */
 const MAX_PENDING_READ = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
@@ -113,7 +113,7 @@ interface Scope {
   only: { readonly id: string; readonly text: string } | undefined
   /** Texts of further questions that are not canonicalized yet. */
   pending: Map<string, string> | undefined
-  /** Created by the first look-up in the scope. */
+  /** Created by the first lookup in the scope. */
   wordings: Wordings | undefined
 }
 

@@ -70,7 +70,7 @@ export interface AnswerClaims {
 
 export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
-/** Converts texts to vectors of equal length. Returns a promise only if the result is not available yet. */
+/** Converts texts to vectors with the same number of dimensions. Returns a promise only if the result is not available yet. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
@@ -86,7 +86,7 @@ export interface Neighbor {
   readonly similarity: number
 }
 
-/** Finds the nearest vectors within a scope. Vectors have length 1. */
+/** Finds the nearest vectors within a scope. Vectors have a norm of 1. */
 export interface VectorIndex {
   add(entry: {
     readonly id: string

@@ -85,7 +85,7 @@ export class GatewayError extends Error {
   }
 }
 
-/** Returns the error of a request whose store fails: 503 with Retry-After. The cause is not sent to the caller. */
+/** Returns the error for a store failure: 503 with Retry-After. The cause is not sent to the caller. */
 export function storeFault(what: string, cause?: unknown): GatewayError {
   return new GatewayError('overloaded', `The gateway's store ${what}. Nothing was served or charged. Retry later.`, {
     retryAfterSeconds: 1,

@@ -45,7 +45,7 @@ export interface Model {
   /** The vocabulary for an exact token count. @default none */
   readonly tokenizer?: Vocabulary
   /**
-   * Maximum number of tokens per token of o200k. Lowers the reservation of models without a `tokenizer`. @default the
+   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation of models without a `tokenizer`. @default the
    * prompt is reserved by its bytes
    */
   readonly tokenFactor?: number

@@ -28,14 +28,14 @@ export interface Native {
   readonly text?: string
   /** Present only if the model is the only value that must be replaced. */
   readonly received?: ReceivedBody | undefined
-  /** The settings of `value`. A prompt with the same object has unchanged settings. */
+  /** The settings of `value`. If `Prompt.settings` is this same object, the settings are unchanged. */
   readonly settings?: Settings
 }
 
 export type Source =
   | { readonly type: 'base64'; readonly mediaType: string; readonly data: string }
   | { readonly type: 'url'; readonly url: string }
-  /** An id that is valid only at the vendor. */
+  /** An id that is valid only with the vendor that issued it. */
   | { readonly type: 'file'; readonly id: string }
 
 /**
@@ -106,8 +106,8 @@ export interface ThinkingPart {
 export type Role = 'system' | 'user' | 'assistant' | 'tool'
 
 /**
- * One message. The system text of the message format is the first message. Tool results are in messages of role `tool`
- * (chat format, one result each) or `user` (message format).
+ * One message. The system prompt of the messages format becomes the first message. Tool results are in messages of role
+ * `tool` (chat format, one result each) or `user` (messages format).
  */
 export interface Message {
   readonly role: Role
@@ -196,12 +196,12 @@ export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** Returns the message with other parts and without `native`. */
+/** Returns the message with its parts replaced and without `native`. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }
 
-/** Returns true if all parts are tool results, so that no user wrote the message. */
+/** Returns true if the message has only tool results, and was therefore not written by a user. */
 export function hasOnlyToolResults(message: Message): boolean {
   return message.parts.length > 0 && message.parts.every((part) => part.type === 'tool-result')
 }

@@ -9,10 +9,10 @@ import { tokensOf } from './usage.ts'
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum length of one text, in UTF-16 units. Longer than the context window of every embedding model. */
+/** Maximum length of one text, in UTF-16 code units. Longer than the context window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
-/** Returns the embedding request in a body. Throws `invalid-request` with the invalid `param`. */
+/** Parses an embedding request. Throws `invalid-request` with the invalid `param`. */
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])

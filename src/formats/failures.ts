@@ -46,8 +46,8 @@ export interface FailureText {
 }
 
 /**
- * Returns status, type and code of a failure. The details of the failure override the row of its kind. A refusal of an
- * upstream keeps the upstream's type and code.
+ * Returns status, type and code of a failure. The details of the failure override the row of its kind. If the
+ * upstream rejected the request, its type and code are kept.
  */
 export function describeFailure(failure: GatewayError): FailureText {
   const row = FAILURES[failure.kind]
@@ -72,7 +72,7 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Maximum delay in seconds for which clients are asked to retry. */
+/** Maximum delay after which clients are told to retry, in seconds. For longer delays, `x-should-retry` is false. */
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
@@ -109,7 +109,7 @@ function setIfMatching(headers: Record<string, string>, name: string, value: str
   if (value !== undefined && form.test(value)) headers[name] = value
 }
 
-/** Returns the error of the chat and of the responses format: `{error: {message, type, param, code}}`. */
+/** Returns an error body in the chat and responses formats: `{error: {message, type, param, code}}`. */
 export function writeChatFailure(failure: GatewayError): JsonObject {
   const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {

@@ -97,14 +97,14 @@ export function nameSet(names: string): ReadonlySet<string> {
   return new Set(names.split(' '))
 }
 
-/** Returns true for absent, null, false and empty fields. */
+/** Returns true for undefined, null, false and the empty array. */
 export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
 /**
- * Returns the result of `read`, which reads an upstream's answer with functions for callers' fields. Throws `upstream`
- * for an invalid field.
+ * Runs `read` on an upstream's answer. Rethrows `invalid-request` as `upstream`, because the invalid field came from the
+ * upstream.
  */
 export function blameUpstream<T>(read: () => T): T {
   try {
@@ -146,8 +146,8 @@ const MAX_REASON_LENGTH = 100
 const REPLACEMENT = '\uFFFD'
 
 /**
- * Returns the value of a JSON text. Throws `invalid-request`. For a part of a text, the message omits the position,
- * which would be wrong.
+ * Returns the value of a JSON text. Throws `invalid-request`. If the text is only a part of the
+ * body, the message omits the position, because it would not match the body.
  */
 export function parseText(text: string, isPart = true): unknown {
   try {

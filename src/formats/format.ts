@@ -57,7 +57,7 @@ export interface StepWriter {
   passed?(events: ByteSearch): void
   /** Returns the last frames of a complete stream, with the bill. */
   end(metrics: SvcMetrics): readonly Frame[]
-  /** Returns the last frames of a broken stream, if they depend on earlier frames. @default writeFailureFrame */
+  /** Returns the last frames of a broken stream. Present only if they depend on earlier frames. @default writeFailureFrame */
   fail?(failure: GatewayError): readonly Frame[]
 }
 
@@ -114,7 +114,7 @@ export interface UpstreamFormat {
   readonly dialect: UpstreamDialect
   /** Returns the request body. Throws `invalid-request` for content that this format cannot express. */
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
-  /** Returns the answer in a body. Throws `upstream` for a body that is not an answer. */
+  /** Parses a response body. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
   stepReader(): StepReader
   /** Decides which events are forwarded to clients of the same format without parsing. @default none */
@@ -134,7 +134,7 @@ export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObj
 /** The client side of a wire format. Pure: no clock, no network, no store. */
 export interface ClientFormat {
   readonly dialect: Dialect
-  /** Returns the prompt in a body. Throws `invalid-request` with the invalid `param`. */
+  /** Parses a request body. Throws `invalid-request` with the invalid `param`. */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** Returns the JSON text of an answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
@@ -180,8 +180,8 @@ export function refuseContentFor(target: string): RefuseContent {
 }
 
 /**
- * Returns the URL of a source. Throws the error of `refuse` for the id of a stored file, which is valid only at its
- * vendor.
+ * Returns the URL of a source. Throws the error of `refuse` for the id of a stored file, which is valid only with
+ * the vendor that issued it.
  */
 export function urlOf(source: Source, refuse: (what: string) => GatewayError): string {
   switch (source.type) {
@@ -212,8 +212,8 @@ export function changedTools(before: readonly Json[], tools: readonly Tool[], wr
 }
 
 /**
- * Writes the body of a prompt in its own format. Sends the received bytes with the model replaced, unless a received
- * field changes.
+ * Writes the body of a prompt in its own format. Reuses the received bytes with the model replaced, unless a
+ * received field changes.
  */
 export function writeOwnBody({ native }: Prompt, model: string, changes: Changes): WrittenPrompt {
   const { value, received } = native

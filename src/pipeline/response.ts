@@ -20,7 +20,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   }
 }
 
-/** Returns the headers of an answer that a repetition also receives: the bill and the dropped fields. */
+/** Returns the headers that are replayed for a repeated request: the bill and the dropped fields. */
 export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
   const headers = billHeaders(bill)
   if (ignored.length > 0) headers['x-svc-ignored'] = headerSafe(ignored.join(', '))
@@ -33,7 +33,7 @@ export function sendJson(sink: ResponseSink, status: number, headers: HeaderReco
   sink.whole(status, headers, body)
 }
 
-/** Headers of every event stream. They forbid proxies to cache or change it. */
+/** Headers of every event stream. They prevent proxies from caching or changing the stream. */
 export const STREAM_HEADERS: Readonly<HeaderRecord> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache, no-transform',
@@ -59,7 +59,7 @@ export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): C
   () => import('./on-demand.ts'),
 )
 
-/** Returns the name of the provider that stores the answer. A provider stores answers of requests in its own format. */
+/** Returns the name of the provider that stores the answer. A provider stores only answers to requests in its own format. */
 export function storingProvider({
   plan,
   route,

@@ -84,7 +84,7 @@ export function createServices(sources: ServiceSources): Services {
       meter,
       runtime,
       onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
-      onShadowFailure: (cause) => observing.failed('the trial of a tier failed', cause),
+      onShadowFailure: (cause) => observing.failed('the shadow run of a savings tier failed', cause),
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
@@ -133,8 +133,8 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs the warnings of the storages once. Every request calls the function, because the gateway
- * does no work before its first request. If a storage fails, the next request reads the warnings again.
+ * Returns a function that logs the warnings of each store once. Every request calls the function, because the gateway
+ * does no work before its first request. If a store fails, the next request reads the warnings again.
  */
 export function createStoreWarnings(
   parts: readonly (Warning | undefined)[],
@@ -181,7 +181,7 @@ export function createMetricsReports(parts: {
   }
 }
 
-/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 unit. */
+/** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit. */
 export interface StreamsOptions {
   /** Time for which a message can be replayed, in seconds. @default 3600 */
   readonly keepSeconds?: number
@@ -193,7 +193,7 @@ export interface StreamsOptions {
   readonly bytesOfOne?: number
 }
 
-/** The check of `streams` in the gateway's options. */
+/** Validates the `streams` option. */
 export const checkStreams: OptionCheck = offOr(
   optionsOf(
     { keepSeconds: wholeFrom(1), entries: wholeFrom(1), bytes: wholeFrom(1), bytesOfOne: wholeFrom(1) },
@@ -227,7 +227,7 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
   }
 }
 
-/** Loads the code with the first request that has an Idempotency-Key. */
+/** Loads the module on the first request that has an Idempotency-Key. */
 function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
@@ -240,7 +240,7 @@ function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
   }
 }
 
-/** Loads the code with the first request of a format that has turns. */
+/** Loads the module on the first request of a format that has turns. */
 function turnsOnDemand(store: Store): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {

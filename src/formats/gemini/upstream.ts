@@ -178,7 +178,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Adds a signature to the first of parallel calls. Google signs only the first. */
+/** Adds a signature to the first of several parallel calls. Google signs only the first call. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -205,7 +205,7 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
   return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
 }
 
-/** Returns the answer in a body. The answer to a blocked prompt has no candidates, and is empty and filtered. */
+/** Parses a response body. A blocked prompt has no candidates, and yields an empty answer that is marked as filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -271,7 +271,7 @@ export function stepReader(): StepReader {
   return Object.assign(read, { isWhole: () => reading.finished })
 }
 
-/** Returns usage and end of a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
+/** Returns the events of a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
 function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
   const events: AnswerEvent[] = []
   if (!reading.started) {

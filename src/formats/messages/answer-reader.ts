@@ -7,7 +7,7 @@ import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
-/** Returns the message in a body. Throws `upstream` for a body that is not a message. */
+/** Parses a response body. Throws `upstream` for a body that is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw messageFailure(received)
   const body = fillMessageCallIds(received)
@@ -243,7 +243,7 @@ function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
-/** Returns the block in the form of an answer without a stream. */
+/** Returns the block as it appears in an answer that is not streamed. */
 function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }

@@ -194,7 +194,7 @@ function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
 const MAX_MESSAGES = 10_000
 
 /**
- * Returns the prompt in a body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
+ * Parses a request body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
  * Throws `invalid-request` with the path of the invalid field.
  */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
