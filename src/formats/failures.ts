@@ -72,7 +72,7 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Maximum delay after which clients are told to retry, in seconds. For longer delays, `x-should-retry` is false. */
+/** Maximum delay that is sent to clients, in seconds. For longer delays, `x-should-retry` is false. */
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/

@@ -145,11 +145,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
 export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.surcharges === 'refuse' ? surchargeOf(prompt) : undefined
   if (param === undefined || !routes.some(({ provider }) => speaks(provider, prompt.native.dialect))) return
-  throw new GatewayError(
-    'invalid-request',
-    `${param} selects a price that this gateway does not bill. Remove the field, or send a value at the list price.`,
-    { param },
-  )
+  throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }
 
 /**

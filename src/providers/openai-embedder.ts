@@ -1,13 +1,10 @@
 import { defaultTransport } from '#transport'
 import * as z from 'zod/mini'
-import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
+import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache-ports.ts'
-import { Cancellation } from '../core/async.ts'
 import type { Transport } from '../core/ports.ts'
-import { after } from '../http/runtime.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
-import { sendRequest } from './http-call.ts'
+import type { EmbeddingEndpoint } from './embedding-request.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
@@ -51,6 +48,8 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
+const loadRequest = lazy(() => import('./embedding-request.ts'))
+
 /** Maximum number of texts per call. Additional texts are sent in consecutive calls. */
 const MAX_TEXTS_PER_CALL = 256
 
@@ -90,6 +89,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     dimensions,
     ...(price !== undefined && { price }),
     embed: async (texts, signal) => {
+      const { embedBatch } = await loadRequest()
       const vectors: Float32Array[] = []
       for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
         vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS_PER_CALL), signal)))
@@ -97,59 +97,4 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
       return vectors
     },
   }
-}
-
-interface EmbeddingEndpoint {
-  readonly url: string
-  readonly model: string
-  readonly dimensions: number
-  readonly headers: Readonly<Record<string, string>>
-  readonly timeoutMs: number
-  readonly transport: () => Transport
-}
-
-/** Maximum size of an answer in bytes. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-const NAME = 'embeddings'
-
-async function embedBatch(
-  endpoint: EmbeddingEndpoint,
-  texts: readonly string[],
-  callerSignal: AbortSignal | undefined,
-): Promise<readonly Float32Array[]> {
-  const { url, model, dimensions, headers, timeoutMs } = endpoint
-  const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
-  const response = await sendRequest(
-    { method: 'POST', url, headers, body },
-    {
-      provider: NAME,
-      transport: endpoint.transport(),
-      runtime: { now: Date.now, after },
-      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
-      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
-      connectMs: timeoutMs,
-      maxBytes: () => MAX_ANSWER_BYTES,
-      isStream: undefined,
-      format: undefined,
-    },
-  )
-  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
-  const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
-  return readVectors(parseObject(text), texts.length, dimensions)
-}
-
-/** Returns the vectors in the order of the texts. */
-function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
-  const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
-  asArray(answer?.['data']).forEach((item, position) => {
-    const { index = position, embedding } = asObject(item) ?? {}
-    const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
-    const isValid = vector.length === dimensions && vector.every(Number.isFinite)
-    if (isValid && typeof index === 'number' && index in vectors) vectors[index] = vector
-  })
-  return vectors.map((vector) => {
-    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
-    return vector
-  })
 }

@@ -1,0 +1,63 @@
+import { Cancellation } from '../core/async.ts'
+import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
+import type { Transport } from '../core/ports.ts'
+import { after } from '../http/runtime.ts'
+import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { sendRequest } from './http-call.ts'
+
+/** The endpoint of an embedder, in OpenAI's format. */
+export interface EmbeddingEndpoint {
+  readonly url: string
+  readonly model: string
+  readonly dimensions: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly timeoutMs: number
+  readonly transport: () => Transport
+}
+
+/** Maximum size of an answer in bytes. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024
+const NAME = 'embeddings'
+
+/** Returns the vectors of the texts. Rejects with `upstream` unless the answer has one vector for each text. */
+export async function embedBatch(
+  endpoint: EmbeddingEndpoint,
+  texts: readonly string[],
+  callerSignal: AbortSignal | undefined,
+): Promise<readonly Float32Array[]> {
+  const { url, model, dimensions, headers, timeoutMs } = endpoint
+  const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
+  const response = await sendRequest(
+    { method: 'POST', url, headers, body },
+    {
+      provider: NAME,
+      transport: endpoint.transport(),
+      runtime: { now: Date.now, after },
+      timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
+      cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
+      connectMs: timeoutMs,
+      maxBytes: () => MAX_ANSWER_BYTES,
+      isStream: undefined,
+      format: undefined,
+    },
+  )
+  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
+  const text = 'text' in response ? response.text : undefined
+  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
+  return readVectors(parseObject(text), texts.length, dimensions)
+}
+
+/** Returns the vectors in the order of the texts. */
+function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
+  const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
+  asArray(answer?.['data']).forEach((item, position) => {
+    const { index = position, embedding } = asObject(item) ?? {}
+    const vector = Float32Array.from(asArray(embedding), (value) => (typeof value === 'number' ? value : Number.NaN))
+    const isValid = vector.length === dimensions && vector.every(Number.isFinite)
+    if (isValid && typeof index === 'number' && index in vectors) vectors[index] = vector
+  })
+  return vectors.map((vector) => {
+    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
+    return vector
+  })
+}
