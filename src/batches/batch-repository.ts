@@ -24,19 +24,19 @@ import type { BatchRequest } from './batch-requests.ts'
 
 /** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items. If a write fails, deletes all parts of the batch and rejects. */
+  /** Writes a batch with all its items. If a write fails, deletes everything written and rejects. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
-  /** Returns a batch. Throws `not-found` for an unknown batch and for a batch of another key. */
+  /** Returns a batch. Throws `not-found` for an unknown batch and for another key's batch. */
   read(keyId: string, id: string): Promise<Batch>
   /** Returns one page of the key's batches, newest first. */
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  /** Cancels a batch: no further item is started. Has no effect on an ended batch. Throws `not-found`. */
+  /** Cancels a batch, so that no more items are started. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
   /**
    * Deletes an ended batch with its results. Throws `not-found`, or `invalid-request` for a batch that has not ended.
    */
   remove(keyId: string, id: string): Promise<void>
-  /** Yields the lines of the results, each with a line feed. Reads them on demand. */
+  /** Yields the result lines, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
   /** Returns the unfinished batches of all keys, oldest first. Does not read a batch that `known` returns. */
   open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
@@ -64,15 +64,18 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Yields to the event loop, because calls of a local store complete without yielding. */
+  /** Yields to the event loop, because calls to a local store complete without yielding. */
   readonly pause: () => Promise<void>
 }
 
-/** Maximum number of batches of a key, including ended batches. */
+/** Maximum number of batches per key, including ended batches. */
 const MAX_BATCHES = 1_000
 /** Number of requests that are written concurrently. */
 const PAGE = 100
-/** Age at which an incomplete batch is deleted, in milliseconds. The process that created the batch has died. */
+/**
+ * Age at which an incompletely written batch is deleted, in milliseconds. By then, the process that was creating it is
+ * presumed dead.
+ */
 const FILL_TIMEOUT_MS = 3_600_000
 
 export function createBatchRepository(parts: BatchParts): BatchRepository {
@@ -171,7 +174,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
-  /** Reverses the stored order, because later batches have smaller ids. */
+  /** Reverses the storage order, because later batches have smaller ids. */
   async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const found: OpenBatch[] = []
     for (let after: string | undefined; ;) {

@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 /** One request of a batch. */
 export interface BatchRequest {
   readonly customId: string
-  /** JSON text of `{custom_id, params}`. `params` is validated when the item is processed. */
+  /** The JSON of `{custom_id, params}`. `params` is validated when the item is processed. */
   readonly text: string
 }
 
@@ -19,12 +19,12 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Number of bytes that are parsed without a pause. Parsing them takes at most a few milliseconds. */
+/** Number of bytes to parse without a pause. Parsing them takes at most a few milliseconds. */
 const PARSED_SLICE_BYTES = 65_536
 
 /**
- * Reads the requests of a new batch, with pauses. Rejects with `invalid-request` and the path of the first invalid
- * request.
+ * Parses the requests of a new batch, with pauses. If a request is invalid, rejects with `invalid-request` and the path
+ * of the first such request.
  */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
   const { spans, rest } = await findRequests(bytes, options.pause)
@@ -108,13 +108,13 @@ function invalidRequest(param: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
 }
 
-/** Byte offsets of a part of the body. */
+/** The byte offsets of a part of the body. */
 interface ByteSpan {
   readonly start: number
   readonly end: number
 }
 
-/** Number of bytes that are scanned without a pause. */
+/** Number of bytes to scan without a pause. */
 const SCANNED_SLICE_BYTES = 262_144
 
 const QUOTE = 34
@@ -130,9 +130,9 @@ const SPACE = 32
 const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Yields the elements of the array `requests` in the body of a batch, and undefined where the caller may pause. The
- * caller parses each element separately, because parsing a body of many megabytes at once would block the event loop
- * for seconds. Returns the body with an empty array instead of the elements.
+ * Yields the elements of the `requests` array in a batch body, and undefined wherever the caller may pause. The caller
+ * parses each element separately, because parsing a body of many megabytes at once would block the event loop for
+ * seconds. Returns the body with an empty array in place of the elements.
  *
  * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is detected later, when an element or
  * the remaining body is parsed.
@@ -164,9 +164,9 @@ interface Scan {
   /** Number of open brackets. */
   depth: number
   isInString: boolean
-  /** The last string, without its quotes. */
+  /** The most recent string, without its quotes. */
   text: { start: number; end: number }
-  /** True between the colon after `requests` and the value. */
+  /** True between the colon after `requests` and its value. */
   isAtValue: boolean
   /** Offsets of the brackets of the first `requests` array. `end` is -1 while the array is open. */
   list: { readonly start: number; end: number } | undefined
@@ -176,7 +176,7 @@ interface Scan {
   end: number
 }
 
-/** Scans one byte. Returns the element that ends before the byte, if any. */
+/** Scans one byte. Returns the element that ends just before the byte, if any. */
 function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.at] ?? 0
   if (scan.isInString) return scanStringByte(byte, scan)
@@ -195,7 +195,7 @@ function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   return undefined
 }
 
-/** Depth of the elements: inside the body and the array. */
+/** Nesting depth of the elements, which are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
 function openBracket(scan: Scan, byte: number): void {

@@ -7,13 +7,13 @@ export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
 
-/** A stored batch. Its items and results are separate values. Times are milliseconds since 1970. */
+/** A stored batch. Its items and results are stored as separate values. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
   readonly total: number
   readonly createdAt: number
-  /** Time at which unanswered items expire. */
+  /** The time at which unanswered items expire. */
   readonly expiresAt: number
   /** Headers of the request that created the batch. They apply to each item. */
   readonly headers: Readonly<Record<string, string>>
@@ -21,18 +21,18 @@ export interface Batch {
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
-  /** Time at which the results were deleted. */
+  /** The time at which the results were deleted. */
   readonly archivedAt?: number
-  /** Present after the end of the batch. */
+  /** Present once the batch has ended. */
   readonly counts?: Counts
 }
 
 const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
-/** Retention of results from the creation of the batch, in milliseconds. */
+/** How long results are retained after the batch is created, in milliseconds. */
 export const RESULTS_RETENTION_MS: number = 29 * DAY_MS
-/** Retention of a batch from its creation, in milliseconds. */
+/** How long a batch is retained after its creation, in milliseconds. */
 export const BATCH_RETENTION_MS: number = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
@@ -41,8 +41,7 @@ const TIME_DIGITS = 12
 const LATEST = 16 ** TIME_DIGITS - 1
 
 /**
- * Returns a new id. Ids of later batches are smaller, because a list in ascending order must begin with the newest
- * batch.
+ * Returns a new id. Later batches have smaller ids, because a list in ascending order must begin with the newest batch.
  */
 export function makeBatchId(now: number, uuid: string): string {
   const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
@@ -75,7 +74,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Writes a batch in the message format. Until the batch has ended, all items count as processing. */
+/** Serializes a batch in the messages format. Until the batch has ended, all items count as processing. */
 export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
@@ -97,7 +96,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Returns the store key of a batch. Values of batches have no expiry, because stores may drop expiring values. */
+/** Returns the store key of a batch. Batch values have no expiry, because stores may drop values that have one. */
 export function headKey(keyId: string, id: string): string {
   return `${headsOf(keyId)}${id}`
 }
@@ -122,7 +121,7 @@ export function readCleanupKey(key: string): { readonly at: number; readonly id:
   return { at: Number(at), id }
 }
 
-/** Kinds of stored values of an item. */
+/** The kinds of values that are stored for an item. */
 type ItemValue =
   /** The claim on the item. Deleted after the item is finished. */
   | 'todo'
@@ -131,14 +130,14 @@ type ItemValue =
   /** A line of the results, and its settlement until the ledger has settled it. */
   | 'result'
 
-/** Returns the key prefix of one kind of values of a batch. */
+/** Returns the key prefix for values of one kind that belong to a batch. */
 export function itemsOf(kind: ItemValue, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
 const INDEX_DIGITS = 5
 
-/** Returns the index of an item in its batch as sortable text. */
+/** Formats the index of an item in its batch as a sortable string. */
 export function positionOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
@@ -155,23 +154,23 @@ export interface OpenBatch {
 
 export interface BatchStore {
   readonly store: Store
-  /** Yields to the event loop, because calls of a local store complete without yielding. */
+  /** Yields to the event loop, because calls to a local store complete without yielding. */
   readonly pause: () => Promise<void>
 }
 
 /**
- * Returns the options to write a small value. The value is written even if the quota is full, because the batch was
- * accepted.
+ * Returns the options for writing a small value. It is written even if the quota is full, because the batch has already
+ * been accepted.
  */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
-/** Number of keys that one call lists. */
+/** Number of keys to list per call. */
 const PAGE = 100
 const MAX_CHANGE_ATTEMPTS = 50
 
-/** The stored claim of an item that no process has claimed yet. */
+/** The stored claim on an item that no process has claimed yet. */
 export const UNCLAIMED = '0'
 
 /** Returns the line of a stored result, without its settlement. */
@@ -180,7 +179,7 @@ export function lineOf(value: string): string {
   return end < 0 ? value : value.slice(0, end)
 }
 
-/** Replaces a batch atomically. Resolves with undefined if the batch does not exist. */
+/** Updates a batch atomically. Resolves with undefined if the batch does not exist. */
 export async function changeBatch(
   store: Store,
   { keyId, id }: OpenBatch,
@@ -217,10 +216,10 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Number of concurrent reads. Low, because the largest answers must fit into memory together. */
+/** Number of concurrent reads. Low, because that many of the largest answers must fit into memory at once. */
 const MAX_CONCURRENT_READS = 4
 
-/** Yields the values of all keys with a prefix, in order. Reads them on demand. */
+/** Yields the values of all keys that have a prefix, in order. Reads them on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
@@ -236,8 +235,8 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
 
 const CLEANUP_PAGE = 20
 /**
- * Deletes results 29 days after the creation of their batch, batches after 90 days, and incomplete batches of dead
- * processes. Several processes may clean up concurrently.
+ * Deletes results 29 days after the creation of their batch, batches after 90 days, and incompletely written batches of
+ * dead processes. Several processes may clean up concurrently.
  */
 export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
   const { store, now } = parts

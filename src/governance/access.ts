@@ -89,8 +89,8 @@ function checkLength(requested: number | undefined, permitted: number | undefine
 }
 
 /**
- * Returns the output limit in tokens: the limit of the request, otherwise the smaller of the maximums of the key and
- * the model.
+ * Returns the output limit in tokens: the limit in the request or, if there is none, the lower of the maximums of the
+ * key and the model.
  */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
@@ -126,7 +126,7 @@ const KNOWN_FIELDS = [
   'prompt',
 ]
 
-/** Fields by which vendors choose other models or run their own tools. */
+/** Fields that make vendors choose other models or run their own tools. */
 const VENDOR_SWITCHES = [
   'models',
   'route',
@@ -149,7 +149,7 @@ const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(looseName))
 const LOOSE_KNOWN: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [looseName(name), name]))
 
 /**
- * Throws for fields that could bypass the restrictions of a key: other spellings of checked fields (`MAX_TOKENS`,
+ * Throws for fields that could bypass a key's restrictions: other spellings of checked fields (`MAX_TOKENS`,
  * `maxTokens`), and vendor switches. A key without restrictions may send them.
  */
 function checkFields(permissions: Permissions, body: JsonObject): void {
@@ -176,8 +176,8 @@ function refused(name: string, reason: string): GatewayError {
 }
 
 /**
- * Returns the providers that serve a model for a key. The first is drawn by weight. The others are its fallbacks, in
- * descending order of weight. A provider with weight 0 is only a fallback.
+ * Returns the providers that serve a model for a key. The first is chosen at random by weight. The others are its
+ * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback.
  *
  * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */

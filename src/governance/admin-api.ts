@@ -9,7 +9,7 @@ export interface PageOptions {
   readonly after?: string
 }
 
-/** The result of a deletion. */
+/** The result of deleting a record. */
 export interface DeletedRecord {
   readonly id: string
   readonly object: 'virtual_key' | 'budget' | 'rate_limit'
@@ -20,7 +20,7 @@ export interface DeletedRecord {
 export interface KeyProvider {
   /** The provider's name, such as `openai`. */
   readonly provider: string
-  /** Share of the requests among the key's providers, 0 to 1,000,000; 0 makes it a fallback only. @default 1 */
+  /** Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a fallback. @default 1 */
   readonly weight?: number | undefined
   /** Ids of models, exact or with a trailing `*`. @default all models of the provider */
   readonly allowedModels?: readonly string[] | null | undefined

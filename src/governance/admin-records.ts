@@ -65,10 +65,7 @@ export interface RecordMethods<Create, Change, T, List, Created = T> {
   list(query?: PageOptions): Promise<List>
   /** Updates the fields that `change` contains. Absent fields keep their values. Returns the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<T>
-  /**
-   * Deletes the record. Requests with keys that refer to a deleted budget or rate limit are refused until the keys are
-   * changed.
-   */
+  /** Deletes the record. Keys that refer to a deleted budget or rate limit are rejected until they are changed. */
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -81,7 +78,9 @@ export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPag
   usage(id: string): Promise<KeyUsage>
   /** Returns the key's request and token limits and their remaining amounts. */
   rateLimit(id: string): Promise<KeyRateLimit>
-  /** Returns the remaining requests, tokens and money. Of several limits, the smallest remainder applies. */
+  /**
+   * Returns the remaining requests, tokens and money. If several limits apply, returns the smallest remaining amount.
+   */
   limits(id: string): Promise<KeyLimits>
 }
 
@@ -159,12 +158,12 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   }
 }
 
-/** The functions that differ between shared budgets and shared rate limits. */
+/** The operations that differ between shared budgets and shared rate limits. */
 interface SharedKind<T, Shown, List> {
   readonly object: DeletedRecord['object']
-  /** Parses the body of a creation. `newId` is the id of a record without one. */
+  /** Parses the body of a create request. `newId` is used for a record without an id. */
   parseNew(body: unknown, newId: string): T
-  /** Parses the body of an update. Returns the function that applies it. */
+  /** Parses the body of an update request. Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
   /** Loads the usage of the records. Resolves with a function that converts a record to its public form. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => Shown>
@@ -283,8 +282,8 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
 }
 
 /**
- * Writes the configured records. They override stored ones. Exception: a disabled key stays disabled unless the
- * configuration sets `is_active`. Several processes may call it concurrently.
+ * Writes the configured records, which override stored ones. However, a disabled key stays disabled unless the
+ * configuration sets `is_active`. Several processes may call this function concurrently.
  */
 export async function applyConfiguration(
   configured: Configured,

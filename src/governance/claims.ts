@@ -5,7 +5,7 @@ import { counterExpiry, type Limit } from './limits.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
-/** The claims of a request on its limits. */
+/** The claims that a request makes on its limits. */
 export interface LimitClaims {
   /** The claimed limits, in the order of the claims. */
   readonly limits: readonly Limit[]
@@ -20,14 +20,14 @@ export interface LimitClaims {
 /** Minimum useful length of an answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /**
- * Maximum share of the estimated part of the prompt in a partial grant. Above it, the prompt is counted first, because
- * an exact count could lengthen the answer considerably.
+ * Maximum share of the estimated part of the prompt in a partial grant. If the share is larger, the prompt is counted
+ * first, because an exact count could allow a considerably longer answer.
  */
 const UNCOUNTED_SHARE = 0.1
 
 /**
- * Returns the claims of a request. A free request claims only budgets of 0. Values that no limit needs are not computed,
- * because counting a long prompt takes time.
+ * Returns the claims that a request makes. A free request makes no claim on budgets except those of 0. Values that no
+ * limit needs are not computed, because counting a long prompt takes time.
  */
 export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
@@ -49,8 +49,8 @@ function minUsefulCost(quote: Quote): number {
 }
 
 /**
- * Returns the recount with which a refused request may still be accepted, or undefined if no recount can lead to its
- * acceptance. Prevents recounts for keys whose budgets are spent.
+ * Returns the recount after which a rejected request may still be accepted, or undefined if no recount can help. Avoids
+ * recounts for keys whose budgets are exhausted.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
   const left = limit.max - (limit.carried ?? 0) - level
@@ -63,7 +63,7 @@ function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** Returns the claim on a limit. Its amount is at least 1. Otherwise a limit of 0 would accept free requests. */
+/** Returns the claim on a limit. Its amount is at least 1; otherwise, a limit of 0 would accept free requests. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
@@ -72,7 +72,7 @@ function claim(limit: Limit, tokens: number, worst: number): Claim {
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/** Returns the output limit in tokens that the granted money covers. */
+/** Returns the output limit, in tokens, that the granted money covers. */
 export function outputFor({ worst, limits }: LimitClaims, quote: Quote, granted: number): number {
   return granted < worst && hasKind('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
@@ -95,8 +95,8 @@ export function countable(amount: number): number {
 }
 
 /**
- * Returns the status of the limit that refused the request, otherwise of the request limit with the fewest remaining
- * requests.
+ * Returns the status of the limit that rejected the request or, if there is none, of the request limit with the fewest
+ * remaining requests.
  */
 export function rateStatus(
   limits: readonly Limit[],
@@ -126,7 +126,7 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
 }
 
 /**
- * Returns the error for the limit that refused the request. The error must not reveal the usage of other keys that
+ * Returns the error for the limit that rejected the request. The error must not reveal the usage of other keys that
  * share the limit.
  */
 export function refusal(
@@ -148,7 +148,7 @@ export function refusal(
     code: 'rate_limit_exceeded',
     retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
     rate,
-    // A later window would also refuse the request.
+    // A later window would reject the request as well.
     ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
   }
   const text =

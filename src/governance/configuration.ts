@@ -14,7 +14,7 @@ import * as field from './field-schema.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret } from './virtual-key.ts'
 
 /**
- * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API. Maximum: 100,000 of
+ * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API. At most 100,000 of
  * each.
  */
 export interface GovernanceConfiguration {
@@ -23,7 +23,7 @@ export interface GovernanceConfiguration {
   readonly rate_limits?: readonly WireForm<ConfiguredRateLimit>[] | undefined
 }
 
-/** A key of the configuration. Set either `value` or `valueSha256`. */
+/** A key in the configuration. Set either `value` or `valueSha256`. */
 export interface ConfiguredKey extends NewKey {
   /** Id of the key. Stable across restarts. @default derived from the secret's hash */
   readonly id?: string | undefined
@@ -31,12 +31,12 @@ export interface ConfiguredKey extends NewKey {
   readonly valueSha256?: string | undefined
 }
 
-/** A shared budget of the configuration. */
+/** A shared budget in the configuration. */
 export interface ConfiguredBudget extends NewBudget {
   readonly id: string
 }
 
-/** Shared rate limits of the configuration. */
+/** Shared rate limits in the configuration. */
 export interface ConfiguredRateLimit extends NewRateLimit {
   readonly id: string
 }
@@ -81,7 +81,7 @@ const newKeyFields = {
 
 export const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
 
-/** The body of an update of a key. `value` must be the key's secret. */
+/** The body of a request that updates a key. `value` must be the key's current secret. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
@@ -151,7 +151,7 @@ export interface HashedKey {
   readonly fields: WireForm<NewKey>
 }
 
-/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */
+/** Parses the gateway's `governance` option. Throws a GatewayError with the path of the first invalid field. */
 export function parseConfiguration(value: unknown): Configured {
   const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
   const keys = virtual_keys.map(hashed)

@@ -10,7 +10,7 @@ const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** Returns a schema whose error message is the expectation. */
+/** Returns a schema whose error message is `expectation`. */
 function expecting<Value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<Value> {
   return z.custom<Value>(accepts, { error: expectation })
 }
@@ -45,7 +45,7 @@ export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniTyp
     .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
-/** Returns the schema of an object with these fields and with ignored fields. It refuses other fields. */
+/** Returns the schema of an object that has these fields and may have ignored fields. It rejects any other field. */
 export function record<Shape extends z.core.$ZodLooseShape>(
   shape: Shape,
   ignoredFields: Readonly<Record<string, OptionalUnknown>> = {},
@@ -72,10 +72,10 @@ export const recordId: z.ZodMiniType<string> = matching(
   'an id of 1 to 128 letters, digits, dots, hyphens and underscores',
 )
 
-/** A limit of requests or tokens. */
+/** A request or token limit. */
 export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
 
-/** A limit of money in cents. */
+/** A money limit in cents. */
 export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
 
 function limit(max: number): z.ZodMiniType<number> {
@@ -111,7 +111,7 @@ export function ignored<Field extends string>(furtherFields: readonly Field[]): 
   return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
 }
 
-/** Parses a value. Throws a GatewayError that names the first invalid field, the expected value and the given value. */
+/** Parses a value. Throws a GatewayError that names the first invalid field, what was expected and what was given. */
 export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data
@@ -121,7 +121,7 @@ export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): 
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
-/** Parses the body of an update. Throws if it sets no field. `example` is a field that an update can set. */
+/** Parses the body of an update request. Throws if it sets no field. `example` is a field that an update can set. */
 export function parseChange<Change extends object>(
   schema: z.ZodMiniType<Change>,
   body: unknown,
@@ -135,7 +135,7 @@ export function parseChange<Change extends object>(
   )
 }
 
-/** Parses `governance` of the gateway's options. Throws a GatewayError with the path of the first invalid field. */
+/** Parses the gateway's `governance` option. Throws a GatewayError with the path of the first invalid field. */
 export function parseOption<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data

@@ -20,11 +20,11 @@ import type { VirtualKey } from './virtual-key.ts'
 /** The result that a reservation would currently have. */
 export interface Forecast {
   readonly rate: RateStatus
-  /** The quote after recounts. */
+  /** The quote after any recounts. */
   readonly quote: Quote
   /** The output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
-  /** The error of the refused request. Absent if the request would be accepted. */
+  /** The error with which the request would be rejected. Absent if it would be accepted. */
   readonly refused?: GatewayError
   readonly limits: readonly LimitBalance[]
 }

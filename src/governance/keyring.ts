@@ -23,7 +23,7 @@ import * as field from './field-schema.ts'
 
 /** Reads and changes virtual keys. */
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Returns the stored key, without the cache. Throws `not-found`. */
+  /** Returns the stored key, bypassing the cache. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
    * Returns the new key and its secret. Throws `invalid-admin-request` if a shared record does not exist, and `conflict`
@@ -35,7 +35,7 @@ export interface Keyring extends Pick<KeyLookup, 'find'> {
   /** Deletes a key. Throws `not-found`. */
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
-  /** Applies a key of the configuration: creates it, or changes it to match the configuration. */
+  /** Applies a key from the configuration: creates it, or changes it to match the configuration. */
   configure(configured: HashedKey): Promise<VirtualKey>
 }
 
@@ -197,7 +197,7 @@ export interface AllowanceFields<Amount> {
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
   readonly defaultWindow?: DurationCode
-  /** Name of the window's field. If set, a window without a limit is refused. @default such a window is ignored */
+  /** Name of the window's field. If set, a window without a limit is rejected. @default such a window is ignored */
   readonly field?: string
 }
 
@@ -246,7 +246,7 @@ function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-/** Returns the record of a key in the admin API. */
+/** Returns the record of a key as the admin API shows it. */
 export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {

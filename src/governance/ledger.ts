@@ -20,8 +20,8 @@ import type { VirtualKey } from './virtual-key.ts'
 export interface Ledger {
   /**
    * Reserves one request, the prompt's tokens and the worst-case cost from every limit of the key, in one atomic step.
-   * If that fails, the prompt is counted more exactly, if possible, and the step is repeated. Throws `rate-limited` or
-   * `budget-exceeded` without reserving anything. Rejects when the store fails.
+   * If a limit does not allow this, the prompt is counted more exactly, if possible, and the step is repeated. Throws
+   * `rate-limited` or `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
    * A request that fails after its reservation is settled with zeros. It counts against the request limits, because it
    * may have called an upstream, and its tokens and money are released.
@@ -29,11 +29,11 @@ export interface Ledger {
    * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values of `X-RateLimit-*` without a reservation. Without a valid key, both limits are 0. */
+  /** Returns the values for `X-RateLimit-*` without making a reservation. Without a valid key, both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  /** Returns the current result of `reserve`, without reserving anything. */
+  /** Returns what `reserve` would currently return, without reserving anything. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Retries failed settlements. Resolves with the number that failed again. */
+  /** Retries failed settlements. Resolves with the number of settlements that failed again. */
   retry(): Promise<number>
   /** Returns the numbers of failed and of discarded settlements. */
   unsettled(): Unsettled
@@ -57,7 +57,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
   let carryOver: CarryOver | undefined
-  /** Loads the code of carried amounts for the first key with a budget. */
+  /** Loads the module for carried amounts on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
     return (carryOver = createCarryOver(store, allowsUnreserved))
@@ -117,7 +117,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
     const { quote, requests, at, limitClaims } = step
     const { limits: claimed, worst, tokens } = limitClaims
-    // The request is refused even if a store returns an index out of range.
+    // The request is rejected even if a store returns an index out of range.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
     const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
@@ -164,8 +164,8 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /**
-   * A call that times out may still reserve. Its reservation is released when the call ends. Otherwise the amounts would
-   * remain reserved until the reservation expires.
+   * A store call that times out may still make a reservation. It is released when the call ends. Otherwise, the amounts
+   * would remain reserved until the reservation expires.
    */
   function reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
@@ -217,7 +217,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 }
 
-/** Numbers of settlements that the store did not accept. */
+/** The numbers of settlements that the store did not accept. */
 export interface Unsettled {
   readonly waiting: number
   readonly dropped: number

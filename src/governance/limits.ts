@@ -25,7 +25,7 @@ export interface Limit {
   readonly counter: string
   /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
   readonly owner: string
-  /** Amount that was spent in this window but is missing from the counter. See `createCarryOver`. @default 0 */
+  /** The amount that was spent in this window but is missing from the counter. See `createCarryOver`. @default 0 */
   readonly carried?: number
 }
 
@@ -42,7 +42,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** The shared records of a key. Undefined if the key refers to no record or to a deleted record. */
+/** The shared records of a key. Each is undefined if the key refers to no such record or to a deleted one. */
 interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -64,7 +64,7 @@ export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
 
-/** The limit of keys whose shared record was deleted. Every request is refused. */
+/** The limit for keys whose shared record was deleted. It rejects every request. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
@@ -106,13 +106,16 @@ export function sharedOwner(id: string): string {
   return `shared:${id}`
 }
 
-/** Returns the name of the counter of one window. The next window has another name, so counters are never reset. */
+/**
+ * Returns the name of the counter for one window. The next window's counter has another name, so counters are never
+ * reset.
+ */
 export function counterName(kind: LimitKind, owner: string, every: DurationCode, period: Period): string {
   return `${kind}:${owner}:${every}:${period.start}`
 }
 
 const MINUTE = 60_000
-/** Maximum time by which a clock can be set back without losing amounts, in milliseconds. */
+/** Maximum time by which a clock can be set back without loss of amounts, in milliseconds. */
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
@@ -139,7 +142,7 @@ interface CachedWindows {
   readonly until: number
 }
 
-/** Time in milliseconds for which carried amounts are cached. Other processes can change them. */
+/** How long carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
 export const CARRIED_MS = 60_000
 
 /** Limits with the amounts that budgets carry over from earlier windows. */
@@ -154,8 +157,8 @@ export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<
 export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
 
 /**
- * Returns a function that computes the windows of a key once per window. Records are compared by identity, because a
- * change creates a new object.
+ * Returns a function that computes the windows of a key, and caches them while they remain valid. Records are compared
+ * by identity, because a change creates a new object.
  */
 export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): FindWindows {
   const cache = new WeakMap<VirtualKey, CachedWindows>()
@@ -192,7 +195,10 @@ function windowsOf(
 }
 
 const DAY = 86_400_000
-/** Retention of tallies after their window. Weeks and months have no tallies: their sums are computed from days. */
+/**
+ * How long tallies are retained after their window. Weeks and months have no tallies, because their sums are computed
+ * from days.
+ */
 const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1m': 2 * DAY,
   '1h': 2 * DAY,
@@ -200,10 +206,10 @@ const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
-/** Retention of the tallies of a shared budget, which are read for windows of at most a month. */
+/** How long the tallies of a shared budget are retained, which are read for windows of at most a month. */
 const BILLED_RETENTION_MS = 32 * DAY
 
-/** A tally of one window that the requests of a key are added to. */
+/** A tally of one window to which the requests of a key are added. */
 export interface TallyTarget {
   readonly name: string
   /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */

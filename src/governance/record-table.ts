@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
 
-/** Records of one kind in the store, as JSON text under `<prefix><id>`. */
+/** Records of one kind, stored as JSON under `<prefix><id>`. */
 export interface RecordTable<T> {
   /**
    * Returns a cached record. Changes by this process are visible immediately, changes by other processes within
@@ -12,11 +12,11 @@ export interface RecordTable<T> {
   find(id: string): MaybePromise<T | undefined>
   /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<T>
-  /** Stores a new record. Resolves with false if the id is already in use. */
+  /** Stores a new record. Resolves with false if its id is already in use. */
   insert(id: string, record: T): Promise<boolean>
-  /** Replaces a record with the result of `change`, in one atomic step. Throws `not-found`. */
+  /** Replaces a record by the result of `change`, in one atomic step. Throws `not-found`. */
   change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }>
-  /** Returns the deleted record, or undefined if it could not be parsed. Throws `not-found`. */
+  /** Deletes a record and returns it, or undefined if it could not be parsed. Throws `not-found`. */
   remove(id: string): Promise<T | undefined>
   /** Returns the records after `after` in ascending order of their ids, except those that cannot be parsed. */
   page(query: PageQuery): Promise<Page<T>>
@@ -35,9 +35,9 @@ export interface Page<T> {
 export interface LookupOptions {
   readonly store: Store
   readonly now: () => number
-  /** Time for which look-ups are cached, in milliseconds. @default 2,000 */
+  /** How long lookups are cached, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
-  /** If true, a look-up returns the last known value while the store fails. @default false: the look-up rejects */
+  /** If true, a lookup returns the last known value while the store is failing. @default false: the lookup rejects */
   readonly keepsStale?: boolean
 }
 
@@ -51,8 +51,7 @@ export interface RecordTableOptions<T> extends LookupOptions {
 export const MAX_CACHED = 10_000
 export const CACHE_MS = 2_000
 /**
- * Maximum number of attempts of a change. If several changes of a record are concurrent, one of them succeeds per
- * attempt.
+ * Maximum number of attempts to apply a change. Of several concurrent changes to a record, one succeeds per attempt.
  */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
@@ -65,7 +64,7 @@ export function isSafeId(id: string): boolean {
 export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
   const recent = createRecent<T | undefined>(MAX_CACHED)
-  /** Number of changes. The result of a look-up that began before a change must not be cached after it. */
+  /** The number of changes so far. The result of a lookup that began before a change must not be cached after it. */
   let changes = 0
 
   function load(id: string): MaybePromise<string | undefined> {
@@ -160,7 +159,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
   }
 }
 
-/** A bounded cache of recent look-ups. When it is full, the oldest entry is removed. */
+/** A bounded cache of recent lookups. When it is full, the oldest entry is removed. */
 export interface Recent<Value> {
   get(key: string, now: number): { readonly value: Value } | undefined
   /** Returns the last value, regardless of its age. */
@@ -188,7 +187,7 @@ export function createRecent<Value>(maxEntries: number): Recent<Value> {
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** Passes the result of a look-up to `onFound`. If the look-up fails, returns the last known value, if any. */
+/** Passes the result of a lookup to `onFound`. If the lookup fails, returns the last known value, if any. */
 export function fallBackToLast<Found, Value>(
   lookup: MaybePromise<Found>,
   onFound: (found: Found) => Value,
@@ -201,7 +200,7 @@ export function fallBackToLast<Found, Value>(
 const DEFAULT_PAGE = 100
 const MAX_PAGE = 1000
 
-/** Parses the query of a page. Throws `invalid-admin-request` for a wrong limit or id. */
+/** Parses the query for a page of records. Throws `invalid-admin-request` for an invalid limit or id. */
 export function pageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
   const { limit = DEFAULT_PAGE, after } = query
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE) {
@@ -214,7 +213,7 @@ export function pageQuery(query: { readonly limit?: number; readonly after?: str
   return after === undefined ? { limit } : { limit, after }
 }
 
-/** Returns the error of an invalid field of an admin request. */
+/** Returns the error for an invalid field in an admin request. */
 export function wrongField(param: string, text: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }

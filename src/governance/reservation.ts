@@ -17,9 +17,9 @@ export interface RateStatus {
 
 /** The worst case of a request. */
 export interface Quote {
-  /** Upper bound of the prompt's tokens, for token limits. */
+  /** Upper bound on the prompt's tokens, for token limits. */
   readonly promptTokens: number
-  /** The output limit in tokens: that of the request, or the maximum of the model. */
+  /** The output limit in tokens: the limit in the request, or else the model's maximum. */
   readonly outputTokens: number
   /** Returns the amount to bill for an answer of this length, including the prompt and the margin. Never decreases. */
   cost(outputTokens: number): NanoUsd
@@ -29,11 +29,11 @@ export interface Quote {
   readonly uncounted?: NanoUsd
   /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** Recounts that return a more exact quote, used if a limit refuses this quote. */
+  /** Recounts that return a more exact quote. Used if a limit rejects this quote. */
   readonly recount?: {
-    /** Used if a token limit refuses. */
+    /** Used if a token limit rejects the quote. */
     readonly tokens?: Recount
-    /** Used if a budget refuses. */
+    /** Used if a budget rejects the quote. */
     readonly budget?: Recount
   }
 }
@@ -49,7 +49,7 @@ export interface Recount {
   readonly callsUpstream: boolean
 }
 
-/** Actual usage of a request. */
+/** The actual usage of a request. */
 export interface Used {
   readonly promptTokens: number
   readonly completionTokens: number
@@ -79,7 +79,7 @@ export interface Reservation {
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
    * Returns the data that `settle` writes. The data can be stored and sent after a restart, because the store applies
-   * it once.
+   * it only once.
    */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }
@@ -87,9 +87,9 @@ export interface Reservation {
 /** A model that may answer. */
 export interface QuoteCandidate {
   readonly model: Model
-  /** Upper bound of the prompt's tokens. */
+  /** Upper bound on the prompt's tokens. */
   readonly promptTokens: number
-  /** Counts the prompt exactly for this model. Resolves with undefined if that fails. @default no exact count */
+  /** Counts the prompt exactly for this model. Resolves with undefined if the count fails. @default no exact count */
   readonly count?: () => Promise<number | undefined>
   /** True if `count` calls an upstream. */
   readonly callsUpstream?: boolean
@@ -98,17 +98,17 @@ export interface QuoteCandidate {
 export interface QuoteParts {
   /** Returns the models that may answer. Called only if the key has a budget. */
   readonly candidates: () => readonly QuoteCandidate[]
-  /** Returns the upper bound of the prompt's tokens for token limits. */
+  /** Returns the upper bound on the prompt's tokens, for token limits. */
   readonly promptTokens: () => number
   /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
-  /** Number of requested answers. */
+  /** The number of requested answers. */
   readonly choices: number
   readonly margin: number
 }
 
-/** Returns the quote of a request: the cost of the most expensive candidate, because any of them may answer. */
+/** Returns the quote for a request: the cost with the most expensive candidate, because any of them may answer. */
 export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
@@ -198,10 +198,10 @@ function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
   return other > one ? other : one
 }
 
-/** The quote of a free call that causes an upstream call. */
+/** The quote for a free request that calls an upstream. */
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
-/** Takes one request from the key's request limits. Throws `rate-limited` if one of them is reached. */
+/** Takes one request from each of the key's request limits. Throws `rate-limited` if one of them has been reached. */
 export async function takeRequest(
   ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
   key: VirtualKey,

@@ -159,7 +159,7 @@ function isRefused(error: unknown): boolean {
 
 interface Settled {
   readonly reservationId: string
-  /** The windows at the time of the reservation. */
+  /** The windows that applied at the time of the reservation. */
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly used: Used
@@ -178,7 +178,7 @@ export function settlementOf({ reservationId, windows, limits, used, entries }: 
   return { reservationId, charges, tallies: talliesOf(windows.tallies, used), entries }
 }
 
-/** Clamps usage to integers of at least 0. If the billed amount is not a number, bills the reserved amount. */
+/** Clamps usage to non-negative integers. If the billed amount is not a number, bills the reserved amount. */
 export function checkedUsage(used: Used, reserved: number): Used {
   return {
     promptTokens: finiteOr(used.promptTokens, 0),

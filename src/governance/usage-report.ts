@@ -20,7 +20,9 @@ import { readSpent, type BudgetWindow } from './forecast.ts'
 
 /** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remainder. */
+  /**
+   * `GET …/virtual-keys/limits`. If there are several limits of one kind, returns the one with the smallest remainder.
+   */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
@@ -33,7 +35,7 @@ export interface UsageReports {
 }
 
 export interface BudgetStatus {
-  /** Billed to all keys of the budget. */
+  /** The amount billed to all keys of the budget. */
   readonly spentCents: number
   readonly resetsAt: string
 }
@@ -181,7 +183,7 @@ function iso(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** Returns the names of the tallies whose sums are the report of one period. */
+/** Returns the names of the tallies that are added up for the report on one period. */
 function tallyNames(
   id: string,
   every: DurationCode,

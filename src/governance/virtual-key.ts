@@ -46,7 +46,10 @@ export interface Allowance<Amount extends number = number> {
   readonly every: DurationCode
 }
 
-/** A provider that the key may use. Weights divide the requests whose model names have no provider prefix. */
+/**
+ * A provider that the key may use. Requests whose model names have no provider prefix are divided among the providers
+ * by weight.
+ */
 export interface ProviderConfig {
   readonly provider: string
   readonly weight: number
@@ -54,7 +57,7 @@ export interface ProviderConfig {
   readonly allowedModels: readonly string[]
 }
 
-/** Restrictions of a key besides its limits. */
+/** Restrictions on a key besides its limits. */
 export interface Permissions {
   /** `<provider>/<model_id>` or aliases, exact or with a trailing `*`. @default all models */
   readonly allowedModels?: readonly string[]
@@ -76,7 +79,7 @@ export interface RateLimit extends LimitPlan {
   readonly name: string
 }
 
-/** Request and token limits. An absent limit is no limit. */
+/** Request and token limits. If a field is absent, there is no such limit. */
 export interface LimitPlan {
   readonly requests?: Allowance
   readonly tokens?: Allowance
@@ -116,7 +119,7 @@ export function limitsOf(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-// A record with an invalid field is refused. Otherwise a key would lose a limit that cannot be parsed.
+// A record with an invalid field is rejected. Otherwise, a limit that cannot be parsed would no longer apply to its key.
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)
 const allowance = z.object({ max: amount, every })
@@ -173,7 +176,9 @@ export const HASHES = 'key-hash:'
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
-  /** Two caches by hash. Separate, because a flood of wrong secrets would otherwise evict valid keys. */
+  /**
+   * Two caches, keyed by hash. They are separate because a flood of unknown secrets would otherwise evict valid keys.
+   */
   const known = createRecent<string>(MAX_CACHED)
   const unknown = createRecent<undefined>(MAX_CACHED)
 
@@ -187,7 +192,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
     )
   }
 
-  /** Number of changes. A look-up that began before a change must not cache its hash as unknown. */
+  /** The number of changes so far. A lookup that began before a change must not cache its hash as unknown. */
   let changes = 0
 
   function idOf(hash: string): MaybePromise<string | undefined> {
@@ -225,7 +230,7 @@ export function createSecret(format: KeyFormat, uuid: () => string): string {
   return `${format}-${uuid()}`
 }
 
-/** Returns the SHA-256 of a secret as 64 hex digits, or undefined for a text with an invalid length. */
+/** Returns the SHA-256 of a secret as 64 hex digits, or undefined for a string with an invalid length. */
 export function hashSecret(secret: string): string | undefined {
   return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
 }
@@ -240,7 +245,7 @@ export function isSameSecret(actual: string, expected: string): boolean {
   return isSameHash(hashSecret(actual) ?? '', hashSecret(expected) ?? '-')
 }
 
-/** Compares two texts in a time that depends only on their lengths. */
+/** Compares two strings in a time that depends only on their lengths. */
 export function isSameHash(actual: string, expected: string): boolean {
   if (actual.length !== expected.length) return false
   let difference = 0

@@ -2,8 +2,8 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 
 /**
- * Throws for a JSON request with unsupported headers: a compressed body (its size is unknown until it is decompressed),
- * another content type, or a length above the limit.
+ * Throws for a JSON request whose headers are unsupported: a compressed body (its size is unknown until it is
+ * decompressed), another content type, or a length above the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
@@ -25,7 +25,7 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
-/** Returns the size of a body according to its headers, or the maximum size for a chunked body. */
+/** Returns the size that a body's headers state, or the maximum size for a chunked body. */
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
@@ -48,7 +48,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** Joins chunks of `size` bytes in total. Returns a single chunk without copying it. */
+/** Joins chunks that total `size` bytes. Returns a single chunk without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -72,7 +72,9 @@ const allocate: (size: number) => Uint8Array =
  * for 20 ms.
  */
 const LARGE_BODY_BYTES = 1024 * 1024
-/** Buffer size for a body of unknown size, in bytes. The platform allocates memory only on the first write. */
+/**
+ * Buffer size for a body of unknown size, in bytes. The platform allocates the memory only when it is first written.
+ */
 const UNSTATED_BYTES = 32 * 1024 * 1024
 
 /** Collects the pieces of a request body. */

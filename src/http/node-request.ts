@@ -62,7 +62,7 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** Returns path and query. Proxies send the absolute form `GET http://host/path`. */
+/** Returns the path and the query. Proxies send the absolute form, `GET http://host/path`. */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target
   try {
@@ -120,7 +120,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
       isSettled = true
       cancel()
       const { buffer, byteOffset, byteLength } = received.bytes()
-      // Node buffers are searched and decoded without a copy.
+      // Node buffers can be searched and decoded without copying.
       resolve(Buffer.from(buffer, byteOffset, byteLength))
     }
     const fail = (cause?: unknown): void => {
@@ -133,7 +133,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
 }
 
 /**
- * Calls the listener once, when the response has been sent or its connection is closed. Node reports a closed
+ * Calls the listener once, when the response has been sent or the connection is closed. Node reports a closed
  * connection only to the response that is being sent. This function therefore destroys responses that wait behind an
  * earlier response of the same connection (pipelining).
  */

@@ -14,14 +14,14 @@ export interface ServeOptions {
   /** Maximum time that `close` waits for running requests, in milliseconds. @default 30_000 */
   readonly drainMs?: number
   /**
-   * Idle timeout of a connection, in milliseconds. It must be longer than the idle timeout of the proxy in front,
-   * commonly 60 s. Otherwise the proxy may reuse a connection that was just closed, and report a reset.
+   * Idle timeout of a connection, in milliseconds. It must be longer than the idle timeout of any proxy in front of the
+   * server, commonly 60 s. Otherwise, the proxy may reuse a connection that was just closed, and report a reset.
    * @default 75_000
    */
   readonly keepAliveMs?: number
 }
 
-/** The maximum delay of a timer, in milliseconds. Greater delays overflow. */
+/** The maximum delay of a timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 const milliseconds = wholeFrom(0, MAX_TIMER_MS, 'number of milliseconds')
 const CHECK = optionsOf(
@@ -39,8 +39,8 @@ const DEFAULT_KEEP_ALIVE_MS = 75_000
 /** Time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_TIMEOUT_MS = 1_000
 /**
- * Number of turns without new data before the server is closed: one to accept, one to read, and one for data that
- * arrives in the meantime.
+ * Number of event loop turns without new data before the server is closed: one to accept, one to read, and one for data
+ * that arrives in the meantime.
  */
 const QUIET_TURNS = 3
 
@@ -59,8 +59,8 @@ export interface RunningServer {
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if it cannot listen on the port, and for times that
- * are not whole milliseconds.
+ * request, 60 s for the complete request, and 200 headers. Rejects if it cannot listen on the port, and if a time
+ * option is not an integer.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, CHECK)
@@ -99,10 +99,10 @@ function listen(server: Server, { port, hostname }: ServeOptions): Promise<void>
 }
 
 interface Connections {
-  /** Number of connections and requests so far. */
+  /** The number of connections and requests so far. */
   arrivals(): number
   /**
-   * Closes idle connections immediately, and other connections after their response. `endUnused` closes connections
+   * Closes idle connections immediately, and other connections after their responses. `endUnused` closes connections
    * that never had a request.
    */
   end(): void
@@ -110,7 +110,7 @@ interface Connections {
 }
 
 interface Connection {
-  /** Number of unanswered requests. */
+  /** The number of unanswered requests. */
   running: number
   wasUsed: boolean
 }
@@ -161,8 +161,8 @@ function trackConnections(server: Server): Connections {
 }
 
 /**
- * Reads arrived data before the server is closed. Closing the listening socket resets connections that the server has
- * not accepted yet. Closing a connection with an unread request resets the connection.
+ * Reads data that has already arrived before the server is closed. Closing the listening socket resets connections that
+ * the server has not accepted yet. Closing a connection with an unread request also resets it.
  */
 async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
@@ -208,7 +208,7 @@ export function toNodeHandler(gateway: HttpHandling): NodeHandler {
     })
 }
 
-/** Returns a listener for `serve`, which does not wait for the response. */
+/** Returns a request listener for `serve`. It does not wait for the response. */
 export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

@@ -3,7 +3,7 @@ import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import { onceClosed } from './node-request.ts'
 import { plainFailure } from './router.ts'
 
-/** Maximum time for which an answered client may continue its upload, in milliseconds. */
+/** Maximum time for which a client may continue its upload after the response, in milliseconds. */
 const LINGER_MS = 1_000
 /** Time without progress at the end of a response after which the connection is closed, in milliseconds. */
 const UNREAD_MS = 60_000
@@ -35,7 +35,7 @@ export class NodeSink implements ResponseSink {
   begin(status: number, headers: HeaderRecord): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed || outgoing.headersSent || !this.#writeHead(status, headers)) return
-    // Node would send the headers only with the first bytes, which may arrive much later.
+    // Without this call, Node would send the headers only with the first bytes, which may come much later.
     process.nextTick(() => {
       if (!outgoing.destroyed && !outgoing.writableEnded) outgoing.flushHeaders()
     })
@@ -66,7 +66,7 @@ export class NodeSink implements ResponseSink {
       outgoing.writeHead(status, headers)
       return true
     } catch {
-      // A header has a value that HTTP does not allow.
+      // A header value is not allowed in HTTP.
       if (outgoing.headersSent) outgoing.destroy()
       else this.#fail()
       return false
@@ -83,8 +83,8 @@ export class NodeSink implements ResponseSink {
   }
 
   /**
-   * Reads and drops the rest of the request for a limited time. Closing the connection during an upload would reset the
-   * connection, and the client could lose the response.
+   * Reads and discards the rest of the request for a limited time. Closing the connection during an upload would reset
+   * the connection, and the client could lose the response.
    */
   #finish(last: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
@@ -106,7 +106,7 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Lets Node close a connection without progress. Otherwise an unread response would stay in memory indefinitely. */
+/** Lets Node close a connection without progress. Otherwise, an unread response would stay in memory indefinitely. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return
@@ -117,7 +117,7 @@ function closeWhenUnread(outgoing: ServerResponse): void {
 }
 
 /**
- * Returns true while a body is being received. A request without a body is not `complete` either while its handler
+ * Returns true while a body is being received. `complete` is also false for a request without a body while its handler
  * runs. If its connection were closed, the next request would need a new connection, and clients could treat a broken
  * stream as complete.
  */
@@ -127,9 +127,7 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/**
- * Sets the headers that a framework has collected outside of node:http. Headers of the response override these headers.
- */
+/** Sets the headers that a framework has collected outside node:http. Headers of the response override them. */
 export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

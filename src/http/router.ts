@@ -23,13 +23,13 @@ interface Row<Handler> {
   readonly methods: Map<Method, Handler>
 }
 
-/** Finds the endpoint of a method and a path. */
+/** Finds the endpoint for a method and a path. */
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /**
- * Returns a router that compares paths literally, segment by segment: no case folding, no empty or dot segments, no
- * trailing slash. The router throws 404 for an unknown path, and 405 for a known path with another method. It handles
- * HEAD as GET.
+ * Returns a router that compares paths literally, segment by segment: case-sensitively, and without allowing empty
+ * segments, dot segments or a trailing slash. The router throws 404 for an unknown path, and 405 for a known path with
+ * another method. It treats HEAD as GET.
  *
  * @param others Handles every unknown path. @default unknown paths throw 404
  */
@@ -132,7 +132,7 @@ function printable(text: string): string {
     .replace(/\bsk-[\w-]*/gi, '[key]')
 }
 
-/** Returns the response for a failure outside of the gateway. The official clients of every format can parse it. */
+/** Returns the response for a failure outside the gateway. The official clients of every format can parse it. */
 export function plainFailure(
   status: 400 | 500,
   message: string,

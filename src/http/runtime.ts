@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { ClosableTransport, Runtime, TransportCall } from '../core/ports.ts'
 import { fetchTransport } from './transport-fetch.ts'
 
-/** Replacements of the platform, for tests and unusual platforms. */
+/** Replacements for platform functions, for tests and unusual platforms. */
 export interface RuntimeOptions {
   /** Returns the current time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number
@@ -15,9 +15,9 @@ export interface RuntimeOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-/** Returns the platform, with the replacements of the operator. */
+/** Returns the platform functions, with the operator's replacements. */
 export interface OwnedRuntime extends Runtime {
-  /** Ends the connections that this gateway opened. */
+  /** Closes the connections that this gateway opened. */
   readonly close: () => Promise<void>
 }
 
@@ -43,7 +43,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 
 const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** Returns the error of a retry after `close`. The retry would open a connection that is never closed. */
+/** Returns the error for a call after `close`. The call would open a connection that is never closed. */
 function gatewayClosed(): GatewayError {
   return new GatewayError(
     'overloaded',
@@ -54,7 +54,7 @@ function gatewayClosed(): GatewayError {
 /** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
 const MIN_SHARED_MS = 1_000
 
-/** Calls back after `ms`, at most 10 % later and never earlier. */
+/** Calls back after `ms`, at most 10% late and never early. */
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   if (sharedTimer !== undefined && ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
   const timer = setTimeout(callback, ms)
@@ -63,7 +63,7 @@ export const after: Runtime['after'] = (ms, callback, { isBackground = false } =
 }
 
 /**
- * Lets the process exit before the timer fires. On other platforms than Node, timers are numbers and never block the
+ * Lets the process exit before the timer fires. On platforms other than Node, timers are numbers and never block the
  * exit.
  */
 function unref(timer: unknown): void {

@@ -2,10 +2,12 @@ import { createParser } from 'eventsource-parser'
 import type { Frame } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Maximum number of bytes per feed of the parser, which checks the size of its buffer only after each feed. */
+/**
+ * Maximum number of bytes to feed to the parser at once, because it checks the size of its buffer only after each feed.
+ */
 const SLICE_BYTES = 16 * 1024
 
-/** Parses the bytes of an event stream, split at any position. */
+/** Parses the bytes of an event stream, which can be split at any position. */
 export interface FrameReader {
   /** Returns the events that end in these bytes. Throws `upstream` for an event that is too large. */
   read(bytes: Uint8Array): readonly Frame[]
@@ -57,8 +59,8 @@ export function createFrameReader(maxEventChars: number): FrameReader {
 }
 
 /**
- * Serializes an event. A line end in the data (LF, CR, CRLF) starts another data line. A parser joins the lines with
- * LF. Line ends and NUL are removed from event names and ids.
+ * Serializes an event. A line break in the data (LF, CR or CRLF) starts another data line. A parser joins the lines
+ * with LF. Line breaks and NUL are removed from event names and ids.
  */
 export function writeFrame(frame: Frame, eventId: string | undefined = frame.id): string {
   const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`

@@ -1,6 +1,6 @@
 /** Resolution of the wheel, in milliseconds. */
 const TICK_MS = 100
-/** Maximum delay of a timer of Node. Greater delays overflow. */
+/** Maximum delay of a Node timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Deadlines that share one timer. */
@@ -10,7 +10,7 @@ export interface SharedTimer {
 }
 
 /**
- * An element of the circular list of the deadlines of one tick. The head of the list has no callback. If the list is
+ * An element in the circular list of the deadlines in one tick. The head of the list has no callback. If the list is
  * empty, both neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
  */
 class Deadline {
@@ -35,7 +35,7 @@ class Deadline {
  * and is then set to the next tick with deadlines.
  */
 export class TimerWheel implements SharedTimer {
-  /** The head of the list of each tick. Empty lists are removed when the timer fires. */
+  /** The head of the list for each tick. Empty lists are removed when the timer fires. */
   readonly #ticks = new Map<number, Deadline>()
   #timer: NodeJS.Timeout | undefined
   #timerTick = Infinity

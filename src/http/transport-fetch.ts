@@ -1,11 +1,14 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import type { SharedTimer } from './timer-wheel.ts'
 
-/** The part of the platform's `fetch` that the transport uses: a URL and plain options, never a Request object. */
+/**
+ * The subset of the platform's `fetch` that the transport uses: it passes a URL and plain options, never a Request
+ * object.
+ */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
- * Creates a transport over any standard `fetch`. The transport does not follow redirects. `close` has no effect,
+ * Creates a transport that uses any standard `fetch`. The transport does not follow redirects. `close` has no effect,
  * because the platform pools connections. Connecting has no separate timeout; the deadline of the request applies.
  */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
@@ -17,15 +20,15 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   return Object.assign(transport, { close: () => Promise.resolve() })
 }
 
-/** Creates the transport of platforms other than Node, over the global `fetch`. */
+/** Creates the transport for platforms other than Node, which uses the global `fetch`. */
 export function defaultTransport(): ClosableTransport {
   // Reads the global fetch on each call, because tests and tracers may replace it. Calls it without `this`.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
 /**
- * Not shared: a timer of Cloudflare Workers ends with the request that created it, and must not run deadlines of other
- * requests.
+ * Not shared: on Cloudflare Workers, a timer ends with the request that created it, so it must not run the deadlines of
+ * other requests.
  */
 export const sharedTimer: SharedTimer | undefined = undefined
 
@@ -77,7 +80,7 @@ class FetchCall implements TransportCall {
     const reader = response.body?.getReader()
     this.#reader = reader
     if (this.#isOver) return void reader?.cancel().catch(() => {})
-    // The platform has already decoded the body but retains the header.
+    // The platform has already decoded the body but keeps the header.
     this.#handler.onHead(response.status, (name) =>
       name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined),
     )

@@ -4,10 +4,11 @@ import type { ClosableTransport, TransportCall, TransportHandler, TransportReque
 import { type SharedTimer, TimerWheel } from './timer-wheel.ts'
 
 export interface UndiciOptions {
-  /** Maximum time for connecting, TLS included, in milliseconds, if the request sets none. @default 10_000 */
+  /** Maximum time to connect, including TLS, in milliseconds. Applies if the request sets none. @default 10_000 */
   readonly connectTimeoutMs?: number
   /**
-   * Idle timeout of a connection, in milliseconds. A shorter time from the upstream takes precedence. @default 30_000
+   * Idle timeout of a connection, in milliseconds. A shorter timeout requested by the upstream takes precedence.
+   * @default 30_000
    */
   readonly keepAliveMs?: number
   /** Maximum number of connections to one address. Further requests wait for a free connection. @default 1024 */
@@ -16,12 +17,15 @@ export interface UndiciOptions {
 
 /** Maximum size of response headers, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024
-/** Maximum number of agents. Agents differ only in their connect timeout. Further timeouts share the newest agent. */
+/**
+ * Maximum number of agents. Agents differ only in their connect timeouts. Requests with further timeouts share the
+ * newest agent.
+ */
 const MAX_AGENTS = 8
 
 /**
- * Creates the transport of Node, which uses undici's `dispatch` and a fifth of the CPU time of the global fetch. The
- * first request loads undici and creates the agent. The caller enforces all timeouts except the connect timeout.
+ * Creates the transport for Node, which uses undici's `dispatch` and takes a fifth of the CPU time of the global fetch.
+ * The first request loads undici and creates the agent. The caller enforces all timeouts except the connect timeout.
  */
 export function undiciTransport(options: UndiciOptions = {}): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
@@ -60,12 +64,12 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
   return Object.assign(transport, { close })
 }
 
-/** Creates the transport of the platform. On other platforms than Node, `transport-fetch.ts` replaces this module. */
+/** Creates the transport for this platform. On platforms other than Node, `transport-fetch.ts` replaces this module. */
 export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }
 
-/** Shared by all requests, because timers of Node belong to the process. */
+/** Shared by all requests, because Node timers belong to the process. */
 export const sharedTimer: SharedTimer | undefined = new TimerWheel()
 
 async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
@@ -136,7 +140,7 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
-    // Undici cannot remove a request that waits for a connection.
+    // Undici cannot remove a request that is waiting for a connection.
     if (this.#isOver) controller.abort(ABORTED)
   }
 

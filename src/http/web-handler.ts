@@ -8,7 +8,7 @@ import { plainFailure } from './router.ts'
  */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
-/** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` refuses. */
+/** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` does not accept. */
 export function toFetch(gateway: HttpHandling): FetchHandler {
   return async (input, init) => {
     const request = input instanceof Request && init === undefined ? input : new Request(input, init)
@@ -152,9 +152,9 @@ class WebSink implements ResponseSink {
 }
 
 /**
- * Reads the body and counts its bytes, because its Content-Length may be wrong. Stops reading a late body without
- * canceling its stream. If canceled, a stream that Node creates for a request would throw an uncaught error at the next
- * chunk.
+ * Reads the body and counts its bytes, because its Content-Length may be wrong. If the body is late, stops reading it
+ * without canceling its stream, because a canceled stream that Node creates for a request would throw an uncaught error
+ * on the next chunk.
  */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
@@ -180,7 +180,7 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
   throw bodyTooLarge(maxBytes)
 }
 
-/** A request that reads its body once and shares it among several readers. */
+/** A request whose body is read once and shared among several readers. */
 export class SharedRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -215,7 +215,7 @@ export class SharedRequest implements HttpRequest {
   }
 }
 
-/** Returns the platform's `Request` of a request, for the operator's code. Its body is read on demand. */
+/** Converts a request to the platform's `Request`, for the operator's code. Its body is read on demand. */
 export function webRequestOf(request: SharedRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {

@@ -6,13 +6,13 @@ import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
 import { endingOf, truncateName, tokensUsed, type Ending, type Finished } from './finished.ts'
 
-/** One use of a key. */
+/** The audit record of one request. */
 export interface AuditRecord {
-  /** The end of the request, ISO 8601. */
+  /** When the request ended, in ISO 8601 format. */
   readonly timestamp: string
   /** The id of the virtual key. null: the request had no known key. */
   readonly keyId: string | null
-  /** Model name of the request. null: the request was refused before its model was read. */
+  /** Model name in the request. null: the request was rejected before its model was read. */
   readonly model: string | null
   /** Prompt and completion tokens; 0 for a cache hit. */
   readonly tokensUsed: number
@@ -54,9 +54,9 @@ type WireAuditRecord = WireForm<AuditRecord>
 
 /** Append-only records of all requests, including refused requests. */
 export interface Audit {
-  /** Appends a record. Never rejects. A record that the store refuses is counted in `dropped`. */
+  /** Appends a record. Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: Finished): MaybePromise<void>
-  /** Returns the log entries of a record, for a settlement that appends them. */
+  /** Returns the log entries for a record, so that a settlement can append them. */
   entriesOf(finished: Finished): readonly SettledEntry[]
   /** Returns stored records with the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
@@ -67,7 +67,7 @@ const ALL_KEYS_LOG = 'audit'
 const DEFAULT_LIMIT = 100
 const MAX_PAGE = 1_000
 
-/** Writes each record to the log of all keys and to the log of its key. Reads therefore need no search. */
+/** Writes each record both to the log of all keys and to the log of its key, so that reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -84,7 +84,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     dropped += 1
   }
 
-  /** Uses `Object.assign`, which is ten times as fast as a spread with an added field. */
+  /** Uses `Object.assign`, which is ten times as fast as spreading the object and adding a field. */
   function entriesOf(finished: Finished): readonly SettledEntry[] {
     const entry = entryOf(finished)
     return logsOf(finished).map((log) => Object.assign({ log }, entry))
@@ -106,8 +106,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Returns the log entry of a record. Records of unbilled requests have a separate small quota and therefore never
- * replace billed records. A key can send any number of refused requests for free.
+ * Returns the log entry for a request. Unbilled requests that were not answered have a small quota of their own, so
+ * their records never replace others. Otherwise, a key could displace them for free with rejected requests.
  */
 function entryOf(finished: Finished): NewLogEntry {
   const { at, keyId, bill } = finished

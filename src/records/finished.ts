@@ -21,22 +21,22 @@ export interface TierOutcome {
   readonly reason: string
 }
 
-/** A finished request, for the audit, the metrics and the log. Contains no text of the prompt or the answer. */
+/** A finished request, for the audit trail, the metrics and the log. Contains no text from the prompt or the answer. */
 export interface Finished {
   readonly requestId: string
   /** Undefined if the request had no known key. */
   readonly keyId: string | undefined
-  /** Model name of the request. Undefined if the request was refused before its model was read. */
+  /** Model name in the request. Undefined if the request was rejected before its model was read. */
   readonly model: string | undefined
   /** The HTTP status of the response. */
   readonly status: number
   readonly failure?: FailureKind | undefined
-  /** The end of the request, in milliseconds since 1970. */
+  /** When the request ended, in milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
   /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
   readonly tier?: 2 | 3 | 4 | 5 | undefined
-  /** Present if the request had a complete or partial answer, or if upstreams were paid. */
+  /** Present if the request had a complete or partial answer, or if an upstream charged for a call. */
   readonly bill?: FinishedBill | undefined
   readonly tiers?: readonly TierOutcome[] | undefined
 }
@@ -44,7 +44,7 @@ export interface Finished {
 /** The outcome of a request. `left`: the caller disconnected. */
 export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 
-/** Recorded status of a request whose caller disconnected. Never sent. */
+/** Status recorded for a request whose caller disconnected. Never sent. */
 const CLIENT_CLOSED_REQUEST = 499
 
 export function endingOf(finished: Finished): Ending {

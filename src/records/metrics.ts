@@ -33,11 +33,11 @@ export interface MetricsSummary {
   }
 }
 
-/** Aggregates of this process since its start. They take a fixed amount of memory. */
+/** Aggregates in this process since its start. They take a fixed amount of memory. */
 export interface Metrics {
   record(finished: Finished): void
   summary(now: number): MetricsSummary
-  /** Returns raw sums, which can be added up over several processes. */
+  /** Returns raw sums, which can be added up across processes. */
   totals(): MetricsTotals
 }
 
@@ -117,7 +117,7 @@ export function createMetrics(startedAt: number): Metrics {
   return { record, summary, totals }
 }
 
-/** Returns true for an answered request. A failed request may also have a bill, for its upstream calls. */
+/** Returns true for an answered request. A failed request can also have a bill, because of its upstream calls. */
 function isAnswer(finished: Finished): boolean {
   const ending = endingOf(finished)
   return ending === 'answered' || ending === 'left'
@@ -139,7 +139,7 @@ function rounded(value: number): number {
 
 /**
  * Counts of values in buckets whose bounds grow by a fixed factor, so that percentiles have a relative error of at most
- * 1 %.
+ * 1%.
  */
 export interface Histogram {
   record(value: number): void
@@ -149,13 +149,13 @@ export interface Histogram {
   counts(): HistogramCounts
 }
 
-/** Pairs of the index of a bucket and its count. */
+/** Pairs of a bucket's index and its count. */
 export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
-/** Upper bound of the first bucket in milliseconds. Its values count as 0. */
+/** Upper bound of the first bucket, in milliseconds. Its values count as 0. */
 const FIRST_BOUND_MS = 1e-4
 /** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
@@ -199,7 +199,7 @@ function bucketOf(value: number): number {
   return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND_MS) / LOG_FACTOR))
 }
 
-/** Returns the value with the same relative distance from both bounds of a bucket. */
+/** Returns the value whose relative distance from both bounds of a bucket is the same. */
 function valueOf(index: number): number {
   return index === 0 ? 0 : (FIRST_BOUND_MS * FACTOR ** index * 2) / (FACTOR + 1)
 }
@@ -207,17 +207,18 @@ function valueOf(index: number): number {
 export interface RecentRate {
   count(at: number): void
   /**
-   * Returns the average per second over the last minute, or since the start if that is later. Three fraction digits.
+   * Returns the average per second over the last minute, or since the start if that is more recent, rounded to three
+   * fraction digits.
    */
   perSecond(now: number): number
 }
 
 const WINDOW_SECONDS = 60
 
-/** Counts events in a ring of one count per second. */
+/** Counts events in a ring buffer with one count per second. */
 export function createRecentRate(startedAt: number): RecentRate {
   const counts = new Float64Array(WINDOW_SECONDS)
-  /** The second of each count. */
+  /** The second to which each count belongs. */
   const seconds = new Float64Array(WINDOW_SECONDS).fill(-1)
 
   function count(at: number): void {

@@ -14,7 +14,7 @@ export interface Drops {
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
 /**
- * Writes the metrics in the text format of Prometheus.
+ * Serializes the metrics in the Prometheus text format.
  *
  * @param waiting The number of settlements that the store has not accepted yet.
  */

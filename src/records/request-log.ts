@@ -2,7 +2,7 @@ import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type Ending, endingOf, type Finished, truncateName, type TierOutcome } from './finished.ts'
 
-/** Severity of a log record: INFO for an answered request, WARN for a refused one, ERROR for a failed one. */
+/** Severity of a log record: INFO for an answered request, WARN for a rejected one, ERROR for a failed one. */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
 interface LogLine {
@@ -19,7 +19,7 @@ export interface RequestLogRecord extends LogLine {
   readonly request_id: string
   /** null: the request had no known key. */
   readonly virtual_key_id: string | null
-  /** Model name of the request. null: the request was refused before its model was read. */
+  /** Model name in the request. null: the request was rejected before its model was read. */
   readonly model: string | null
   /** Prompt tokens of the request. */
   readonly original_tokens: number
@@ -43,17 +43,14 @@ export interface RequestLogRecord extends LogLine {
   readonly failure: FailureKind | null
 }
 
-/** A thrown value in the log. */
+/** A thrown value, as it appears in the log. */
 export interface LoggedCause {
   readonly name: string
   readonly message: string
   readonly stack?: string
 }
 
-/**
- * Fields of events. An event has only the fields that apply to it. The fields contain no secrets and no text of
- * prompts.
- */
+/** Fields of events. An event has only the fields that apply to it. They contain no secrets and no prompt text. */
 export interface LogEventFields {
   readonly request_id?: string
   readonly virtual_key_id?: string | null
@@ -74,14 +71,14 @@ export interface LogEventFields {
   readonly billed_nano_usd?: number
 }
 
-/** The log record of a warning or a failure of the gateway. */
+/** The log record for a gateway warning or failure. */
 export interface EventLogRecord extends LogLine, LogEventFields {
   /** Name of the event. */
   readonly event: string
   readonly cause?: LoggedCause
 }
 
-/** A record of the log. `event` is undefined in the records of requests. */
+/** A log record. `event` is undefined in request records. */
 export type LogRecord = RequestLogRecord | EventLogRecord
 
 /** Passes log records to the sink. Failures and delays of the sink do not affect requests. */
@@ -90,13 +87,13 @@ export interface RequestLog {
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Returns the number of dropped records: the sink failed, or too many records were in progress. */
+  /** Returns the number of records that were dropped because the sink failed or too many records were in progress. */
   dropped(): number
 }
 
 type EventFields = LogEventFields & Pick<EventLogRecord, 'cause'>
 
-/** Maximum lengths, in UTF-16 units. */
+/** Maximum lengths, in UTF-16 code units. */
 const MAX_TEXT_LENGTH = 300
 const MAX_STACK_LENGTH = 4_000
 const MAX_CAUSE_DEPTH = 8

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Takes bytes. If the bytes exceed a limit, takes none and returns false. */
+  /** Reserves bytes. If they would exceed a limit, reserves none and returns false. */
   take(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   release(): void
@@ -12,11 +12,11 @@ export type EventChunk = Uint8Array | string
 
 /** The destination of one reader. */
 export interface EventSink {
-  /** Returns false if the buffer of the reader is full. `onDrain` reports when the buffer is empty. */
+  /** Returns false if the reader's buffer is full. `onDrain` reports when the buffer has drained. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
-  /** Ends with an error, because no further events can be read. */
+  /** Ends with an error, because no more events can be read. */
   fail(error: unknown): void
   /** Called when the reader disconnects. */
   leave(): void
@@ -43,7 +43,7 @@ export interface Recording {
 
 interface Reader {
   readonly sink: EventSink
-  /** Number of chunks that the reader has received. */
+  /** The number of chunks that the reader has received. */
   position: number
   toSkip: number
   isBlocked: boolean
@@ -61,7 +61,7 @@ export class EventBuffer implements Recording {
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  /** Number of dropped chunks. */
+  /** The number of dropped chunks. */
   #first = 0
   #original: Reader | undefined
   #isStored: boolean
@@ -93,7 +93,7 @@ export class EventBuffer implements Recording {
     return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
-  /** Runs the producer to its end without pauses, even if no reader is attached. */
+  /** Lets the producer run to its end without pauses, even if no reader is attached. */
   drain(): void {
     this.#isDraining = true
     this.#updateDemand()
@@ -225,7 +225,7 @@ export function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 
-/** Returns the size in memory, in bytes. */
+/** Returns the size of a chunk in memory, in bytes. */
 function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
@@ -238,14 +238,14 @@ function tooLarge(): GatewayError {
 /** End of a server-sent event. An event contains no empty line. */
 const END = '\n\n'
 
-/** Returns the number of events in a text of whole events. */
+/** Returns the number of events in a string of complete events. */
 export function countEvents(text: string): number {
   let count = 0
   for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
   return count
 }
 
-/** Returns the text after its first `count` events, or an empty text if no events remain. */
+/** Returns the part of a string after its first `count` events, or an empty string if no events remain. */
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

@@ -20,7 +20,7 @@ export interface IdempotentRequest {
   /** The id of the API key. Idempotency keys of different owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
-  /** Equal for requests with the same method, path and body. */
+  /** Equal for requests that have the same path and body. */
   readonly fingerprint: string
   /** The subscribers that keep this request running if it is the first request. */
   readonly subscribers: Subscribers
@@ -69,7 +69,7 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
   readonly store: Store
   /** Retention of a stored answer in seconds. @default 86,400 (24 hours) */
   readonly keepSeconds?: number
-  /** Time in milliseconds after which the first request of a dead process is abandoned. @default 30,000 */
+  /** Time after which the first request is abandoned if its process died, in milliseconds. @default 30,000 */
   readonly leaseMs?: number
   /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
   readonly pollMs?: number
@@ -78,7 +78,7 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
 const DAY_SECONDS = 86_400
 const LEASE_MS = 30_000
 const POLL_MS = 250
-/** Maximum pause between attempts on a store whose reads lag behind its writes. */
+/** Maximum pause between attempts if store reads lag behind store writes, in milliseconds. */
 const MAX_BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 10
 
@@ -141,7 +141,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // The next read usually finds the first request. If the reads of the store lag behind its writes, the next read needs a pause.
+        // The next read usually finds the first request. If store reads lag behind store writes, a pause is needed before the next read.
         if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
@@ -205,8 +205,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
 }
 
 /**
- * Returns the answer of the first request. Returns undefined if the first request ended without an answer; the key can
- * then be claimed again.
+ * Returns the answer to the first request, or undefined if the first request ended without an answer; the key can then
+ * be claimed again.
  */
 async function join(
   run: Run,

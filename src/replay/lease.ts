@@ -7,8 +7,8 @@ import type { Runtime } from '../core/ports.ts'
  */
 export interface Lease {
   /**
-   * Ends the lease. Replaces the stored text with `value`, or deletes the text. Resolves with false if the store fails
-   * or another process has the lease. Never rejects.
+   * Ends the lease. Replaces the stored string with `value`, or deletes it. Resolves with false if the store fails or
+   * another process holds the lease. Never rejects.
    */
   end(value: string | undefined, ttlMs?: number): Promise<boolean>
 }

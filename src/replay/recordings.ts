@@ -10,7 +10,7 @@ import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.
 export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer that was sent as one JSON text, and its metrics. Its events are created on demand. */
+  /** An answer that was sent as one JSON string, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
@@ -35,10 +35,11 @@ export interface RecordingName {
 export interface Recordings {
   readonly isOn: boolean
   /**
-   * Returns the buffer of a stream. Only the caller can read the stream if recordings are off or capacity is missing.
+   * Returns the buffer of a stream. Only the caller can read the stream if recordings are disabled or no capacity is
+   * left.
    */
   open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
-  /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream of the same name. */
+  /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream with the same name. */
   name(recording: Recording, name: RecordingName): void
   /** Stores an answer that was not streamed. Returns immediately. */
   keep(answer: StoredAnswer, owner: string, id: string): void
@@ -46,9 +47,9 @@ export interface Recordings {
   find(owner: string, id: string): Promise<FoundRecording | undefined>
   /** Returns a function that searches for the stream of a recording that another process generates. */
   search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
-  /** Resolves when the store has accepted or refused all ended recordings. */
+  /** Resolves when the writes of all ended recordings have succeeded or failed. */
   flush(): Promise<void>
-  /** Number of the recordings in progress, and their total size in bytes. */
+  /** The number of recordings in progress, and their total size in bytes. */
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
@@ -56,17 +57,17 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
   readonly store: Store
   /** If false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
-  /** Retention of a finished answer in seconds. @default 3600 */
+  /** How long a finished answer is retained, in seconds. @default 3600 */
   readonly keepSeconds?: number
 }
 
 const MIB = 1024 * 1024
 const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
 const HOUR_SECONDS = 3600
-/** Time in milliseconds after which the recording of a dead process is abandoned. */
+/** Time after which a recording is abandoned if its process died, in milliseconds. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
-/** Ids of all formats. An answer with another id is not stored. */
+/** Matches the ids of all formats. An answer with any other id is not stored. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
@@ -76,7 +77,10 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
-  /** Tracks a write. Reads of its name wait for the write. Ignores a failure, because the answer was already sent. */
+  /**
+   * Tracks a write, so that reads of the same name wait for it. Ignores a failure, because the answer has already been
+   * sent.
+   */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
     const saved = work.catch(() => {})
     saving.set(name, saved)
@@ -159,12 +163,12 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 }
 
-/** Returns the store key of a recording. The encoding of the id prevents equal keys of different owners. */
+/** Returns the store key of a recording. Encoding the id prevents different owners from having the same key. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }
 
-/** Writes one line of JSON and the raw text, because serializing a long text as JSON is slow. */
+/** Serializes one line of JSON, followed by the raw text, because serializing a long string as JSON is slow. */
 function writeStored(answer: StoredAnswer): string {
   const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
   return `${JSON.stringify(head)}\n${answer.text}`
@@ -181,7 +185,7 @@ function readStored(value: string | undefined): FoundRecording | undefined {
   return head?.['kind'] === 'whole' && isJsonObject(metrics) ? { answer: { kind: 'whole', text, metrics } } : undefined
 }
 
-/** Limits of the recordings in progress. Each UTF-16 unit counts as two bytes. */
+/** Limits on the recordings in progress. Each UTF-16 code unit counts as two bytes. */
 export interface CapacityLimits {
   readonly entries: number
   readonly bytes: number
@@ -191,7 +195,7 @@ export interface CapacityLimits {
 
 /**
  * Returns the capacity that all recordings in progress share. An owner may use at most as much as remains free.
- * Otherwise one owner could block all others. The first recording of an owner is exempt.
+ * Otherwise, one owner could block all others. The first recording of an owner is exempt.
  */
 interface RecordingCapacity {
   /** Reserves capacity for one recording. Returns undefined if the capacity of the owner is exhausted. */

@@ -2,18 +2,18 @@ import type { Subscribers } from './subscribers.ts'
 import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 
-/** The outcome of the first request with an Idempotency-Key, for repetitions of the request. */
+/** The outcome of the first request with an Idempotency-Key, for repeated requests. */
 export type RunOutcome =
   | { readonly kind: 'complete'; readonly answer: RepeatableAnswer }
   /** The answer is being streamed and can be followed. */
   | { readonly kind: 'live'; readonly head: RepeatableAnswer['head']; readonly recording: Recording }
 
-/** An unfinished request of this process with an Idempotency-Key. */
+/** A request with an Idempotency-Key that this process has not finished. */
 export interface Run {
   readonly fingerprint: string
   /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers
-  /** Resolves with true if no other process has a request with the same key, and otherwise with false. */
+  /** Resolves with true once the request begins as the first one with its key, or with false if it ends before that. */
   readonly begun: Promise<boolean>
   /** Resolves with undefined if the request ended without an answer to share. */
   readonly outcome: Promise<RunOutcome | undefined>
@@ -53,21 +53,22 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
 }
 
 /**
- * An answer that can be sent again. Excludes the headers of a single response, such as its request id and rate limits.
+ * An answer that can be sent again. Excludes headers that apply to a single response, such as its request id and rate
+ * limits.
  */
 export interface RepeatableAnswer {
   readonly status: number
-  /** Header names in lower case. */
+  /** Headers, with names in lower case. */
   readonly head: Readonly<Record<string, string>>
   readonly body: string
 }
 
-/** The stored value of an Idempotency-Key. */
+/** The value stored for an Idempotency-Key. */
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
 
-/** Writes one line of JSON, followed by the raw body of the answer. */
+/** Serializes one line of JSON, followed by the raw body of the answer. */
 export function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
   const { status, head, body } = record.answer

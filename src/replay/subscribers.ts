@@ -2,15 +2,13 @@ import type { Runtime } from '../core/ports.ts'
 
 /**
  * Counts the subscribers of a request. The request runs while it has at least one subscriber. A second request with the
- * same Idempotency-Key, or a follower of the stream, keeps the request running after the first client has disconnected.
+ * same Idempotency-Key, or a follower of the stream, keeps the request running after the first client disconnects.
  */
 export interface Subscribers {
-  /**
-   * Adds a subscriber. Returns a function that removes the subscriber. Further calls of that function have no effect.
-   */
+  /** Adds a subscriber. Returns a function that removes it. Further calls to that function have no effect. */
   join(): () => void
   /**
-   * True after the last subscriber has left. The request is then cancelled, so a later subscriber receives no result.
+   * True after the last subscriber has left. The request is then cancelled, so any later subscriber receives no result.
    */
   readonly isOver: boolean
 }
@@ -47,7 +45,7 @@ class SubscriberCount implements Subscribers {
   }
 }
 
-/** Tracks work that continues after its caller has disconnected. */
+/** Tracks work that continues after its caller disconnects. */
 export interface Detached {
   /** Adds work. `end` requests an early end; `ended` settles when the work has ended. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void

@@ -17,7 +17,7 @@ import { joinBytes } from '../http/body.ts'
 import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
 import { ReceivedAnswer } from './received-answer.ts'
 
-/** Complete events in the form that is sent to the caller. */
+/** Complete events, as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string
 
 /** Maximum size of a complete answer, in bytes. */
@@ -81,8 +81,8 @@ export class AnswerTranslator {
   }
 
   /**
-   * Reads bytes of the upstream, split at any position. Returns the events that can be sent. Throws `upstream` for a
-   * faulty stream. If valid events precede the fault, returns these events and sets `failure`.
+   * Reads bytes from the upstream, which can be split at any position. Returns the events that can be sent. Throws
+   * `upstream` for a faulty stream. If valid events precede the fault, returns these events and sets `failure`.
    */
   push(bytes: Uint8Array): TranslatedChunk {
     const chunks: TranslatedChunk[] = []
@@ -95,7 +95,7 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Reads a step of a provider without a wire format. */
+  /** Reads a step from a provider without a wire format. */
   pushStep(step: Step): string {
     this.#note(step)
     return this.#number(this.#options.writer.write(step))
@@ -137,7 +137,7 @@ export class AnswerTranslator {
     return (received ?? this.#collected).completion()
   }
 
-  /** Writes the events that end the stream: the last events of the answer, or an error. */
+  /** Serializes the events that end the stream: the last events of the answer, or an error. */
   write(frames: readonly Frame[]): string {
     return this.#number(frames)
   }
@@ -169,7 +169,8 @@ export class AnswerTranslator {
   }
 
   /**
-   * Relays the bytes unparsed if all events are plain. Otherwise halves the bytes until each part is plain or short.
+   * Relays the bytes unparsed if all events are plain. Otherwise, halves them repeatedly until each part is plain or
+   * short.
    */
   #relayEvents(events: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
@@ -255,7 +256,7 @@ export class AnswerTranslator {
 const LF = 10
 const EVENT_END = '\n\n'
 /**
- * Maximum size of events that are parsed together, in bytes. Dividing smaller groups of events takes longer than
+ * Maximum size of events that are parsed together, in bytes. Splitting smaller groups of events takes longer than
  * parsing them.
  */
 const MAX_PARSED_BYTES = 256
@@ -288,7 +289,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** Returns true for visible content. Starts of answers and blocks, empty text, and token counts are not content. */
+/** Returns true for visible content. The starts of answers and blocks, empty text, and token counts are not content. */
 function isContent(event: AnswerEvent): boolean {
   switch (event.type) {
     case 'answer-start':

@@ -5,7 +5,7 @@ import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 
-/** The provider and the model of a call. */
+/** The provider and model of a call. */
 export interface AttemptRoute {
   readonly provider: Provider
   readonly model: Model
@@ -18,8 +18,8 @@ interface Reporting {
 
 /**
  * One upstream call. The vendor charges for a call that the upstream accepts (status 200), and for a call that the
- * gateway ends before the answer because of a timeout or a disconnected client. Refused calls and calls that do not
- * reach the upstream are free.
+ * gateway ends before the answer because of a timeout or a disconnected client. Calls that are rejected or do not reach
+ * the upstream are free.
  */
 export class Attempt {
   readonly route: AttemptRoute
@@ -65,24 +65,25 @@ export class Attempts {
     return attempt
   }
 
-  /** True if the upstream has not reported the prompt's tokens of a paid call. */
+  /** True if the upstream did not report the prompt tokens of any billable call. */
   get isUnreported(): boolean {
     return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
 
   /**
-   * Returns the cost of all paid calls. For calls without reported usage, uses `sent`, the local count of the prompt.
+   * Returns the cost of all billable calls. For calls without reported prompt tokens, uses `sent`, the local count of
+   * the prompt.
    */
   cost(sent: () => number): NanoUsd {
     return costOfPaid(this.#all, sent)
   }
 
-  /** Returns the cost of all paid calls except the last one, which is the answer. */
+  /** Returns the cost of all billable calls except the last one, which produced the answer. */
   costOfUnused(sent: () => number): NanoUsd {
     return this.#all.length < 2 ? ZERO : costOfPaid(this.#all.slice(0, -1), sent)
   }
 
-  /** Returns the last call if it is paid. */
+  /** Returns the last call if it is billable. */
   last(): Attempt | undefined {
     const attempt = this.#all.at(-1)
     return attempt?.isPaid === true ? attempt : undefined
@@ -98,7 +99,7 @@ function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
 }
 
 /**
- * Adds a local count of the prompt to usage without prompt tokens. A prompt is never empty, so 0 means that the
+ * Adds the local count of the prompt to usage that lacks prompt tokens. A prompt is never empty, so 0 means that the
  * upstream did not count it.
  */
 export function withPrompt(usage: Usage, sent: () => number): Usage {

@@ -7,12 +7,12 @@ const MIN_BUFFER_BYTES = 16 * 1024
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**
- * Collects an answer from its bytes, because no other collector receives events that are relayed unparsed. A short
- * answer is parsed when its completion is read. A long answer is parsed while it arrives, because parsing 32 MiB at
- * once would block the event loop for seconds.
+ * Collects an answer from its bytes, because events that are relayed unparsed reach no other collector. A short answer
+ * is parsed only when its completion is read. A long answer is parsed while it arrives, because parsing 32 MiB at once
+ * would block the event loop for seconds.
  *
- * The bytes are copied into one buffer. Thousands of retained small chunks would survive minor garbage collections and
- * make them slower.
+ * The bytes are copied into one buffer. Thousands of small retained chunks would survive minor garbage collections and
+ * slow them down.
  */
 export class ReceivedAnswer {
   readonly #collected: Collector = collector()
@@ -37,7 +37,7 @@ export class ReceivedAnswer {
     this.#size = size
   }
 
-  /** Parses all unparsed bytes. If `isOver` is true, also parses a last event without a blank line. */
+  /** Parses all unparsed bytes. If `isOver` is true, also parses a last event that no blank line follows. */
   read(isOver: boolean = false): Collector {
     // The translator limits the size of the answer.
     const frames = (this.#frames ??= createFrameReader(Infinity))

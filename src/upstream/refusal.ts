@@ -8,7 +8,10 @@ interface Refused {
   readonly secrets: readonly string[]
 }
 
-/** Adds the status and the retry headers of a response to the failure in its body, and removes the provider's secrets. */
+/**
+ * Adds the status and the retry headers of a response to the failure parsed from its body, and removes the provider's
+ * secrets.
+ */
 export function readRefusal(failure: GatewayError, { response, now, secrets }: Refused): GatewayError {
   const { status } = response
   const advised = readAdvice(response, now)
@@ -21,12 +24,16 @@ export function readRefusal(failure: GatewayError, { response, now, secrets }: R
   return withoutSecrets(refusal, secrets)
 }
 
-/** Returns true if the upstream refused the gateway's credentials or permissions, so that a retry cannot succeed. */
+/**
+ * Returns true if the upstream rejected the gateway's credentials or permissions, in which case a retry cannot succeed.
+ */
 function refusesGateway(status: number): boolean {
   return status === 401 || status === 402 || status === 403
 }
 
-/** Returns the retry advice of a response, and its wait in seconds. Milliseconds take precedence over seconds and dates. */
+/**
+ * Returns the retry advice in a response, and the wait in seconds. Milliseconds take precedence over seconds and dates.
+ */
 export function readAdvice(
   response: { readonly header: (name: string) => string | undefined },
   now: number,
@@ -52,7 +59,7 @@ function secondsFrom(value: string | undefined, perSecond: number): number | und
 }
 
 function secondsUntil(value: string | undefined, now: number): number | undefined {
-  // Only the date format of HTTP is accepted, because Date.parse also accepts strings such as "-5".
+  // Only the HTTP date format is accepted, because Date.parse would also accept strings such as "-5".
   const at = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
 }

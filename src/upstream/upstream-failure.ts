@@ -1,14 +1,16 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Returns a failure of the provider. The message contains the name of the provider but not its address. */
+/** Returns an error for a provider failure. The message contains the name of the provider but not its address. */
 export function brokenUpstream(provider: string, what: string, cause?: unknown): GatewayError {
   return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
 }
 
 const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
-/** Returns the failure for a rejected transport: refused, reset, unknown host, too many headers, connect timeout. */
+/**
+ * Returns the error for a failed call: connection refused or reset, unknown host, too many headers, or connect timeout.
+ */
 export function unreachable(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
   if (codeOf(cause) !== CONNECT_TIMEOUT) return brokenUpstream(provider, 'could not be reached', cause)
@@ -21,7 +23,8 @@ function secretRemover(secrets: readonly string[]): (text: string) => string {
 }
 
 /**
- * Returns a function that removes the provider's secrets from a failure, because some upstreams repeat a refused key.
+ * Returns a function that removes the provider's secrets from a failure, because some upstreams repeat a rejected key
+ * in their error.
  */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = secretRemover(secrets)

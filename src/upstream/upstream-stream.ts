@@ -3,7 +3,7 @@ import type { Step, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
-/** Maximum wait for the first content of a stream after the upstream's status 200, in milliseconds. */
+/** Maximum wait for the first content of a stream after the upstream responds with 200, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
 /** Reports the outcome of a stream to the circuit breaker. Exactly one of the methods is called, once. */
@@ -16,15 +16,15 @@ export interface StreamEnd {
 /** Receives the chunks of an open stream. */
 export interface StreamListener {
   onChunk(chunk: TranslatedChunk): void
-  /** Called when the answer is complete. */
+  /** Called once the answer is complete. */
   onWhole(): void
   onError(error: unknown): void
 }
 
 /**
  * A streamed answer that passes through a translator. The stream is open after its first content. If the stream fails
- * before that, another route can be tried. After five seconds without content, the stream also counts as open, because
- * the client needs the headers and heartbeats of the response to stay connected.
+ * before that, another route can be attempted. After five seconds without content, the stream also counts as open,
+ * because the client needs the response's headers and heartbeats to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -54,13 +54,13 @@ export class UpstreamStream implements SourceReceiver {
     })
   }
 
-  /** Registers the observer of the end of the stream. */
+  /** Registers an observer for the end of the stream. */
   countEnd(end: StreamEnd): void {
     this.#end = end
     if (this.#outcome !== undefined) this.#count(this.#outcome)
   }
 
-  /** Passes earlier chunks to the listener immediately, and later chunks when they are received. */
+  /** Passes earlier chunks to the listener immediately, and later chunks as they are received. */
   attach(listener: StreamListener): void {
     this.#listener = listener
     for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
@@ -144,7 +144,7 @@ export class UpstreamStream implements SourceReceiver {
     if (this.translator.failure !== undefined) this.breakOff(this.translator.failure)
   }
 
-  /** Aborts the source. Ignores errors of a custom source, so that the request ends. */
+  /** Aborts the source. Ignores errors thrown by a custom source, so that the request still ends. */
   #abortSource(): void {
     try {
       this.#source.abort()
@@ -186,12 +186,12 @@ export class UpstreamStream implements SourceReceiver {
   }
 }
 
-/** Returns true for a source that pushes its events, false for an iterable of steps. */
+/** Returns true for a source that pushes its events, and false for an iterable of steps. */
 export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is AnswerSource {
   return 'read' in answer
 }
 
-/** Returns a source for the steps of a stored answer. */
+/** Returns a source that emits the steps of a stored answer. */
 export function sourceOfStored(steps: readonly Step[]): AnswerSource {
   const ignore = (): void => {}
   return {
@@ -205,7 +205,7 @@ export function sourceOfStored(steps: readonly Step[]): AnswerSource {
   }
 }
 
-/** Ends an iterator. Ignores errors of a custom iterator. */
+/** Ends an iterator. Ignores errors thrown by a custom iterator. */
 export function returnQuietly(iterator: AsyncIterator<Step>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
@@ -214,7 +214,7 @@ export function returnQuietly(iterator: AsyncIterator<Step>): void {
   }
 }
 
-/** Returns a source for the steps of a provider without a wire format. Reads only while it is not paused. */
+/** Returns a source that emits the steps of a provider without a wire format. Reads only while it is not paused. */
 export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
   const iterator = steps[Symbol.asyncIterator]()
   let isOver = false
