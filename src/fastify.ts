@@ -27,7 +27,7 @@ export interface FastifyReply {
   hijack(): unknown
 }
 
-/** A plugin of Fastify. */
+/** A Fastify plugin. */
 export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
 
 /**
@@ -38,7 +38,7 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  * app.register(toFastify(gateway), { prefix: '/ai' })
  * ```
  *
- * The gateway receives the full path, so its `basePath` is the prefix. Body parsers are removed within the plugin only.
+ * The gateway receives the full path, so its `basePath` is the prefix. Body parsers are removed only within the plugin.
  */
 export function toFastify(gateway: HttpHandling): FastifyPlugin {
   const handle = toNodeHandler(gateway)
@@ -46,7 +46,7 @@ export function toFastify(gateway: HttpHandling): FastifyPlugin {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
     scope.all('/*', (request, reply) => {
-      // Fastify drops the headers of its hooks (CORS, request ids) when a reply is hijacked.
+      // Fastify drops the headers that its hooks set (CORS, request ids) when a reply is hijacked.
       keepHeaders(reply.getHeaders(), reply.raw)
       reply.hijack()
       return handle(request.raw, reply.raw)

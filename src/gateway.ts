@@ -28,14 +28,14 @@ import { createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
 import { createMetricsReports, createReplay, createServices, createStoreWarnings } from './wiring/services.ts'
 
-/** A gateway: its HTTP handlers, and its administration in process. */
+/** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
   /**
-   * The Web-standard handler of all paths. Accepts the arguments of the global `fetch`, so clients can use it as their
+   * The Web-standard handler for all paths. Accepts the arguments of the global `fetch`, so clients can use it as their
    * `fetch`. Rejects only for arguments that `new Request` refuses. Does not use `this`.
    */
   readonly fetch: FetchHandler
-  /** The handler for servers without web objects, such as the adapters of Node. Never throws. */
+  /** The handler for servers without Web-standard objects, such as the Node adapters. Never throws. */
   readonly handle: HttpHandler
   /** Virtual keys: the secrets that authenticate callers, with their limits. */
   readonly keys: Keys
@@ -55,7 +55,7 @@ export interface Gateway {
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
-   * Processes message batches until no further item can be processed at the moment. For hosts that sleep between
+   * Processes message batches until no more items can currently be processed. Intended for hosts that sleep between
    * requests. A process that serves requests processes batches automatically.
    */
   readonly batches: { readonly work: () => Promise<void> }
@@ -192,7 +192,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     batches: { work: batches.work },
     close: () => {
-      // In sequence. Otherwise a second call would close the store while the first call sends settlements.
+      // In sequence, because a second call could otherwise close the store while the first call is sending settlements.
       closing = closing.catch(() => {}).then(closeOnce)
       return closing
     },
@@ -202,7 +202,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 /** Maximum share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
 const CALL_SHARE = 0.4
 
-/** Runs every step, even if an earlier step failed. Rejects with the first failure. */
+/** Runs all steps, even if an earlier step fails. Rejects with the first failure. */
 async function closeAll(
   steps: readonly (() => Promise<unknown>)[],
   onFailure: (cause: unknown) => void,

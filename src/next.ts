@@ -3,14 +3,14 @@ import { toFetch } from './http/web-handler.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** The methods that a route of the app router exports. */
+/** The methods that an app router route exports. */
 export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
-/** A route handler of the app router. */
+/** An app router route handler. */
 export type NextHandler = (request: Request) => Promise<Response>
 
 /**
- * Returns the route handlers of a catch-all route of Next's app router, `app/ai/[...path]/route.ts`:
+ * Returns the handlers for a catch-all route in the Next app router, `app/ai/[...path]/route.ts`:
  *
  * ```ts
  * const gateway = createGateway({ basePath: '/ai', … })

@@ -32,7 +32,7 @@ import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 export interface MarginCall {
   readonly keyId: string
   readonly keyName: string
-  /** The name of the model in the request. */
+  /** The model name in the request. */
   readonly model: string
 }
 
@@ -63,13 +63,15 @@ export interface GatewayOptions {
   /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
   /**
-   * Stores keys, budgets, usage and audit records. @default memoryStore(), which loses its data when the process ends
+   * The store for keys, budgets, usage and audit records.
+   * @default memoryStore(), which loses its data when the process ends
    */
   readonly store?: Store
   /**
    * How to handle a request whose key, limits or budget cannot be checked because the store fails. `refuse` responds
-   * with 503 and calls no upstream. `allow` serves keys that this process has seen before without limits, and bills
-   * them when the store is available again. @default 'refuse'
+   * with 503 and calls no upstream. `allow` serves keys that this process has already seen, without enforcing limits,
+   * and bills them when the store is available again.
+   * @default 'refuse'
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
@@ -78,19 +80,23 @@ export interface GatewayOptions {
    */
   readonly storeTimeoutMs?: number
   /**
-   * Time for which a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by
-   * other processes take effect after this time. Changes by this process take effect immediately. @default 2,000
+   * How long a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by other
+   * processes take effect after this time. Changes by this process take effect immediately.
+   * @default 2,000
    */
   readonly keyCacheMs?: number
-  /** billed = theoretical cost × margin: a number, or a function of key and model. @default 1.5 */
+  /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
   readonly margin?: number | ((call: MarginCall) => number)
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
-  /** Options of tiers 2 to 5. @default the tiers run if they save money */
+  /** Options for tiers 2 to 5. @default the tiers run if they save money */
   readonly savings?: SavingsOptions
-  /** Options of tier 1, the semantic cache. `false` disables the cache. @default on, in memory, separate for each key, from similarity 0.95 */
+  /**
+   * Options for tier 1, the semantic cache. `false` disables the cache.
+   * @default on, in memory, separate for each key, from similarity 0.95
+   */
   readonly cache?: false | CacheOptions
-  /** Keys, budgets and rate limits that are created at the start. */
+  /** Keys, budgets and rate limits that are created at startup. */
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions
@@ -102,8 +108,9 @@ export interface GatewayOptions {
   readonly basePath?: string
   readonly limits?: Partial<Limits>
   /**
-   * How to handle a request field that the format of the upstream does not support. `refuse` responds with 400 and the
-   * name of the field. `drop` omits the field and lists it in `X-Svc-Ignored`. @default 'refuse'
+   * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
+   * of the field. `drop` omits the field and lists it in `X-Svc-Ignored`.
+   * @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
   /** Further vendor endpoints that callers may use. See docs/passthrough.md. @default none */
@@ -113,18 +120,18 @@ export interface GatewayOptions {
    * 600_000 }
    */
   readonly timeouts?: Partial<Timeouts>
-  /** Skips failing models of a provider. See docs/operating.md. */
+  /** Skips a provider's failing models. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
-  /** Receives each record of the log. Its errors are ignored. @default no log */
+  /** Receives each log record. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
   readonly runtime?: RuntimeOptions
 }
 
-/** Options of the semantic cache; see docs/tiers/1-semantic-cache.md. */
+/** Options for the semantic cache; see docs/tiers/1-semantic-cache.md. */
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
 /**
- * The maximum of a time is one day, because timers overflow after 24 days, and because amounts stay reserved for the
+ * Times are limited to one day, because timers overflow after 24 days, and because amounts stay reserved for the
  * duration of the longest request.
  */
 const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')

@@ -1,5 +1,5 @@
 /**
- * Contract tests for implementations of stores, vector indexes, answer stores and embedders:
+ * Contract tests for custom stores, vector indexes, answer stores and embedders:
  *
  * ```ts
  * import { testStore } from 'sluice/testing'

@@ -12,7 +12,7 @@ export interface MemoryAnswerStoreOptions {
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
-/** Bytes of an entry without its texts. */
+/** Size of an entry without its strings, in bytes. */
 const OVERHEAD_BYTES = 1024
 
 interface Entry {
@@ -24,8 +24,8 @@ interface Entry {
 interface Owner {
   readonly entries: Map<string, Entry>
   /**
-   * Iterator that continues after the last evicted entry, because a new iterator of a Map would skip all deleted
-   * entries again.
+   * Iterator that continues after the last evicted entry. A new Map iterator would have to skip all deleted entries
+   * again.
    */
   oldest: Iterator<Entry, undefined>
   bytes: number
@@ -33,8 +33,7 @@ interface Owner {
 
 /**
  * Creates a store in memory, limited by count and bytes. When the store is full, the least recently used entry of the
- * owner with the largest share is evicted, so an owner with less than an equal share never loses an entry to other
- * owners.
+ * owner with the largest share is evicted. An owner below an equal share therefore never loses entries to other owners.
  */
 export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): AnswerStore {
   const { maxEntries, maxBytes, indexBytes, onRemove } = options
@@ -153,7 +152,10 @@ function oldestOf(owner: Owner): Entry | undefined {
   return owner.oldest.next().value
 }
 
-/** Returns the size of an answer at two bytes per character. Native text counts twice, because each access parses it. */
+/**
+ * Returns the size of an answer at two bytes per UTF-16 code unit. Native text counts twice, because it is parsed on
+ * each access.
+ */
 function bytesOf({ id, text, completion }: CachedAnswer): number {
   const { native, parts } = completion
   let length = id.length + text.length
@@ -162,7 +164,10 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
   return OVERHEAD_BYTES + 2 * length
 }
 
-/** Stores the native answer as JSON text only, because the garbage collector would visit each object of a parsed value. */
+/**
+ * Stores the native answer only as JSON text, because the garbage collector would have to visit every object in a
+ * parsed value.
+ */
 function withoutValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined

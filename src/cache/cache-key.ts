@@ -20,9 +20,9 @@ export interface CacheKeyOptions {
 
 /** Identifies an answer to a prompt. */
 export interface CacheKey {
-  /** Hash of everything except the text of the last user message. Must be equal for a hit. */
+  /** Hash of everything except the text of the last user message. A hit requires an equal hash. */
   readonly scope: string
-  /** Identifies the question in its scope. Texts with the same normalized form have the same id. */
+  /** Identifies the question within its scope. Texts with the same normalized form have the same id. */
   readonly id: string
   /** The last user message, normalized. */
   readonly text: string
@@ -31,7 +31,8 @@ export interface CacheKey {
 }
 
 /**
- * Body fields that the prompt contains or that do not affect the answer. Other fields are hashed without normalization.
+ * Body fields that are represented in the prompt or do not affect the answer. Other fields are hashed without
+ * normalization.
  */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
@@ -47,12 +48,12 @@ function bodyFields(names: string): ReadonlySet<string> {
 const MAX_COMPARED_LENGTH = 4000
 
 /**
- * Returns the cache key of a prompt. Returns undefined for a prompt that must not be cached: without a user message,
+ * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
  * with several choices, or in a thread that the upstream stores.
  *
- * Bodies with only fields that both formats have get the same scope in both. Other fields, tools, images and unknown
- * blocks are hashed without normalization and with the name of their format. They therefore match only requests of that
- * format.
+ * A body that contains only fields common to both formats gets the same scope in both. Other fields, tools, images and
+ * unknown blocks are hashed without normalization and with the name of their format. They therefore match only requests
+ * of that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const index = lastUserIndex(prompt.messages)
@@ -81,7 +82,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** The text to hash. Different lists of values never have equal texts. */
+/** The text to hash. Different lists of values never produce the same text. */
 class KeyText {
   text = ''
 
@@ -107,7 +108,10 @@ function addSettings(keyText: KeyText, prompt: Prompt): void {
   if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(otherFields))
 }
 
-/** Returns true for a body with both names of the output limit. The prompt contains only one of them. */
+/**
+ * Returns true for a body that sets the output limit under both of its names. The prompt contains only one of the
+ * values.
+ */
 function hasBothLimits(body: JsonObject): boolean {
   return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }
@@ -163,7 +167,7 @@ function textOf(message: Message): string {
   return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
 }
 
-/** Returns JSON with sorted top-level fields, because their order in a body has no meaning. */
+/** Returns JSON with sorted top-level fields, because the order of fields in a body has no meaning. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
 }
@@ -176,7 +180,10 @@ const CODE_CHARACTER = /[={}();:<>[\]#]/
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
-/** Maximum length of a text with quotations or program lines. In longer texts, only line ends are normalized. */
+/**
+ * Maximum length of a text with quotations or program lines, in UTF-16 code units. In longer texts, only line ends are
+ * normalized.
+ */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function hasProgramLines(text: string): boolean {

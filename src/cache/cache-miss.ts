@@ -11,11 +11,11 @@ import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
   readonly hit: false
-  /** Cost of the verifier, a part of the actual cost of the request. */
+  /** Cost of the verifier, which is part of the actual cost of the request. */
   readonly spent: NanoUsd
-  /** Equal for identical requests, which can share one answer. Absent if the answer is not stored. */
+  /** The same for identical requests, which can share one answer. Absent if the answer is not stored. */
   readonly id?: string | undefined
-  /** Stores a complete answer of status 200. Returns false if the answer is not stored. Never rejects. */
+  /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
   /** Counts the request as a hit, because it received the answer of an identical request. */
   becameHit(): void
@@ -23,17 +23,17 @@ export interface CacheMiss {
   readonly claim?: AnswerClaim | undefined
 }
 
-/** The claim of one request on an answer that several processes may compute at the same time. */
+/** One request's claim on an answer that several processes may compute at the same time. */
 export interface AnswerClaim {
   /**
    * Takes the claim, or waits for the process that owns it. Resolves with undefined if this process must compute the
    * answer: it has the claim, the other process stored no answer or took too long, or the store failed. Rejects only
    * when the caller disconnects.
    *
-   * @param findStream Looks for the stream of the other process. The first result ends the wait.
+   * @param findStream Looks for the stream of the other process. The wait ends as soon as a stream is found.
    */
   join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
-  /** Releases the claim. Must be called when the answer is stored or cannot be stored. Never rejects. */
+  /** Releases the claim. Must be called once the answer is stored or cannot be stored. Never rejects. */
   release(): Promise<void>
   readonly id: string
   /** Publishes streams to other processes. Absent if the store does not support streams. */
@@ -88,7 +88,7 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // Indexing is not cancelled, because the answer is complete even if its caller has disconnected.
+    // Indexing is not cancelled, because the answer is complete even if the caller has disconnected.
     const indexing = { ...lookup, cancellation: undefined }
     const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)
@@ -119,7 +119,7 @@ function isRefusal(completion: Completion, text: string): boolean {
   return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
 }
 
-/** Words of questions about the present. A false match only shortens the lifetime of an entry. */
+/** Words that mark a question about the present. A false match only shortens the lifetime of an entry. */
 const LATIN_WORDS = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
   'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
@@ -132,7 +132,7 @@ const OTHER_WORDS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
 const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${OTHER_WORDS}`, 'iu')
 
-/** Characters that are searched at the start and at the end of a long text. */
+/** Number of characters that are searched at the start and at the end of a long text. */
 const SEARCHED_LENGTH = 2000
 
 /** Returns true for a question about the present, such as `what is the latest version`. */
@@ -171,7 +171,7 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
       try {
         await claims.release(key.id)
       } catch {
-        // Ignored, because the claim expires.
+        // The error is ignored, because the claim expires.
       }
     },
   }

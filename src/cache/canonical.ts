@@ -24,14 +24,20 @@ export interface Item extends Token {
   readonly article?: 'the' | 'a'
 }
 
-/** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
+/**
+ * A text from which insignificant differences are removed: case, pleasantries, contractions, fillers and final
+ * punctuation.
+ */
 export interface Canonical {
   readonly items: readonly Item[]
   /** Typos are forgiven if one of two texts is English. `none`: a text about spelling, in which each letter matters. */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
-/** Returns the canonical form of a text. In languages other than English, only the final punctuation is removed. */
+/**
+ * Returns the canonical form of a text. If the text is not recognized as English, only the final punctuation is
+ * removed.
+ */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
@@ -48,7 +54,7 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** Returns the text to embed: the items without articles. English texts are in lower case. */
+/** Returns the text to embed: the items except omissible articles. English texts are converted to lower case. */
 export function meaningOf(canonical: Canonical): string {
   let meaning = ''
   for (const item of canonical.items) {
@@ -87,7 +93,7 @@ function asWritten(token: Token): Item {
   return { ...token, key: token.raw }
 }
 
-/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, but not names. */
+/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, but not in names. */
 function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
   const written: Token[] = []
   let before = ''
@@ -162,7 +168,10 @@ function markArticles(items: readonly Token[]): readonly Item[] {
   })
 }
 
-/** `around` contains the token before the article, if any, the article and the next two tokens. */
+/**
+ * Returns true if the other text may omit the article. `around` contains the token before the article (if any), the
+ * article itself, and the next two tokens.
+ */
 function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
@@ -173,8 +182,8 @@ function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boole
 }
 
 /**
- * Returns true unless the article precedes the last word of a sentence, where it is significant: `explain the matrix`
- * differs from `explain matrix`.
+ * Returns true unless the article precedes the last word of a sentence. There, the article is significant: `explain the
+ * matrix` differs from `explain matrix`.
  */
 function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'

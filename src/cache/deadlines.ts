@@ -10,8 +10,8 @@ export interface Timeout {
 }
 
 /**
- * Returns the result of `work`. If it is a promise, rejects and aborts the signal of `work` on a timeout or when the
- * caller disconnects.
+ * Returns the result of `work`. If the result is a promise, the returned promise is rejected, and the signal passed to
+ * `work` is aborted, on a timeout or when the caller disconnects.
  */
 export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
   refuseCancelled(timeout)
@@ -57,8 +57,8 @@ export interface FailurePause {
 }
 
 /**
- * Pauses a part for ten seconds after three consecutive failures. Otherwise each later request would wait for its
- * timeout.
+ * Pauses a part of the cache for ten seconds after three consecutive failures. Otherwise, each later request would wait
+ * until the part times out.
  */
 export function createFailurePause(now: () => number): FailurePause {
   let failures = 0
@@ -106,7 +106,9 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
   }
 }
 
-/** Returns a store whose calls have a deadline, except `clear`, which may take long but delays no request. */
+/**
+ * Returns a store whose calls have a deadline. `clear` has none, because it may take a long time but delays no request.
+ */
 export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
   const bounded = createBounded(bounds)
   const { claims, peek = store.get } = store

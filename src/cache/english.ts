@@ -1,4 +1,4 @@
-/** Word lists for insignificant differences between English texts. All other words must be equal. */
+/** Word lists that define insignificant differences between English texts. All other words must be equal. */
 
 /** Words that identify a text as English. They exclude common words of other languages in Latin script. */
 export const ENGLISH_MARKS: ReadonlySet<string> = words(
@@ -7,7 +7,7 @@ export const ENGLISH_MARKS: ReadonlySet<string> = words(
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
 )
 
-/** Words of which two identify a text as English. A single word may belong to another language. */
+/** Words of which any two identify a text as English. A single word may belong to another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
 /**
@@ -44,7 +44,7 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-/** Endings of contractions, their words, and the stems before them. */
+/** Endings of contractions, the words they stand for, and the stems that precede them. */
 const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
   ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
   ['nt', 'not', 'is are was were do does did has have had could would should must'],
@@ -81,7 +81,7 @@ const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
   ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
 ])
 
-/** Returns `what is` for `what's`; undefined for a word that is not a contraction. */
+/** Returns `what is` for `what's`, or undefined for a word that is not a contraction. */
 export function expandShortForm(word: string): readonly string[] | undefined {
   return SHORT_FORMS.get(word)
 }
@@ -98,7 +98,10 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
   [/^(trave|cance|mode|labe|signa|leve|fue|jewe|counse)ll(ed|ing|er|ers)$/, '$1l$2'],
 ]
 
-/** Synonyms in every question. Numbers, negations, comparisons and words with a second meaning must not be listed. */
+/**
+ * Words that are synonyms in any question. Numbers, negations, comparisons and words with a second meaning must not be
+ * listed.
+ */
 const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
@@ -114,21 +117,21 @@ const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   mould mold|plough plow|practise practice`,
 )
 
-/** Synonymous verbs. Replaced only where the word is a verb: a purchase order is not a buy order. */
+/** Synonymous verbs. A word is replaced only where it is a verb: a purchase order is not a buy order. */
 const SAME_VERBS: ReadonlyMap<string, string> = pairs(
   `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
   attempt try|demonstrate show|construct build`,
 )
 
-/** Words after which a word of SAME_VERBS is a verb. */
+/** Words after which a word from SAME_VERBS is a verb. */
 const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** Matches the words that a row of SPELLINGS may change. Most words therefore need only one test. */
+/** Matches the words that a row of SPELLINGS may change, so that most words need only one test. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
-/** Returns the American spelling, or one word for all its synonyms; undefined if the word does not change. */
+/** Returns the American spelling, or the same word for all synonyms. Returns undefined if the word does not change. */
 export function plainSpelling(word: string, before: string): readonly string[] | undefined {
   const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
@@ -143,10 +146,10 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
   sixteen 16|seventeen 17|eighteen 18|nineteen 19`,
 )
 
-/** Nouns that are sizes of an answer after a number: `in three sentences` does not ask about sentences. */
+/** Nouns that, after a number, specify the size of an answer: `in three sentences` does not ask about sentences. */
 export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
-/** Words of texts about spelling or wording, in which every letter is significant. */
+/** Words that mark a text about spelling or wording, in which every letter is significant. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(
   `spell spelled spelt spelling spells misspelled misspelling typo typos proofread grammar grammatical grammatically
   correct corrected correctly correction letter letters anagram pronounce pronounced pronunciation rhyme rhymes rhyming
@@ -155,14 +158,14 @@ export const ABOUT_LETTERS: ReadonlySet<string> = words(
   rewrite edit verbatim punctuation apostrophe contraction contractions literally transcribe alphabet alphabetically`,
 )
 
-/** Words of texts that may be about a word, in which synonyms are not replaced. */
+/** Words that mark a text that may be about a word. In such a text, synonyms are not replaced. */
 export const ABOUT_WORDS: ReadonlySet<string> = words(
   `word words synonym synonyms antonym antonyms define definition mean means meaning difference differences differ
   distinction vs versus compare compared comparison between keyword keywords command statement term terms say said called
   british american dialect slang etymology language`,
 )
 
-/** Words that have another meaning with a capital letter. */
+/** Words that have a different meaning when capitalized. */
 export const CASE_MATTERS: ReadonlySet<string> = words(
   `us it who aids am pm or in polish turkey china nice reading bath march may august will mark bill grant jack rose dawn
   hope faith grace apple amazon shell target gap oracle windows word excel access teams swift go rust ruby cat pin ram

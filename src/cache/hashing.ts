@@ -1,7 +1,7 @@
 import type { Embedder } from '../core/cache-ports.ts'
 import { canonicalize, meaningOf } from './canonical.ts'
 
-/** Returns a 32-bit hash of UTF-16 units (FNV-1a with a final mix), the same on every platform. */
+/** Returns a 32-bit hash of UTF-16 code units (FNV-1a with a final mix), which is the same on every platform. */
 export function hash32(text: string, seed: number): number {
   let hash = (0x811c9dc5 ^ seed) >>> 0
   for (let index = 0; index < text.length; index += 1) {
@@ -21,14 +21,14 @@ export function mix(value: number): number {
 const DIMENSIONS = 1024
 
 /**
- * Weight of each kind of feature, as a share of the squared length. Letters tolerate typos. Words, pairs of words and
- * pieces of words distinguish texts that use the same letters.
+ * Weight of each kind of feature, as a share of the squared length. Letters tolerate typos. Words, word pairs and word
+ * pieces distinguish texts that use the same letters.
  */
 const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
 const MIN_PIECE = 3
 const MAX_PIECE = 5
-/** Maximum number of embedded characters. Of longer texts, only the start and the end are embedded. */
+/** Maximum number of embedded characters. Only the start and the end of a longer text are embedded. */
 const MAX_LENGTH = 16_384
 
 const OFFLINE: Embedder = {
@@ -45,7 +45,7 @@ export function hashingEmbedder(): Embedder {
   return OFFLINE
 }
 
-/** Returns the vector of one text, of length 1; the zero vector for a text without words. */
+/** Returns the unit vector of a text, or the zero vector for a text without words. */
 export function hashEmbedding(text: string): Float32Array {
   return embedMeaning(meaningOf(canonicalize(shortened(text))))
 }
@@ -89,7 +89,10 @@ function piecesOf(word: string): readonly number[] {
   return pieces
 }
 
-/** Adds one kind of feature. Its weights are the square roots of the numbers of occurrences, with a hashed sign. */
+/**
+ * Adds one kind of feature. The weight of each feature is the square root of its number of occurrences, with a sign
+ * derived from its hash.
+ */
 function addFamily(
   sum: Float64Array,
   words: readonly string[],
@@ -125,20 +128,20 @@ const BITS = SIGNATURE_WORDS * 32
 /** Rounds of sign flips and mixing. Three rounds approximate random directions for any input. */
 const ROUNDS = 3
 /**
- * Standard deviations above the mean number of differing bits at which a vector is skipped. The probability of skipping
- * a near vector is 10^-10.
+ * Number of standard deviations above the mean number of differing bits at which a vector is skipped. The probability
+ * of skipping a near vector is about 10^-10.
  */
 const DEVIATIONS = 6.5
-/** Tolerance in bits. Prevents the rejection of equal vectors by rounding. */
+/** Tolerance in bits. Prevents rounding errors from rejecting equal vectors. */
 const SLACK = 2
 
-/** Writes the signs of a vector's projections on 1024 fixed random directions. */
+/** Writes the signs of a vector's projections onto 1024 fixed random directions. */
 export type Signer = (vector: Float32Array, signature: Uint32Array) => void
 
 /**
  * Creates a signer. Near vectors have similar signatures: each bit differs with a probability of angle / π. The
- * directions are those of a randomized Hadamard transform, so a signature takes 30,000 additions instead of a million
- * multiplications.
+ * directions are those of a randomized Hadamard transform, so a signature takes about 30,000 additions instead of a
+ * million multiplications.
  */
 export function createSigner(dimensions: number): Signer {
   const size = Math.max(BITS, 2 ** Math.ceil(Math.log2(dimensions)))

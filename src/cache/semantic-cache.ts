@@ -22,7 +22,7 @@ import { lazyLexicon } from './typos.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
 export interface CacheQuestion {
-  /** The prompt with the default settings of the model, which are part of the key. */
+  /** The prompt, including the model's default settings, which are part of the key. */
   readonly prompt: Prompt
   readonly keyId: string
   /** The model name in the request. */
@@ -39,13 +39,13 @@ export interface CacheQuestion {
 export interface SemanticCache {
   lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Like `lookUp`, but without an effect on the cache or its statistics. Custom embedders and verifiers are not called,
-   * because they may cost money. With custom embedders or verifiers, only identical text is a hit.
+   * Like `lookUp`, but without any effect on the cache or its statistics. Custom embedders and verifiers are not
+   * called, because they may cost money. With custom embedders or verifiers, only identical text is a hit.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Raises the threshold of an entry above the similarity of its hits. Removes an entry whose hits all had identical
-   * text. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
+   * Raises the threshold of an entry above the similarity of its hits. If all hits had identical text, removes the
+   * entry. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
    */
   reportWrongHit(id: string): void | Promise<void>
   clear(filter?: { readonly key?: string }): void | Promise<void>
@@ -56,17 +56,20 @@ export interface SemanticCache {
 
 /** Statistics of the cache. GET /metrics/cache contains some of them. */
 export interface CacheStatistics {
-  /** hits / totalRequests; 0 before the first look-up. */
+  /** `hits` divided by `totalRequests`, or 0 before the first lookup. */
   readonly hitRate: number
-  /** Number of look-ups, except for requests that do not accept stored answers. */
+  /** Number of lookups, excluding requests that do not accept stored answers. */
   readonly totalRequests: number
   readonly hits: number
   readonly misses: number
   /** Number of hits on identical text. */
   readonly exactHits: number
-  /** Number of candidates above the threshold that the guard refused, by first difference. */
+  /**
+   * Number of candidates above the threshold that the guard or the verifier refused, by the first difference or
+   * `verifier`.
+   */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Number of look-ups in which an embedder, index, store or verifier failed or was late. */
+  /** Number of lookups in which an embedder, index, store or verifier failed or timed out. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number
@@ -76,9 +79,9 @@ const DEFAULT_THRESHOLD = 0.95
 const DEFAULT_ENTRIES = 1000
 const DEFAULT_BYTES = 64 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 1000
-/** The new threshold of an entry exceeds the similarity of its wrong hit by this step. */
+/** Amount by which the new threshold of an entry exceeds the similarity of its wrong hit. */
 const THRESHOLD_STEP = 0.001
-/** Maximum number of requests whose hit can be reported as wrong by the id of the request. */
+/** Maximum number of requests whose hits can be reported as wrong by request id. */
 const MAX_REPORTABLE = 10_000
 
 /** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
@@ -136,7 +139,7 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 
 /**
  * Creates the search for an embedder. The offline embedder needs no vectors. The index has its own limits only with a
- * custom store, because the memory store reports removed entries.
+ * custom store. The memory store reports the entries it removes, so the index needs none.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options

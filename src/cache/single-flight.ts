@@ -4,7 +4,10 @@ import type { Runtime } from '../core/ports.ts'
 export type FlightEnd<T> =
   /** The value that every follower receives. */
   | { readonly shared: T }
-  /** The leader could not finish, because its caller disconnected. The longest waiting follower becomes the leader. */
+  /**
+   * The leader could not finish, because its caller disconnected. The follower that has waited longest becomes the
+   * leader.
+   */
   | 'handed-over'
   /** The result cannot be shared: a tool call, a refusal or a failure. Each follower calls the upstream itself. */
   | 'not-shared'
@@ -21,22 +24,22 @@ export type FlightRole<T, S = never> =
   | Leader<T, S>
   | { readonly role: 'follower'; readonly value: T }
   | { readonly role: 'stream'; readonly stream: S }
-  /** Calls the upstream itself. Other requests do not wait for its result. */
+  /** The request calls the upstream itself. Other requests do not wait for its result. */
   | { readonly role: 'alone' }
 
 export interface JoinOptions {
   /** Cancelled when the caller of this request disconnects. */
   readonly cancellation?: Cancellation
-  /** True if the request can follow a stream. @default false: waits for the end */
+  /** True if the request can follow a stream. @default false: the request waits for the complete result */
   readonly followsStream?: boolean
 }
 
 /** Shares the work of one request with identical requests. */
 export interface SingleFlight<T, S = never> {
   /**
-   * Returns the leader synchronously for the first request of a key. Other requests wait for the leader. When the
-   * caller of a request disconnects, rejects with the reason of its cancellation, without an effect on other requests.
-   * While a request waits, its key has exactly one leader.
+   * For the first request with a key, returns the leader role synchronously. Other requests wait for the leader. When
+   * the caller of a request disconnects, the wait rejects with the cancellation reason. Other requests are not
+   * affected. While a request waits, its key has exactly one leader.
    */
   join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
   readonly size: number
@@ -45,7 +48,10 @@ export interface SingleFlight<T, S = never> {
 export interface SingleFlightOptions {
   /** Maximum number of followers of one leader. Further requests call the upstream themselves. @default 1000 */
   readonly maxFollowers?: number
-  /** Maximum wait of a follower, because the caller of the leader may read slowly. @default unlimited */
+  /**
+   * Maximum time that a follower waits. The limit exists because the caller of the leader may read slowly.
+   * @default unlimited
+   */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
@@ -55,7 +61,7 @@ interface Follower<T, S> {
 }
 
 interface Flight<T, S> {
-  /** Longest waiting first. Undefined until the first follower, because most leaders have none. */
+  /** Followers in order of arrival. Undefined until the first follower arrives, because most leaders have none. */
   followers: Set<Follower<T, S>> | undefined
   stream: S | undefined
   /** Number of requests that have followed the stream. */

@@ -40,8 +40,8 @@ export interface PostgresStoreOptions {
   /** Schema that contains the tables. Gateways with the same schema share keys, budgets and usage. @default 'sluice' */
   readonly schema?: string
   /**
-   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1
-   * GiB each
+   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
+   * @default 1,000,000 entries and 1 GiB each
    */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the PostgreSQL server */

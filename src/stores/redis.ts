@@ -32,8 +32,8 @@ export interface RedisStoreOptions {
    */
   readonly shardByOwner?: boolean
   /**
-   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 256
-   * MiB each
+   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
+   * @default 1,000,000 entries and 256 MiB each
    */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default the clock of the Redis server */

@@ -47,8 +47,8 @@ export interface SqliteStoreOptions {
    */
   readonly synchronous?: 'normal' | 'full'
   /**
-   * Limits on batches, recordings and audit records. Keys and budgets have no limit. @default 1,000,000 entries and 1
-   * GiB each
+   * Limits on batches, recordings and audit records. Keys and budgets are unlimited.
+   * @default 1,000,000 entries and 1 GiB each
    */
   readonly limits?: Partial<BulkLimits>
   /** Returns the time in milliseconds since 1970. @default Date.now */

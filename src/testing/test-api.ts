@@ -1,8 +1,8 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Store } from '../core/store.ts'
 
 /**
- * The functions of a test runner that the contract suites call, such as those of vitest, Jest or `bun:test`. The
- * functions are an argument, because this package must not depend on a test runner.
+ * The test-runner functions that the contract suites call, for example those of vitest, Jest or `bun:test`. They are
+ * passed as an argument, because this package must not depend on a test runner.
  */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown
@@ -12,13 +12,13 @@ export interface TestApi {
   readonly expect: (value: unknown) => Expectation
 }
 
-/** The result of `expect(value)` of the test runner. */
+/** The result of the test runner's `expect(value)`. */
 export interface Expectation extends Matchers<unknown> {
   readonly resolves: Matchers<Promise<unknown>>
   readonly rejects: Matchers<Promise<unknown>>
 }
 
-/** The matchers of the test runner that the contract suites use. */
+/** The matchers that the contract suites use. */
 export interface Matchers<Result> {
   toBe(expected: unknown): Result
   toEqual(expected: unknown): Result
@@ -44,7 +44,7 @@ export const HOUR_MS = 3_600_000
 /** The time at the start of each test. */
 export const START: number = Date.UTC(2026, 0, 15, 12)
 
-/** Texts that stores often corrupt. */
+/** Strings that stores often corrupt. */
 export const ODD_TEXTS: readonly string[] = [
   '',
   ' ',
@@ -70,9 +70,9 @@ export interface StoreSuite {
   readonly store: Store
   readonly clock: TestClock
   claim(counter: string, amount: number, max: number, more?: Partial<Claim>): Claim
-  /** Reserves for 10 minutes. */
+  /** Makes a reservation that expires after 10 minutes. */
   reserve(id: string, claims: readonly Claim[], more?: Partial<ReserveRequest>): Promise<ReserveResult>
-  /** Settles with an amount per counter. */
+  /** Settles a reservation with one amount per counter. */
   settle(id: string, charges?: Readonly<Record<string, number>>): Promise<boolean>
   level(counter: string): Promise<Level | undefined>
 }

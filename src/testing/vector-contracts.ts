@@ -1,7 +1,7 @@
 import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
-/** Limits of the vector index under test. */
+/** Limits on the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
   /** Minimum number of entries that the index must be able to store. */
@@ -20,7 +20,10 @@ export function testVectorIndex(
   const { beforeEach, describe, expect, it } = api
   const { dimensions } = limits
 
-  /** Returns a unit vector in the plane of the first two axes. The cosine of two vectors is that of the angle between them. */
+  /**
+   * Returns a unit vector in the plane of the first two axes. The cosine similarity of two such vectors is the cosine
+   * of the angle between them.
+   */
   const at = (degrees: number): Float32Array => {
     const vector = new Float32Array(dimensions)
     vector[0] = Math.cos((degrees / 180) * Math.PI)

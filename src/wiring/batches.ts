@@ -4,7 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 import type { BatchOptions, BatchSources, openBatches } from '../pipeline/batch-worker.ts'
 import type { Traffic } from '../pipeline/services.ts'
 
-/** The check of `batches` in the gateway's options. */
+/** Validates the `batches` option of the gateway. */
 export const checkBatches: OptionCheck = optionsOf({
   concurrency: wholeFrom(0, 1000),
   leaseMs: wholeFrom(1000),
@@ -13,12 +13,12 @@ export const checkBatches: OptionCheck = optionsOf({
 
 type OpenBatches = ReturnType<typeof openBatches>
 
-/** The batches of a gateway. Their code is loaded on the first use. */
+/** The batches of a gateway. Their module is loaded on first use. */
 export interface Batches {
   open(): Promise<OpenBatches>
   /** Starts polling for batches on its first call. */
   start(): void
-  /** Processes items until no further item can be processed at the moment. */
+  /** Processes items until no more items can currently be processed. */
   work(): Promise<void>
   stop(): Promise<void>
 }
@@ -53,9 +53,12 @@ export function createBatches(options: BatchOptions | undefined, sources: BatchS
 
 export interface TrafficOptions {
   readonly after: Runtime['after']
-  /** Maximum number of running requests while batches are processed. @default 8 */
+  /** Maximum number of running requests at which batches are processed. @default 8 */
   readonly maxRequests?: number
-  /** Maximum wait of a batch worker, in milliseconds. The maximum prevents starvation. @default 30_000 */
+  /**
+   * Maximum time that a batch worker waits for running requests, in milliseconds. The limit prevents starvation.
+   * @default 30_000
+   */
   readonly maxWaitMs?: number
 }
 

@@ -14,7 +14,7 @@ import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { completions, IncomingCall, inTraffic, refuse, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
-/** Returns the handler of all requests. `onRequest` is called with each request, before its endpoint. */
+/** Returns the handler for all requests. `onRequest` is called on each request, before its endpoint. */
 export function createHandler(parts: EndpointParts, onRequest: () => void): HttpHandler {
   const { services } = parts
   const { runtime } = services
@@ -54,13 +54,13 @@ function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** Returns the writer of errors on paths without a format. Clients of the messages format send a version header. */
+/** Chooses the error writer for paths without a format. Clients of the messages format send a version header. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
 }
 
-/** Creates the endpoints of model calls. The first request of another endpoint loads `further-endpoints.ts`. */
+/** Creates the endpoints of model calls. The first request to another endpoint loads `further-endpoints.ts`. */
 function createRoutes(parts: EndpointParts): Router<Handler> {
   const { services, traffic, basePath } = parts
   checkProviders(parts)
@@ -80,7 +80,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
   return createRouter(endpoints, others)
 }
 
-/** Throws if the provider of an endpoint is not configured. */
+/** Throws if the provider of a passthrough endpoint is not configured. */
 function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
@@ -91,20 +91,20 @@ function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   }
 }
 
-/** Returns a handler that loads its code on the first call. If the import fails, the next call repeats it. */
+/** Returns a handler whose module is loaded on the first call. If the import fails, the next call retries it. */
 function lazily(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** Returns an authorization that loads its code with the first request to the admin API. */
+/** Returns an authorization function whose module is loaded on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** Returns a Web-standard handler. The first call loads its code, which Node servers do not need. */
+/** Returns a Web-standard handler. Its module is loaded on the first call, because Node servers do not need it. */
 export function lazyFetch(handling: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))

@@ -19,7 +19,7 @@ import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
-// Other modules load these functions from this module, because each further dynamic import splits shared code into chunks.
+// Other modules import these functions through this module, because each additional dynamic import splits shared code into chunks.
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
@@ -37,10 +37,10 @@ export interface EndpointParts {
 }
 
 /**
- * Handles all paths except the paths of model calls. Also handles other spellings of all paths: with a trailing slash,
- * with doubled slashes, or without `/v1`. Clients join a base URL and a path in different ways.
+ * Handles all paths except those of model calls. Also handles variants of all paths: with a trailing slash, with
+ * doubled slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
  *
- * @param modelCalls The endpoints of model calls, for their other spellings.
+ * @param modelCalls The endpoints of model calls, whose path variants are handled here.
  */
 export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
   const { basePath } = parts
@@ -54,7 +54,8 @@ export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: 
 }
 
 /**
- * Returns the endpoint of the received path, or of another spelling of the path. Throws the error of the received path.
+ * Returns the endpoint for the received path or for a variant of it. If there is none, throws the error for the
+ * received path.
  */
 function findEndpoint(
   route: Router<Handler>,
@@ -104,7 +105,7 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },
     { method: 'GET', path: '/v1/responses/:id/input_items', handle: stored.inputItems },
-    // Errors of embeddings have the form of the chat format.
+    // Embeddings errors are written in the chat format.
     {
       method: 'POST',
       path: '/v1/embeddings',

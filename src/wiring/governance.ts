@@ -15,12 +15,14 @@ export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The keys, budgets and rate limits with the field names of the HTTP API. The first call loads their code. */
+  /**
+   * The keys, budgets and rate limits, with the field names of the HTTP API. Their module is loaded on the first call.
+   */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
   /**
-   * Returns the key with this id, or undefined for a deleted key. Used for work that has no secret, such as a batch
+   * Returns the key with this id, or undefined for a deleted key. Used for work that carries no secret, such as a batch
    * item.
    */
   readonly keyById: KeyById
@@ -32,11 +34,11 @@ export interface GovernanceParts {
   /** Maximum duration of a request, in milliseconds. */
   readonly totalMs: number
   readonly onFailure: (cause: unknown) => void
-  /** Called for a dropped settlement, whose request is not billed. */
+  /** Called when a settlement is dropped, so that its request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
   /** Lifetime of cached keys and shared records, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
-  /** Serves known keys while the store fails, and bills them afterwards. @default false */
+  /** Serves known keys while the store is failing, and bills them afterwards. @default false */
   readonly allowsUnreserved?: boolean
 }
 
@@ -44,9 +46,9 @@ export interface GovernanceParts {
 const SETTLE_MS = 60_000
 
 /**
- * Creates the governance of a gateway. Checks the configuration immediately, because an invalid field must be an error
- * at the start. Applies the configuration before the first look-up of a key. Calls `onFailure` if the store refuses the
- * configuration.
+ * Creates the governance of a gateway. Checks the configuration immediately, because an invalid field must be reported
+ * at startup. Applies the configuration before the first key lookup. Calls `onFailure` if the configuration cannot be
+ * applied.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
@@ -113,8 +115,8 @@ async function undefinedIfNotFound<Value>(reading: Promise<Value>): Promise<Valu
 const RETRY_MS = 1000
 
 /**
- * Returns a function that runs `work` until the work succeeds once. After a failure, calls within one second reject
- * without running `work`.
+ * Returns a function that runs `work` on each call until it has succeeded once. After a failure, calls within one
+ * second reject without running `work`.
  */
 function startOnce(
   work: () => Promise<void>,
@@ -148,7 +150,7 @@ type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Returns methods with camel-case field names. The first call loads their code. */
+/** Returns methods with camel-case field names. Their modules are loaded on the first call. */
 function inProcess<Api extends Methods<Api>>(load: () => Promise<Methods<Api>>, names: Record<keyof Api, true>): Api {
   const method =
     (name: keyof Api) =>

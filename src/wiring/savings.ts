@@ -25,16 +25,20 @@ import { yieldToEventLoop } from '../tokens/yield.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 
-/** Options of tiers 2 to 5; see docs/tiers. */
+/** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
   /** Context sizes in tokens above which a tier can run without a header. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
-  /** Source of the summaries of tiers 3 and 4: the small model of the family, or free extracts of the text (`extractive`). @default 'model' */
+  /**
+   * Source of the summaries in tiers 3 and 4: the small model of the family, or free extracts from the text
+   * (`extractive`).
+   * @default 'model'
+   */
   readonly summarizer?: 'model' | 'extractive'
   /**
-   * Size of the prompt that tier 2 builds: a share of the context, and a minimum in tokens. The minimum can depend on
+   * Size of the prompt that tier 2 builds, as a share of the context and a minimum in tokens. The minimum can depend on
    * the size of the context.
    * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
@@ -49,7 +53,7 @@ export interface SavingsOptions {
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
   /**
-   * Share of requests, from 0 to 1, on which automatic tiers are tried without effect. The gateway sends all prompts
+   * Share of requests, from 0 to 1, on which automatic tiers are tested without effect. The gateway sends all prompts
    * unchanged and logs the results of the trials. Tiers that a header requests still run.
    * @default undefined: tiers run
    */
@@ -69,7 +73,7 @@ const targets = listOf(
   1,
 )
 
-/** The check of `savings` in the gateway's options. */
+/** Validates the `savings` option of the gateway. */
 export const checkSavings: OptionCheck = optionsOf({
   thresholds: optionsOf({ vanishing: tokens, recursive: tokens, family: tokens }),
   slider: oneOf('auto', 'query', 'stable'),
@@ -111,7 +115,7 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** Returns the waterfall. The first request that is large enough or requests a tier loads the code. */
+/** Returns the waterfall. Its module is loaded by the first request that is large enough or requests a tier. */
 export function createSavings(configured: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = configured ?? {}
   const waterfall = lazily(options, parts)
@@ -123,7 +127,7 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
-    // Requests without a trial are also recorded, because later trials need the state of the upstream's cache.
+    // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
     )
@@ -160,7 +164,8 @@ function mayApply(job: TierJob, thresholds: Thresholds): boolean {
 }
 
 /**
- * Returns half of the smallest threshold. For smaller prompts, no tier runs and no state of the conversation is stored.
+ * Returns half of the smallest threshold. For smaller prompts, no automatic tier runs and no conversation state is
+ * stored.
  */
 function followedFrom(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
@@ -186,7 +191,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Returns the semantic cache. Checks its options immediately, and loads its code with the first look-up. */
+/** Returns the semantic cache. Its module is loaded on the first lookup. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
