@@ -58,7 +58,7 @@ export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
 
-/** Options of `createGateway()`. Unknown options are refused. */
+/** Options for `createGateway()`. Unknown options are refused. */
 export interface GatewayOptions {
   /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]

@@ -138,7 +138,7 @@ function createValues({ run, limits }: RedisContext): Values {
   }
 }
 
-/** Options of `redisAnswerStore()`. */
+/** Options for `redisAnswerStore()`. */
 export interface RedisAnswerStoreOptions
   extends StoredAnswersOptions, Pick<RedisStoreOptions, 'client' | 'prefix' | 'limits' | 'now'> {}
 

@@ -19,7 +19,7 @@ import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
-// Other modules import these functions through this module, because each additional dynamic import splits shared code into chunks.
+// Imported through this module, because each additional dynamic import elsewhere splits shared code into chunks.
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
