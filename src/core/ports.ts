@@ -11,7 +11,8 @@ export interface Tokenizer {
   /** Returns an estimate based on length and script. The error is a few percent for prose and code. */
   estimate(text: string): number
   /**
-   * Returns the exact count. The first call loads the vocabulary. Yields to the event loop while it counts a long text.
+   * Returns the exact token count. The first call loads the vocabulary. Yields to the event loop while it counts a long
+   * text.
    *
    * @param vocabulary @default 'o200k'
    */

@@ -11,7 +11,10 @@ import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './
 
 export { readEmbeddings } from './embeddings.ts'
 
-/** Enables translation. Called before the first prompt is translated, because most requests need no translation. */
+/**
+ * Enables translation. Called before the first prompt is translated, and not at startup, because most requests need no
+ * translation.
+ */
 export function enableTranslation(): void {
   setTranslators({ openai: translateToChat, anthropic: translateToMessages })
 }
@@ -45,7 +48,9 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   }
 }
 
-/** Returns true if a schema can be strict in the chat format. A strict schema has no optional or additional fields. */
+/**
+ * Returns true if the chat format can enforce a schema strictly. A strict schema has no optional or additional fields.
+ */
 function canBind(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
   if (!isJsonObject(schema)) return true
@@ -56,7 +61,7 @@ function canBind(schema: Json): boolean {
   return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
 }
 
-/** The instruction for an answer of any JSON object. The messages format has no such setting. */
+/** The instruction to answer with any JSON object. The messages format has no setting for this. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
@@ -115,7 +120,7 @@ const refuseBlock = refuseContentFor('this model, which uses the message format'
 
 /**
  * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
- * requires. Chat clients number calls from the start in each turn, or use the name of the function.
+ * requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
   const names: Names = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
@@ -129,8 +134,8 @@ interface Names {
   readonly usedIds: Set<string>
   readonly newIds: Map<string, string>
   /**
-   * The last number appended to each id. Without it, each search would start at 1 and take quadratic time for equal
-   * ids.
+   * The last number appended to each id. Without it, each search would start at 1, and repeated ids would take
+   * quadratic time.
    */
   readonly numbers: Map<string, number>
 }
@@ -157,8 +162,8 @@ function findUnusedId(id: string, { usedIds, numbers }: Names): string {
 }
 
 /**
- * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error of `reject` for
- * a required field and for a tool that is not a function.
+ * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `refuse`
+ * for a required field or a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)

@@ -3,19 +3,19 @@ import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './fields.ts'
 import { itemsOf } from './responses/items.ts'
 
-/** Content that only its own format can express and that is required for the meaning of the request. */
+/** Content that only its own format can express and that is essential to the meaning of the request. */
 interface UnsupportedField {
   readonly param: string
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
   readonly what: string
   readonly details?: Json
-  /** True for the conversation, which is required even in a lossy translation. */
+  /** True for a reference to the conversation, which even a lossy translation may not omit. */
   readonly isEssential?: boolean
 }
 
 export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 
-/** Describes the caller's format, so that writers of other formats need not contain its fields. */
+/** Describes the caller's format, so that the writers of other formats need not know its fields. */
 export interface SourceFormat {
   /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
   readonly carried: ReadonlySet<string>
@@ -34,7 +34,7 @@ export interface SourceFormat {
   readonly inner: (prompt: Prompt) => UnsupportedFields
   /** Returns the path of a message in the caller's body, such as `messages[3]`. */
   readonly pathOf: (prompt: Prompt, index: number) => string
-  /** The caller's names of settings, for errors and ignored fields. */
+  /** The caller's names for settings, used in errors and in the list of ignored fields. */
   readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
@@ -84,7 +84,10 @@ function chatNative({ native }: Message | Part): JsonObject {
   return native?.dialect === 'openai' ? native.value : {}
 }
 
-/** An assistant message may contain all fields of a repeated answer. */
+/**
+ * Returns the unsupported fields of a message. An assistant message may contain all fields of an answer that the caller
+ * sends back.
+ */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
     if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
@@ -112,7 +115,7 @@ function chatHintsInPart(part: Part): readonly string[] {
   return asObject(chatNative(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
 
-/** Optional fields of `output_config`. */
+/** Fields of `output_config` that only tune the answer. */
 const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
 
 const MESSAGES: SourceFormat = {
@@ -141,7 +144,7 @@ const MESSAGES: SourceFormat = {
     tool_use: 'type id name input cache_control caller',
     tool_result: 'type tool_use_id content is_error cache_control',
   }),
-  // Features are also disabled by `{ enabled: false }`.
+  // `{ enabled: false }` also disables a feature.
   isUnset: (field) =>
     isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
   toolChoiceOf: (body) => body['tool_choice'],
@@ -151,7 +154,7 @@ const MESSAGES: SourceFormat = {
       .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
       .map((name) => `output_config.${name}`),
   inner: unsupportedInMessages,
-  /** A system prompt outside of `messages` is the first message of the prompt. */
+  /** If the system prompt is outside `messages`, it is the first message of the prompt. */
   pathOf: (prompt, index) => {
     const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
     return index < shift ? 'system' : `messages[${index - shift}]`
@@ -229,7 +232,7 @@ const RESPONSES: SourceFormat = {
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  /** Returns the path of an item. One message of the prompt may consist of several items. */
+  /** Returns the path of an item. A single message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
     const shift = typeof value['instructions'] === 'string' ? 1 : 0
     if (index < shift) return 'instructions'
@@ -270,7 +273,7 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
 }
 
-/** Returns the fields that the type does not define. Returns no fields for an unknown type. */
+/** Returns the names of fields that the type does not define, or no names for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.known.get(type) : undefined
   return known === undefined

@@ -1,7 +1,7 @@
 import { type Finish, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
-/** Maximum token count. Higher counts are upstream errors and are not billed. */
+/** Maximum token count. Higher counts are treated as upstream errors and are not billed. */
 const MAX_TOKENS = 1e9
 
 export function tokensOf(value: unknown): number | undefined {
@@ -31,8 +31,8 @@ export const RESPONSE_COUNTS: CountNames = {
 }
 
 /**
- * Returns the usage of the chat or the responses format. The counts do not overlap. Returns undefined if the count of
- * the prompt or of the completion is invalid.
+ * Reads the usage object of the chat or responses format. The returned counts do not overlap. Returns undefined if the
+ * prompt count or the completion count is invalid.
  */
 export function readUsage(value: Json | undefined, names: CountNames): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -44,7 +44,7 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   const cacheRead = Math.min(prompt, cached)
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
-  // Some vendors do not include reasoning in the completion count. The total reveals this.
+  // Some vendors do not include reasoning in the completion count, which the total reveals.
   const isSeparate =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
   const output = isSeparate ? completion + reasoning : completion
@@ -76,10 +76,15 @@ export function totalTokens(usage: Usage): number {
   return promptTokens(usage) + usage.outputTokens
 }
 
-/** Types of work that the vendor counts separately: summaries of the conversation and advice of another model. */
+/**
+ * Types of vendor-side work that are counted separately: summaries of the conversation and advice from another model.
+ */
 const SEPARATELY_COUNTED: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
-/** Returns the usage of a message. The counts do not overlap. Includes the billed work in `iterations`. */
+/**
+ * Reads the usage object of the messages format. The returned counts do not overlap. Includes the billable work in
+ * `iterations`.
+ */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
   const separate = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
@@ -92,8 +97,8 @@ function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
 }
 
 /**
- * Returns the counts of a usage object. `input_tokens` excludes cached tokens. `cache_creation` divides the cache
- * writes by duration.
+ * Reads the counts in a usage object. `input_tokens` excludes cached tokens. `cache_creation` divides the cache writes
+ * by duration.
  */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
   return {
@@ -136,8 +141,8 @@ export function writeMessageUsage(usage: Usage): JsonObject {
 }
 
 /**
- * Returns the usage of a Gemini answer. The counts do not overlap. `promptTokenCount` includes cached tokens, and
- * `candidatesTokenCount` excludes reasoning. Returns undefined if the count of the prompt is missing.
+ * Reads the usage object of a Gemini answer. The returned counts do not overlap. `promptTokenCount` includes cached
+ * tokens, and `candidatesTokenCount` excludes reasoning. Returns undefined if the prompt count is missing.
  */
 export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value) ?? {}
@@ -179,8 +184,8 @@ export function readStopReason(reason: Json | undefined): Finish {
 }
 
 /**
- * Returns the finish of an answer. Upstreams report `stop` for calls that `tool_choice` forces, but the caller must run
- * these calls.
+ * Returns the finish reason of an answer. Upstreams report `stop` for calls that `tool_choice` requires, but the caller
+ * must run these calls.
  */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): Finish {
   if (isRefusal) return 'filtered'

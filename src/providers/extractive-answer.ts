@@ -219,7 +219,7 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
     .filter((sentence) => sentence.terms.length > 0)
 }
 
-/** Returns the stems of the words in a text, without stop words. Each Han character is a word. */
+/** Returns the word stems in a text, without stop words. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
   return words.filter((word) => !STOP_WORDS.has(word)).map((word) => stem(word))

@@ -21,7 +21,7 @@ export interface Cut {
 }
 
 export interface CutOptions {
-  /** Maximum number of tokens of the prompt. */
+  /** Maximum number of tokens in the prompt. */
   readonly cap: number
   /**
    * Maximum number of tokens in a prompt with an unchanged live turn. Above this size, tool results are excerpted.

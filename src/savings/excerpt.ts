@@ -60,8 +60,8 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
 }
 
 /**
- * Returns a text part reduced to its snippets. User text next to tool results is never shortened. Other text without a
- * snippet is dropped.
+ * Returns a text part reduced to its snippets. User text next to tool results is never shortened. Other text without
+ * any snippets is dropped.
  */
 function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]

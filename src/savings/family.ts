@@ -37,7 +37,7 @@ const KIND = 'family'
 
 /**
  * Tier 4: replaces old messages with a summary, which is extended when the prompt exceeds its limit. Between two cuts,
- * the prompt keeps its prefix, which the upstream can read from its cache.
+ * the prompt prefix stays the same, so the upstream can read it from its cache.
  */
 export function createFamilyLock(
   tools: SelectionTools,

@@ -131,7 +131,7 @@ const HEAD_LENGTH = 800
 const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
 const MAX_CACHED_BYTES = 64 * 1024 * 1024
-/** Weight of the earlier question, which contains the topic of a follow-up. Longer messages are documents. */
+/** Weight of the earlier question, which contains the topic of a follow-up. */
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 

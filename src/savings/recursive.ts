@@ -15,7 +15,7 @@ import {
 import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-/** Maximum number of tokens of the prompt. */
+/** Maximum number of tokens in the prompt. */
 const TARGET = 20_480
 const MAX_TARGET_SHARE = 0.45
 /** Maximum number of tokens in a chunk. Leaves room for the instruction and the summary within 10,000 tokens. */

@@ -24,7 +24,7 @@ export interface SelectionJob {
   readonly similarities?: Similarities
   /** True if the question asks about an earlier answer. Complete answers are then selected first. @default false */
   readonly asksForAnswer?: boolean
-  /** Maximum number of tokens of the selection. */
+  /** Maximum number of tokens in the selection. */
   readonly capacity: number
   /** Minimum number of tokens for the newest segment, regardless of the query. @default 0 */
   readonly newestCapacity?: number
@@ -59,8 +59,8 @@ const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
 /**
- * Share of its neighbors' scores that is added to a segment in a conversation without tools, because a topic spans
- * several turns.
+ * Fraction of its neighbors' scores that is added to a segment's score in a conversation without tools, because a topic
+ * spans several turns.
  */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3

@@ -9,7 +9,7 @@ import { termsOf } from './query.ts'
 import type { SmallModel } from './models.ts'
 import type { Thresholds } from './tier.ts'
 
-/** The author of summaries: the small model of the family, or an algorithm that copies sentences at no cost. */
+/** The author of summaries: the small model of the same family, or an algorithm that copies sentences at no cost. */
 export type Summarizer = 'model' | 'extractive'
 
 /** Options of the tiers that summarize. */

@@ -22,12 +22,12 @@ interface VanishingOptions {
   readonly thresholds: Thresholds
   /** Size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
-  /** Minimum number of tokens of the prompt. @default 4096, or 16,384 above 40,000 tokens */
+  /** Minimum number of tokens in the prompt. @default 4096, or 16,384 above 40,000 tokens */
   readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or a list of numbers with the context size above which each applies. */
+/** A number of tokens, or a list of such numbers, each with the conversation size above which it applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** Measured on long chats: 4k tokens contain about 77% of the needed passages, and 16k tokens about 91%. */
@@ -37,11 +37,11 @@ const DEFAULT_LEAST_TARGETS: LeastTarget = [
 ]
 
 const TARGET_SHARE = 0.01
-/** A conversation with at most this number of answers counts as one long request. */
+/** Maximum number of answers in a conversation that counts as one long request. */
 const MAX_ANSWERS_OF_REQUEST = 2
 /** Used if no entry of `leastTarget` applies. */
 const FALLBACK_TARGET = 4096
-/** Maximum number of tokens of a live turn that stays unchanged. */
+/** Maximum number of tokens in a live turn that stays unchanged. */
 const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
@@ -51,8 +51,8 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
   /**
-   * Without a header, large targets apply only to one long request. A long conversation would pay for a large target on
-   * each turn.
+   * Returns the cap for the prompt. Without a header, large targets apply only to a single long request, because a long
+   * conversation would pay for a large target on each turn.
    */
   const capFor = (job: TierJob): number => {
     const allowsLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST

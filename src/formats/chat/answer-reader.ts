@@ -113,7 +113,7 @@ function inputOf(called: JsonObject): string {
   return typeof input === 'string' ? input : JSON.stringify(input)
 }
 
-/** The data of the last event. */
+/** The data of the event that ends a stream. */
 export const LAST_DATA = '[DONE]'
 
 interface Reading extends OpenBlock {
