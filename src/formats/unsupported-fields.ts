@@ -250,7 +250,7 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
 
-/** Returns true for an unset value, including an empty object. SDKs send empty objects for fields without a value. */
+/** Returns the unknown fields of an item. Ignores empty objects, because SDKs send them for fields without a value. */
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
