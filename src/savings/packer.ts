@@ -146,6 +146,7 @@ export function createPacker(
       spent -= entry.spent
       entry.spent = 0
       entry.state = 'out'
+      entry.picked.length = 0
     }
   }
 

@@ -1,0 +1,41 @@
+import { expect, it } from 'vitest'
+import type { Message } from '../../src/core/prompt.ts'
+import type { Snippet } from '../../src/savings/excerpt.ts'
+import { createPacker, type PackerEntry } from '../../src/savings/packer.ts'
+import { meter } from './bench.ts'
+
+const WORDS = 'The harbour opens at nine.'
+const message: Message = { role: 'assistant', parts: [{ type: 'text', text: WORDS }] }
+const COUNTS = { terms: new Int32Array(), counts: new Int32Array(), length: 0 }
+const snippet: Snippet = {
+  location: { message: 0, part: 0, piece: -1 },
+  start: 0,
+  end: WORDS.length,
+  tokens: 6,
+  terms: new Int32Array(),
+  fingerprint: 1,
+}
+
+it('packs a snippet once after its segment was removed because it did not fit', async () => {
+  const entry: PackerEntry = {
+    segment: { kind: 'assistant', messages: [message], indexes: [0] },
+    index: 0,
+    tokens: 500,
+    analysis: { counts: COUNTS, snippets: [snippet], skeletonTokens: 0, hasStandingInstruction: false },
+    value: 1,
+    share: 1,
+    state: 'out',
+    messages: [],
+    picked: [],
+    spent: 0,
+  }
+  const tooLarge = { ...meter, countOfMessage: () => Promise.resolve(1000) }
+  const packer = createPacker(100, { meter: tooLarge, pause: () => undefined })
+
+  for (let round = 0; round < 2; round++) {
+    await packer.packBestSnippets([entry], new Map([[snippet, 1]]))
+    expect(entry.picked).toEqual([snippet])
+    await packer.measure([entry], new AbortController().signal)
+    expect(entry.state).toBe('out')
+  }
+})
