@@ -61,11 +61,12 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
 /** Length of the slices that are counted separately, in UTF-16 code units. */
 const SLICE_LENGTH = 65_536
 
-/**
- * Counts texts locally, and stops at `limit`, because counting all of a 30 MB answer would block the event loop for 0.7
- * s.
- */
-function countUpTo(limit: number, texts: readonly string[], { tokenizer }: Meter): number {
+/** Counts texts locally up to `limit`. Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
+export function countUpTo(
+  limit: number,
+  texts: readonly string[],
+  { tokenizer }: { readonly tokenizer: Pick<Meter['tokenizer'], 'estimate'> },
+): number {
   let count = 0
   for (const text of texts) {
     for (let at = 0; at < text.length && count < limit; at += SLICE_LENGTH) {
