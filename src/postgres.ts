@@ -28,5 +28,5 @@ export {
   type PostgresVectorIndexOptions,
 } from './stores/postgres/vector-index.ts'
 export type { StoredAnswersOptions } from './stores/stored-answers.ts'
-export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres/client.ts'
+export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres.ts'
 export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'

@@ -11,7 +11,7 @@
  * @module
  */
 export { testStore } from './testing/store-contract.ts'
-export { testVectorIndex, type IndexLimits } from './testing/vector-contracts.ts'
-export { testAnswerStore } from './testing/answer-store-contract.ts'
-export { testEmbedder } from './testing/vector-contracts.ts'
+export { testVectorIndex, type IndexLimits } from './testing/cache-contracts.ts'
+export { testAnswerStore } from './testing/cache-contracts.ts'
+export { testEmbedder } from './testing/cache-contracts.ts'
 export type { Expectation, MakeStore, Matchers, TestApi, TestClock } from './testing/test-api.ts'

@@ -18,9 +18,8 @@ const DATA: ReadonlySet<string> = new Set([
   'src/cache/english.ts',
   'src/cache/pleasantries.ts',
   'src/savings/query.ts',
-  'src/savings/query.ts',
   'src/savings/summary.ts',
-  'src/testing/vector-contracts.ts',
+  'src/testing/cache-contracts.ts',
   'bench/quality/answer-questions.ts',
 ])
 

@@ -4,7 +4,7 @@ import type { Prompt } from '../../src/core/prompt.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
-import { yieldToEventLoop } from '../../src/tokens/yield.ts'
+import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 /** What every measurement works with: one meter, so that a conversation is counted once. */

@@ -1,5 +1,4 @@
-import type { PostgresClient } from '../stores/postgres/client.ts'
-import { postgresStore } from '../stores/postgres.ts'
+import { type PostgresClient, postgresStore } from '../stores/postgres.ts'
 
 interface Connection {
   readonly client: PostgresClient

@@ -52,7 +52,7 @@ async function parseLargeBody(
   limits: ParseLimits,
   { pause, uuid }: ParsePauses,
 ): Promise<ParsedBody> {
-  const { parseInSteps } = await import('./parse-large.ts')
+  const { parseInSteps } = await import('./large-bodies.ts')
   const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
   return finishInTurns(parseSteps(bytes, limits, parse), pause)
 }

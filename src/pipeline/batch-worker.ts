@@ -8,7 +8,7 @@ import {
   type ItemQueue,
 } from '../batches/item-queue.ts'
 import type { Store } from '../core/store.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { KeyById } from './answer-item.ts'
 import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
 import type { Services, Traffic } from './services.ts'

@@ -20,7 +20,7 @@ import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
 import { type Keep, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
 /**

@@ -8,7 +8,7 @@ import { hitBill } from './charge.ts'
 import type { FollowStream } from './follow.ts'
 import type { Keep, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
 /** A `Keep` that stores nothing. */

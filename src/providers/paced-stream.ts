@@ -1,6 +1,6 @@
 import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../http/body.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 
 /** Maximum number of bytes and lines to forward per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024

@@ -2,7 +2,7 @@ import { Cancellation, type TimeLimit, withTimeout } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
-import type { Subscribers } from './subscribers.ts'
+import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
 import {
   createRun,
   type RepeatableAnswer,
@@ -12,7 +12,6 @@ import {
   type RunControl,
   writeClaim,
 } from './run.ts'
-import { takeLease, type Lease } from './lease.ts'
 import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */

@@ -3,8 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Quota, Store } from '../core/store.ts'
 import { textOf, type EventSink, type Recording } from './event-buffer.ts'
-import { takeLease, type Lease } from './lease.ts'
-import type { Subscribers } from './subscribers.ts'
+import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
 
 /**
  * The location of a stream that one process generates and other processes follow through the store.

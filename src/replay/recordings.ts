@@ -2,8 +2,7 @@ import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json
 import type { Runtime } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { LiveStream } from './live-stream.ts'
-import type { Subscribers } from './subscribers.ts'
-import { type Lease, takeLease } from './lease.ts'
+import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
 import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.ts'
 
 /** The stored form of a finished answer. */

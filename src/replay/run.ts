@@ -1,4 +1,4 @@
-import type { Subscribers } from './subscribers.ts'
+import type { Subscribers } from './lifetime.ts'
 import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 

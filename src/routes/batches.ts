@@ -13,7 +13,7 @@ import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 

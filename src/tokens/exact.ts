@@ -1,6 +1,6 @@
 import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
-import { yieldToEventLoop } from './yield.ts'
+import { yieldToEventLoop } from './estimate.ts'
 
 /** Length of the window of text that is split and merged at once, in UTF-16 code units. */
 const WINDOW_LENGTH = 8192

@@ -21,7 +21,7 @@ import {
 } from '../savings/tier.ts'
 import type { SliderMode } from '../savings/slider.ts'
 import type { LeastTarget } from '../savings/vanishing.ts'
-import { yieldToEventLoop } from '../tokens/yield.ts'
+import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { AnswerStore } from '../../src/core/cache-ports.ts'
-import { testAnswerStore as declareTests } from '../../src/testing/answer-store-contract.ts'
+import { testAnswerStore as declareTests } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */
 export function testAnswerStore(name: string, make: () => Promise<AnswerStore>): void {

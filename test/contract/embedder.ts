@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/cache-ports.ts'
-import { testEmbedder as declareTests } from '../../src/testing/vector-contracts.ts'
+import { testEmbedder as declareTests } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */
 export function testEmbedder(name: string, make: () => Embedder): void {

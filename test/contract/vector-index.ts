@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { VectorIndex } from '../../src/core/cache-ports.ts'
 import type { TestClock } from '../../src/testing/test-api.ts'
-import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/vector-contracts.ts'
+import { testVectorIndex as declareTests, type IndexLimits } from '../../src/testing/cache-contracts.ts'
 
 /** Declares the published tests with vitest. */
 export function testVectorIndex(

@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInTurns, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
-import { yieldToEventLoop } from '../../src/tokens/yield.ts'
+import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
 
 const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
 

@@ -8,7 +8,7 @@ import {
   type FirstRequest,
   type Idempotency,
 } from '../../src/replay/idempotency.ts'
-import { createSubscribers, type Subscribers } from '../../src/replay/subscribers.ts'
+import { createSubscribers, type Subscribers } from '../../src/replay/lifetime.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 

@@ -1,7 +1,9 @@
 import { LATE_MS } from '../reservation-rules.ts'
-import type { RunQuery } from './client.ts'
 import { counterFunctions } from './counter-functions.ts'
 import { logFunctions, valueFunctions } from './value-functions.ts'
+
+/** Runs one statement. Resolves with its rows. */
+export type RunQuery = (text: string, parameters: readonly string[]) => Promise<readonly unknown[]>
 
 /**
  * Returns the schema migrations: entry n upgrades version n to n + 1. Entries do not change once they are released.

@@ -1,9 +1,9 @@
 import type { VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
 import { encodeText, fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
-import { POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
+import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
-import { createCallFunction, createRunQuery, type RunQuery } from './client.ts'
+import type { RunQuery } from './schema.ts'
 
 /** Options for `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {

@@ -1,4 +1,4 @@
-import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
+import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { TestApi, TestClock } from './test-api.ts'
 
 /** Limits on the vector index under test. */
@@ -55,7 +55,6 @@ export function testVectorIndex(
       await add('near', 5)
       await add('same', 0)
       const found = await index.nearest('s', at(0), { least: 0.9, limit: 10 })
-
       expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
       expect(found[0]?.similarity).toBeCloseTo(1, 5)
       expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)
@@ -66,14 +65,12 @@ export function testVectorIndex(
       await add('near', 10)
       await add('far', 30)
       await add('opposite', 180)
-
       expect(await find(0)).toEqual(['near'])
       expect(await find(0, -1)).toEqual(['near', 'far', 'opposite'])
     })
 
     it('returns at most the limit', async () => {
       for (let degrees = 1; degrees <= 8; degrees += 1) await add(`at ${degrees}`, degrees)
-
       expect(await find(0, 0.9, 3)).toEqual(['at 1', 'at 2', 'at 3'])
       expect(await find(0, 0.9, 0)).toEqual([])
     })
@@ -81,7 +78,6 @@ export function testVectorIndex(
     it('returns no vector of another scope', async () => {
       await add('here', 0, 's')
       await add('there', 0, 't')
-
       expect(await find(0, 0.9, 10, 's')).toEqual(['here'])
       expect(await find(0, 0.9, 10, 't')).toEqual(['there'])
       expect(await find(0, -1, 10, 'u')).toEqual([])
@@ -90,12 +86,9 @@ export function testVectorIndex(
     it('replaces an entry with the same id, even in another scope', async () => {
       await add('one', 0)
       await add('one', 90)
-
       expect(await find(0)).toEqual([])
       expect(await find(90)).toEqual(['one'])
-
       await add('one', 90, 't')
-
       expect(await find(90)).toEqual([])
       expect(await find(90, 0.9, 10, 't')).toEqual(['one'])
     })
@@ -104,18 +97,14 @@ export function testVectorIndex(
       const vector = at(0)
       await index.add({ id: 'one', scope: 's', vector, expiresAt: LATER })
       vector.fill(0)
-
       expect(await find(0)).toEqual(['one'])
     })
 
     it('does not return expired entries', async () => {
       await add('one', 0, 's', 1000)
       clock.advance(999)
-
       expect(await find(0)).toEqual(['one'])
-
       clock.advance(1)
-
       expect(await find(0)).toEqual([])
     })
 
@@ -124,7 +113,6 @@ export function testVectorIndex(
       await add('two', 0)
       await index.remove('one')
       await index.remove('unknown')
-
       expect(await find(0)).toEqual(['two'])
     })
 
@@ -132,7 +120,6 @@ export function testVectorIndex(
       await add('one', 0)
       await add('two', 0, 't')
       await index.clear()
-
       expect(await find(0)).toEqual([])
       expect(await find(0, 0.9, 10, 't')).toEqual([])
     })
@@ -142,17 +129,14 @@ export function testVectorIndex(
       const step = 360 / count
       for (let entry = 0; entry < count; entry += 1) await add(String(entry), entry * step)
       for (let entry = 0; entry < count; entry += 3) await index.remove(String(entry))
-
       for (let entry = 0; entry < count; entry += 1) {
         const [nearest] = await find(entry * step, 0.999999, 1)
-
         expect(nearest).toBe(entry % 3 === 0 ? undefined : String(entry))
       }
     })
 
     it('rejects a vector of another length', async () => {
       const vector = new Float32Array(dimensions + 1).fill(1)
-
       await expect(async () => index.add({ id: 'x', scope: 's', vector, expiresAt: LATER })).rejects.toThrow()
     })
   })
@@ -167,11 +151,9 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
     it('returns one vector of its dimensions for each text, in order', async () => {
       const embedder = make()
       const together = await embedder.embed(TEXTS)
-
       expect(together).toHaveLength(TEXTS.length)
       for (const [index, text] of TEXTS.entries()) {
         const [alone] = await embedder.embed([text])
-
         expect(together[index]).toHaveLength(embedder.dimensions)
         expect(together[index]).toEqual(alone)
       }
@@ -190,12 +172,121 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
     it('distinguishes texts on different subjects', async () => {
       const [france = [], egg = []] = await make().embed(TEXTS)
       const similarity = Array.from(france).reduce((sum, value, index) => sum + value * (egg[index] ?? 0), 0)
-
       expect(similarity).toBeLessThan(0.85)
     })
 
     it('has a name', () => {
       expect(make().name).not.toBe('')
+    })
+  })
+}
+
+const YEAR_2100 = Date.UTC(2100, 0, 1)
+
+function answer(id: string, more: Partial<CachedAnswer> = {}): CachedAnswer {
+  return {
+    id,
+    scope: 's',
+    text: `question ${id}`,
+    keyId: 'key-1',
+    completion: { id: `c-${id}`, model: 'm', parts: [{ type: 'text', text: `answer ${id}` }], finish: 'stop' },
+    promptTokens: 12,
+    storedAt: 0,
+    expiresAt: YEAR_2100,
+    comparable: true,
+    ...more,
+  }
+}
+
+/** Declares the tests that every `AnswerStore` must pass. */
+export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, api: TestApi): void {
+  const { beforeEach, describe, expect, it } = api
+
+  describe(`${name} fulfills the answer store contract`, () => {
+    let store: AnswerStore
+
+    beforeEach(async () => {
+      store = await make()
+    })
+
+    it('returns undefined for an unknown id', async () => {
+      expect(await store.get('unknown')).toBeUndefined()
+    })
+
+    it('returns a stored answer unchanged', async () => {
+      expect(await store.put(answer('a'))).toBe(true)
+      expect(await store.get('a')).toEqual(answer('a'))
+      if (store.peek !== undefined) expect(await store.peek('a')).toEqual(answer('a'))
+    })
+
+    it('replaces an answer with the same id', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('a', { text: 'another question' }))
+      expect(await store.get('a')).toMatchObject({ text: 'another question' })
+    })
+
+    it('changes thresholds, and ignores an unknown id', async () => {
+      await store.put(answer('a'))
+      await store.amend('a', { threshold: 0.97, servedAt: 0.96 })
+      await store.amend('unknown', { threshold: 0.97 })
+      expect(await store.get('a')).toEqual(answer('a', { threshold: 0.97, servedAt: 0.96 }))
+      expect(await store.get('unknown')).toBeUndefined()
+    })
+
+    it('removes an answer, and ignores an unknown id', async () => {
+      await store.put(answer('a'))
+      await store.remove('a')
+      await store.remove('unknown')
+      expect(await store.get('a')).toBeUndefined()
+    })
+
+    it('reports a scope as comparable while it has an entry that may be compared', async () => {
+      expect(await store.hasComparable('s')).toBe(false)
+      await store.put(answer('exact', { comparable: false }))
+      expect(await store.hasComparable('s')).toBe(false)
+      await store.put(answer('a'))
+      expect(await store.hasComparable('s')).toBe(true)
+      expect(await store.hasComparable('t')).toBe(false)
+      await store.remove('a')
+      expect(await store.hasComparable('s')).toBe(false)
+    })
+
+    it('clears the answers of one key, then all', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('b', { keyId: 'key-2' }))
+      await store.clear('key-1')
+      expect(await store.get('a')).toBeUndefined()
+      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key-2' }))
+      await store.clear()
+      expect(await store.get('b')).toBeUndefined()
+      expect(await store.hasComparable('s')).toBe(false)
+    })
+
+    it('clears only the answers of the given key, even if its name is a prefix of another', async () => {
+      await store.put(answer('a', { keyId: 'key' }))
+      await store.put(answer('b', { keyId: 'key:1' }))
+      await store.clear('key')
+      expect(await store.get('a')).toBeUndefined()
+      expect(await store.get('b')).toEqual(answer('b', { keyId: 'key:1' }))
+    })
+
+    it('grants a claim on an answer to one request until it is released, if it supports claims', async () => {
+      const { claims } = store
+      if (claims === undefined) return
+      expect(await claims.isTaken('a')).toBe(false)
+      const taken = await Promise.all(['a', 'a', 'a'].map((id) => claims.take(id, 60_000)))
+      expect(taken.filter(Boolean)).toHaveLength(1)
+      expect(await claims.isTaken('a')).toBe(true)
+      expect(await claims.take('b', 60_000)).toBe(true)
+      await claims.release('a')
+      expect(await claims.isTaken('a')).toBe(false)
+      expect(await claims.isTaken('b')).toBe(true)
+    })
+
+    it('counts its entries', async () => {
+      await store.put(answer('a'))
+      await store.put(answer('b'))
+      expect(store.size().entries).toBe(2)
     })
   })
 }
