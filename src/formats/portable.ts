@@ -112,7 +112,7 @@ function isPortable(part: Part, dialect: UpstreamDialect): boolean {
       return part.source.type !== 'file' && !(part.source.type === 'url' && dialect === 'gemini')
     case 'document':
       return (
-        part.source.type !== 'file' && !(part.source.type === 'url' && (dialect === 'openai' || dialect === 'gemini'))
+        part.source.type !== 'file' && (part.source.type !== 'url' || (dialect !== 'openai' && dialect !== 'gemini'))
       )
     default:
       return true
@@ -123,7 +123,6 @@ const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
   'web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools mcp_call ' +
     'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
 )
-const TOOL_ITEM = 'additional_tools'
 
 /** A prompt that every format can express. */
 export interface PortablePrompt {
@@ -164,7 +163,7 @@ function portablePart(part: Part, declared: DeclaredTools, omitted: Set<string>)
   if (part.type !== 'opaque') return part
   if (type === 'custom_tool_call') return customCall(value, declared)
   if (type === 'custom_tool_call_output') return customResult(value)
-  if (type === TOOL_ITEM) return undefined
+  if (type === 'additional_tools') return undefined
   if (!VENDOR_ITEMS.has(type)) return part
   omitted.add(`input (${type})`)
   return undefined
@@ -190,7 +189,6 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-/** Returns the settings with the tool name that the model receives. */
 function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
@@ -232,9 +230,8 @@ export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messa
   const declared: Declaring = { tools: [], called: new Map(), omitted: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
-  for (const item of items) {
-    for (const tool of asArray(item.native.value['tools'])) if (isJsonObject(tool)) declare(declared, tool, undefined)
-  }
+  const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
+  for (const tool of laterTools) declare(declared, tool, undefined)
   return declared
 }
 

@@ -92,12 +92,10 @@ function namedFailure(name: string | undefined): GatewayError {
   return new GatewayError(kind, MESSAGES[kind] ?? BROKE_OFF)
 }
 
-/** Returns the failure in an `error` event or in a body of status 200. */
 export function messageFailure(event: JsonObject): GatewayError {
   return namedFailure(asString(asObject(event['error'])?.['type']))
 }
 
-/** Returns the failure in a response or an event. */
 export function responseFailure(holder: JsonObject): GatewayError {
   return namedFailure(asString((asObject(holder['error']) ?? holder)['code']))
 }
@@ -233,10 +231,7 @@ function isName(name: string): boolean {
   return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
 }
 
-/**
- * Returns true for a word, a number, or a short mix such as `4o`, `8x22b` and `qwen2`. The random part of a key is
- * longer.
- */
+/** Accepts words, numbers, and short mixes such as `4o`, `8x22b` and `qwen2`. The random part of a key is longer. */
 function isPiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
@@ -280,7 +275,7 @@ const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
 const SECRET_PREFIX =
   /^(?:(?:sk|pk|rk|sess|key|ghp|gho|hf|gsk|xai|pplx|xox[a-z])[-_].{4,}|AIza.{8,}|AKIA.{8,}|eyJ.{8,})/i
-/** Matches ids that callers received in earlier answers. */
+/** Ids that callers received in earlier answers. */
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
 

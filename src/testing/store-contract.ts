@@ -1,5 +1,4 @@
-import { testQuotas } from './quota-contract.ts'
-import { testReservations } from './reservation-contract.ts'
+import { testQuotas, testReservations } from './reservation-contracts.ts'
 import { testSettlements } from './settlement-contract.ts'
 import { createStoreSuite, type MakeStore, ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
 

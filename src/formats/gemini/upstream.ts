@@ -42,8 +42,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
   }
   if (asArray(body['contents']).length > 0) {
-    const { parallelToolCalls, user } = settings
-    const ignored = Object.entries({ parallel_tool_calls: parallelToolCalls, user })
+    const ignored = Object.entries({ parallel_tool_calls: settings.parallelToolCalls, user: settings.user })
     return {
       body: JSON.stringify(body),
       ignored: [...hints, ...ignored.flatMap(([name, value]) => (value === undefined ? [] : [name]))],
@@ -54,10 +53,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   })
 }
 
-/**
- * Returns true for models that refuse a tool call of the current turn without its thought signature: version 3 and
- * later.
- */
+/** Version 3 and later refuse a tool call of the current turn without its thought signature. */
 function needsSignature(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
@@ -170,8 +166,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   if (name === undefined) throw refuseContent(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
-  const value = asObject(parseJson(text)) ?? { result: text }
-  const response = result.failed ? { error: text } : value
+  const response = result.failed ? { error: text } : (asObject(parseJson(text)) ?? { result: text })
   return [
     { functionResponse: { id: result.callId, name, response } },
     ...files.map((part) => writeFile(part, state.path)),
