@@ -49,11 +49,11 @@ async function askOnce(): Promise<void> {
   const amount = (header: string): string => response.headers.get(`x-svc-${header}`) ?? ''
   line(`answer       ${data.choices[0]?.message.content}`)
   line(`list price   ${amount('theoretical-cost')}`)
-  line(`billed       ${green(amount('billed-amount'))}  list price × margin 1.5, also in the body as svc_metrics`)
+  line(`billed       ${green(amount('billed-amount'))}  list price × margin 1.5, in the header X-Svc-Billed-Amount`)
 }
 
 async function spendBudget(): Promise<void> {
-  heading('2. 200 requests at once on a budget that pays for about 20', 'src/governance/ledger.ts')
+  heading('2. 200 concurrent requests on a budget that covers about 20', 'src/governance/ledger.ts')
   const cents = 1
   const key = await gateway.keys.create({ name: 'invoices', budgetLimitCents: cents, budgetResetDuration: '1d' })
   const client = clientOf(key)
@@ -69,7 +69,7 @@ async function spendBudget(): Promise<void> {
   )
   const count = (status: number): number => statuses.filter((one) => one === status).length
   const spent = (await gateway.keys.usage(key.id)).cost.billedUsd
-  line(`served ${green(String(count(200)))}, refused with 402 ${yellow(String(count(402)))}`)
+  line(`served ${green(String(count(200)))}, rejected with 402: ${yellow(String(count(402)))}`)
   line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, left ${dollars(cents / 100 - spent)}: never below zero`)
 }
 

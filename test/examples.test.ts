@@ -157,7 +157,7 @@ describe('the examples', () => {
     const lines = stdout.split('\n')
     expect(lines.length).toBeLessThanOrEqual(60)
     expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(100)
-    expect(stdout).toMatch(/served [1-9]\d*, refused with 402 \d+\n/)
+    expect(stdout).toMatch(/served [1-9]\d*, rejected with 402: \d+\n/)
     expect(stdout).toMatch(/MISS .*2 nights\?\n {3}HIT .*2 nights, please\?\n {3}MISS .*3 nights\?/)
     expect(stdout.match(/5 of 5/g)).toHaveLength(5)
     expect(stdout).toContain('resumed  "in the morning. The gate of the lock closes at nine in the evening."')

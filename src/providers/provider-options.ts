@@ -171,7 +171,8 @@ function problemOf(issue: z.core.$ZodIssue, schema: z.core.$ZodType, options: un
 }
 
 function expectationOf(issue: z.core.$ZodIssue): string {
-  return issue.code === 'invalid_type' && issue.message === 'Invalid input' ? `a ${issue.expected}` : issue.message
+  if (issue.code !== 'invalid_type' || issue.message !== 'Invalid input') return issue.message
+  return `${/^[aio]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`
 }
 
 function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonly string[] {
