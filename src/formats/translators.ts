@@ -1,12 +1,18 @@
 import { GatewayError } from '../core/errors.ts'
-import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
 import { refuseContent, writeMessages } from './chat/upstream.ts'
 import { type RefuseContent, refuseContentFor, setTranslators, type WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
-import { changedSettings, toolsOnceUsed, writeMessageTool } from './messages/settings.ts'
-import { checkToolPairs, type PathedMessage, writeTurns } from './messages/upstream.ts'
-import { changedChatSettings, writeChatTool } from './settings.ts'
+import {
+  changedSettings,
+  contentBlocks,
+  type PathedMessage,
+  resultId,
+  writeMessageTool,
+  writeTurns,
+} from './messages/upstream.ts'
+import { changedChatSettings, NO_PARAMETERS, writeChatTool } from './settings.ts'
 import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './unsupported-fields.ts'
 
 export { readEmbeddings } from './embeddings.ts'
@@ -197,4 +203,41 @@ function* requiredFields(prompt: Prompt, source: SourceFormat): UnsupportedField
     yield { param: source.names.shape, what: 'a format other than text, json_object or json_schema' }
   }
   yield* source.inner(prompt)
+}
+
+/**
+ * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without a preceding
+ * call, because the upstream's error is less specific. Calls in the last turn need no result.
+ */
+function checkToolPairs(turns: readonly JsonObject[]): void {
+  let open = new Set<string>()
+  for (const turn of turns) {
+    const blocks = contentBlocks(turn['content'])
+    const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
+    for (const id of answered)
+      if (!open.has(id)) throw unpaired(id, 'the preceding assistant message does not contain the call')
+    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the next messages do not contain the result')
+    open = new Set(blocks.flatMap((block) => callId(block) ?? []))
+  }
+}
+
+function callId(block: Json): string | undefined {
+  return isJsonObject(block) && block['type'] === 'tool_use' ? asString(block['id']) : undefined
+}
+
+function unpaired(id: string, problem: string): GatewayError {
+  const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not match: ${problem}.`
+  return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
+}
+
+/**
+ * Returns the tools that the conversation calls but no longer declares. The format rejects tool blocks if no tools are
+ * declared. The caller must set `tool_choice` to prevent their use.
+ */
+function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
+  const names = new Set<string>()
+  for (const message of prompt.messages) {
+    for (const part of message.parts) if (part.type === 'tool-call') names.add(part.name)
+  }
+  return [...names].map((name) => ({ name, input_schema: NO_PARAMETERS }))
 }

@@ -7,7 +7,7 @@ import { blockWriter, type BlockWriter, frameOf, isDelta } from './block-writer.
 import type { Message, Part, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { readBlocks, readContent, readToolInput } from './blocks.ts'
 import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
-import { readSettings, readTools, requireMaxTokens } from './settings.ts'
+import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureFrame } from '../failures.ts'
 
 interface Writing {

@@ -1,4 +1,4 @@
-import type { Changes } from '../settings.ts'
+import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
 import {
   changedTools,
   isAsReceived,
@@ -7,15 +7,13 @@ import {
   writeOwnBody,
   type WrittenPrompt,
 } from '../format.ts'
-import { asArray, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { Message, Prompt } from '../../core/prompt.ts'
+import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
+import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
 import { isPlainMessages } from '../answer-fields.ts'
 import { readCompletion, stepReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
-import { isAbsent } from '../fields.ts'
-import { changedSettings, writeMessageTool } from './settings.ts'
+import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { blocksOf } from './blocks.ts'
-import { GatewayError } from '../../core/errors.ts'
 
 /**
  * Returns the request body. In a prompt of this format, only the model and rewritten parts change. Other prompts are
@@ -105,7 +103,7 @@ function resultsFirst(blocks: readonly Json[]): readonly Json[] {
   return [...results.values(), ...others]
 }
 
-function resultId(block: Json): string | undefined {
+export function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
@@ -120,34 +118,165 @@ function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObj
   }
 }
 
-function contentBlocks(content: Json | undefined): readonly Json[] {
+export function contentBlocks(content: Json | undefined): readonly Json[] {
   if (typeof content === 'string') return content.trim() === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content)
 }
 
-/**
- * Throws `invalid-request` for a tool call without a result in the next turn, and for a result without a preceding
- * call, because the upstream's error is less specific. Calls in the last turn need no result.
- */
-export function checkToolPairs(turns: readonly JsonObject[]): void {
-  let open = new Set<string>()
-  for (const turn of turns) {
-    const blocks = contentBlocks(turn['content'])
-    const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
-    for (const id of answered)
-      if (!open.has(id)) throw unpaired(id, 'the preceding assistant message does not contain the call')
-    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the next messages do not contain the result')
-    open = new Set(blocks.flatMap((block) => callId(block) ?? []))
+/** Maximum number of stop sequences that the clouds that serve Claude accept. The format itself documents no limit. */
+const MAX_STOP_SEQUENCES = 8_191
+
+const FRACTION = { least: 0, most: 1 } as const
+const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, integer: true } as const
+
+export function readSettings(body: JsonObject): Settings {
+  const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
+  const single = choice['disable_parallel_tool_use']
+  const settings: WritableSettings = {}
+  setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT))
+  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', FRACTION))
+  setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', FRACTION))
+  setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K))
+  setIfDefined(settings, 'stop', readStop(body['stop_sequences']))
+  if (!isAbsent(body['tool_choice'])) setIfDefined(settings, 'toolChoice', readToolChoice(choice))
+  if (typeof single === 'boolean') settings.parallelToolCalls = !single
+  setIfDefined(settings, 'shape', readShape(body))
+  setIfDefined(settings, 'effort', asString(asObject(body['output_config'])?.['effort']))
+  return settings
+}
+
+/** Throws `invalid-request` if `max_tokens`, which the format requires, is absent. */
+export function requireMaxTokens(body: JsonObject): void {
+  if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
+}
+
+function readStop(value: Json | undefined): readonly string[] | undefined {
+  if (isAbsent(value)) return undefined
+  return arrayAt(value, 'stop_sequences', MAX_STOP_SEQUENCES).map((item, index) =>
+    stringAt(item, `stop_sequences[${index}]`),
+  )
+}
+
+/** Returns the tool choice. Returns undefined for an unknown choice, which is forwarded unchanged. */
+function readToolChoice(choice: JsonObject): ToolChoice | undefined {
+  switch (stringAt(choice['type'], 'tool_choice.type')) {
+    case 'auto':
+      return { type: 'auto' }
+    case 'none':
+      return { type: 'none' }
+    case 'any':
+      return { type: 'required' }
+    case 'tool':
+      return { type: 'tool', name: stringAt(choice['name'], 'tool_choice.name') }
+    default:
+      return undefined
   }
 }
 
-function callId(block: Json): string | undefined {
-  return isJsonObject(block) && block['type'] === 'tool_use' ? asString(block['id']) : undefined
+function readShape(body: JsonObject): AnswerShape | undefined {
+  const format = asObject(asObject(body['output_config'])?.['format']) ?? asObject(body['output_format'])
+  if (format?.['type'] !== 'json_schema') return undefined
+  const { schema } = format
+  return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
-function unpaired(id: string, problem: string): GatewayError {
-  const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not match: ${problem}.`
-  return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
+/** Returns the value of `tool_choice`. Returns undefined if no setting affects the field. */
+function writeToolChoice(settings: Settings): JsonObject | undefined {
+  const { toolChoice, parallelToolCalls } = settings
+  if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
+  if (toolChoice?.type === 'none') return { type: 'none' }
+  const single = parallelToolCalls === undefined ? {} : { disable_parallel_tool_use: !parallelToolCalls }
+  if (toolChoice?.type === 'tool') return { type: 'tool', name: toolChoice.name, ...single }
+  return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
+}
+
+/** Returns the required answer format. Returns undefined if the format does not support the shape. */
+function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
+  return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
+}
+
+/** Settings that correspond to one body field each. */
+const PLAIN_FIELDS = [
+  ['maxTokens', 'max_tokens'],
+  ['temperature', 'temperature'],
+  ['topP', 'top_p'],
+  ['topK', 'top_k'],
+  ['stop', 'stop_sequences'],
+] as const
+
+/**
+ * Returns the fields of `body` that must change to match `settings`. Undefined removes a field. For an empty body,
+ * returns all settings.
+ */
+export function changedSettings(body: JsonObject, settings: Settings): Changes {
+  const before = readSettings(body)
+  const changes: Changes = {}
+  for (const [name, field] of PLAIN_FIELDS) {
+    if (!isEqual(before[name], settings[name])) changes[field] = settings[name]
+  }
+  const choice = writeToolChoice(settings)
+  if (!isEqual(writeToolChoice(before), choice)) changes['tool_choice'] = choice
+  const shape = writeShape(settings.shape)
+  if (!isEqual(writeShape(before.shape), shape)) {
+    changes['output_config'] = { ...asObject(body['output_config']), format: shape }
+    changes['output_format'] = undefined
+  }
+  return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
+}
+
+function isEqual(left: Json | undefined, right: Json | undefined): boolean {
+  return JSON.stringify(left) === JSON.stringify(right)
+}
+
+/** Minimum thinking budget in tokens. */
+const MIN_THINKING_TOKENS = 1024
+
+/** Returns the thinking field with a budget below the output limit, because thinking tokens count as output. */
+function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
+  const thinking = asObject(body['thinking'])
+  const budget = thinking?.['budget_tokens']
+  if (typeof budget !== 'number' || before === undefined || now === undefined) return {}
+  if (budget >= before || budget < now) return {}
+  if (now <= MIN_THINKING_TOKENS) return { thinking: { type: 'disabled' } }
+  return { thinking: { ...thinking, budget_tokens: now - 1 } }
+}
+
+/**
+ * Maximum number of tools. The format documents no limit, and agents with many MCP servers declare hundreds of tools.
+ */
+const MAX_TOOLS = 10_000
+
+/** Reads the tools. A tool with a vendor-defined `type` may have no name. */
+export function readTools(value: Json | undefined): readonly Tool[] {
+  if (isAbsent(value)) return []
+  return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
+}
+
+function readTool(value: Json, path: string): Tool {
+  const tool = objectAt(value, path)
+  const native = { dialect: 'anthropic', value: tool } as const
+  const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
+  if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
+  const name = stringAt(tool['name'], `${path}.name`)
+  if (name === '') throw badField(`${path}.name`, name, 'a name')
+  return {
+    name,
+    ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),
+    parameters: objectAt(tool['input_schema'], `${path}.input_schema`),
+    ...(typeof tool['strict'] === 'boolean' ? { strict: tool['strict'] } : {}),
+    native,
+  }
+}
+
+/** Writes a tool. Adds `type` to a schema without one. */
+export function writeMessageTool(tool: Tool): JsonObject {
+  if (tool.native.dialect === 'anthropic') return tool.native.value
+  return {
+    name: tool.name,
+    ...(tool.description === undefined ? {} : { description: tool.description }),
+    input_schema: tool.parameters === undefined ? NO_PARAMETERS : { type: 'object', ...tool.parameters },
+    ...(tool.strict === true ? { strict: true } : {}),
+  }
 }
 
 /** The upstream side of the messages format. */
