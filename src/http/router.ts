@@ -106,7 +106,7 @@ function decode(segment: string): string | undefined {
 function unknownPath(pathname: string): GatewayError {
   return new GatewayError(
     'not-found',
-    `The path ${printable(pathname)} does not exist. Check the base URL and the path.`,
+    `The path ${printable(pathname)} does not exist. Check the base URL, and the option basePath if the gateway is mounted under a path.`,
   )
 }
 
