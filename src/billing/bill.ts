@@ -21,7 +21,7 @@ export interface Bill {
    */
   readonly estimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
-  readonly cutOff?: CutOff
+  readonly cutOff?: ClampedUsage
 }
 
 /** The values from which the bill of an answered request is computed. */
@@ -48,7 +48,7 @@ export interface Ceiling {
 }
 
 /** Tokens that an upstream reported above the ceiling. */
-export interface CutOff {
+export interface ClampedUsage {
   readonly promptTokens: number
   readonly completionTokens: number
 }
@@ -132,7 +132,7 @@ export function reductionPercent(bill: Bill): number {
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
 /** Limits the usage to the ceiling. Otherwise, a wrong usage report from an upstream could exhaust a budget. */
-export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: CutOff } {
+export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: ClampedUsage } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
     completionTokens: Math.max(0, usage.outputTokens - ceiling.output),

@@ -31,7 +31,7 @@ export function promptTokens(usage: Usage): number {
 }
 
 /** The reason why an answer ended. After `pause`, the caller must continue the turn. */
-export type Finish = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
+export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 export interface Completion {
   readonly id: string
@@ -43,7 +43,7 @@ export interface Completion {
    * usage. `native` contains the choices.
    */
   readonly furtherText?: string
-  readonly finish: Finish
+  readonly finish: FinishReason
   readonly stopSequence?: string
   /** Absent if the upstream reported no usage. */
   readonly usage?: Usage
@@ -51,17 +51,17 @@ export interface Completion {
   readonly native?: Native
 }
 
-export interface Frame {
+export interface SseEvent {
   readonly event?: string
   readonly data: string
   readonly id?: string
 }
 
 /**
- * One event of a streamed answer. A delta belongs to the block that the last `…-start` event of the same kind opened.
+ * One part of a streamed answer. A delta belongs to the block that the last `…-start` event of the same kind opened.
  * Exception: deltas of several tool calls may alternate. `index` counts the tool calls of the answer from 0.
  */
-export type AnswerEvent =
+export type StreamPart =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
   | { readonly type: 'text-start' }
   | { readonly type: 'text-delta'; readonly text: string }
@@ -73,42 +73,42 @@ export type AnswerEvent =
   | { readonly type: 'opaque'; readonly native: Native }
   /** Cumulative. The last value of each field is the total. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
-  | { readonly type: 'answer-end'; readonly finish: Finish; readonly stopSequence?: string }
+  | { readonly type: 'answer-end'; readonly finish: FinishReason; readonly stopSequence?: string }
   /** The last event of the protocol. Without it, the answer is incomplete. */
   | { readonly type: 'done' }
 
-/** One frame of a streamed answer and its events, if any. */
-export interface Step {
-  readonly events: readonly AnswerEvent[]
-  /** The text that this frame appends to `Completion.furtherText`. */
+/** One received event of a streamed answer and its parts, if any. */
+export interface StreamChunk {
+  readonly parts: readonly StreamPart[]
+  /** The text that this event appends to `Completion.furtherText`. */
   readonly furtherText?: string
-  /** The received frame. A writer of the same dialect forwards the frame unchanged. */
-  readonly native?: { readonly dialect: Dialect; readonly frame: Frame }
+  /** The received event. A writer of the same dialect forwards the event unchanged. */
+  readonly native?: { readonly dialect: Dialect; readonly event: SseEvent }
 }
 
-export interface StepReader {
-  (frame: Frame): Step
+export interface StreamReader {
+  (event: SseEvent): StreamChunk
   /**
    * Returns true if only the last event of the protocol is missing. Called for a body that ended without that event.
    * Absent if the last event is required.
    */
-  readonly isWhole?: () => boolean
+  readonly isComplete?: () => boolean
 }
 
 /**
  * Returns true if events can be forwarded without parsing. Events with usage, the end of the answer, an error, or a
  * tool call without an id must be parsed.
  */
-export type IsPlain = (search: ByteSearch) => boolean
+export type CanForward = (search: ByteSearch) => boolean
 
 export interface StreamFormat {
   readonly dialect: UpstreamDialect
-  stepReader(): StepReader
+  createReader(): StreamReader
   /** Absent if every event must be parsed. */
-  readonly isPlain?: IsPlain
+  readonly canForward?: CanForward
 }
 
-/** A streamed answer that pushes the bytes of a wire format, or the steps of a provider without a wire format. */
+/** A streamed answer that pushes the bytes of a wire format, or the chunks of a provider without a wire format. */
 export interface AnswerSource {
   readonly format?: StreamFormat | undefined
   read(receiver: SourceReceiver): void
@@ -123,7 +123,7 @@ export interface AnswerSource {
 
 export interface SourceReceiver {
   onBytes(bytes: Uint8Array): void
-  onStep(step: Step): void
+  onChunk(chunk: StreamChunk): void
   onEnd(): void
   onError(error: unknown): void
 }

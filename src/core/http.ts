@@ -32,9 +32,9 @@ export interface HttpRequest {
   onDisconnect(listener: () => void): void
 }
 
-/** Writes a response: either one call to `whole`, or `begin`, any number of writes, and then `end` or `destroy`. */
+/** Writes a response: either one call to `send`, or `begin`, any number of writes, and then `end` or `destroy`. */
 export interface ResponseSink {
-  whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void
+  send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
   /**
    * Returns false if the client reads too slowly. In this case, the `onDrain` listener is called when the client has

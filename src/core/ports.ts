@@ -1,5 +1,5 @@
 import type { Cancellation } from './async.ts'
-import type { Completion, Step, AnswerSource } from './answer.ts'
+import type { Completion, StreamChunk, AnswerSource } from './answer.ts'
 import type { JsonObject } from './json.ts'
 import type { Model, Vocabulary } from './model.ts'
 import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './prompt.ts'
@@ -210,7 +210,7 @@ export interface Provider {
    * Resolves when the upstream has accepted the call, and rejects otherwise. No header has been sent to the client at
    * this point.
    */
-  stream(call: ProviderCall): Promise<Sent<AsyncIterable<Step> | AnswerSource>>
+  stream(call: ProviderCall): Promise<Sent<AsyncIterable<StreamChunk> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
@@ -235,6 +235,6 @@ export type ProviderState = 'healthy' | 'degraded' | 'away'
 export type ProviderStates = Readonly<Record<string, ProviderState>>
 
 /** Returns true if prompts of this dialect need no translation. */
-export function speaks(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
+export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
   return provider.dialect === dialect || provider.secondDialect === dialect
 }

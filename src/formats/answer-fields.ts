@@ -1,4 +1,4 @@
-import type { AnswerEvent, ByteSearch, Completion, Frame } from '../core/answer.ts'
+import type { StreamPart, ByteSearch, Completion, SseEvent } from '../core/answer.ts'
 import type { Dialect, Native } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
@@ -18,8 +18,8 @@ export function parseEvent(data: string): JsonObject {
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
-export function parseFrame(frame: Frame): JsonObject {
-  return asObject(parseJson(frame.data)) ?? {}
+export function parseSseEvent(event: SseEvent): JsonObject {
+  return asObject(parseJson(event.data)) ?? {}
 }
 
 /** The type of the open block. The next delta of the same type continues the block. */
@@ -27,10 +27,10 @@ export interface OpenBlock {
   open: 'text' | 'thinking' | undefined
 }
 
-export function blockEvents(state: OpenBlock, type: 'text' | 'thinking', text: string): readonly AnswerEvent[] {
+export function blockParts(state: OpenBlock, type: 'text' | 'thinking', text: string): readonly StreamPart[] {
   const isOpen = state.open === type
   state.open = type
-  const delta: AnswerEvent = type === 'text' ? { type: 'text-delta', text } : { type: 'thinking-delta', text }
+  const delta: StreamPart = type === 'text' ? { type: 'text-delta', text } : { type: 'thinking-delta', text }
   return isOpen ? [delta] : [{ type: `${type}-start` }, delta]
 }
 
@@ -99,7 +99,7 @@ const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
 /**
  * Returns true for chunks that contain only content. Chunks with tool calls must be parsed, because ids may be missing.
  */
-export function isPlainChat(search: ByteSearch): boolean {
+export function canForwardChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
   return (
@@ -116,7 +116,7 @@ const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
 )
 
 /** Returns true for deltas and pings. */
-export function isPlainMessages(search: ByteSearch): boolean {
+export function canForwardMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find(ERROR_KEY) !== -1 || search.find('\r') !== -1) return false
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
@@ -139,7 +139,7 @@ const DELTAS = [
 const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
 
 /** Returns true for events that contain only a delta, by the event name. */
-export function isPlainResponses(search: ByteSearch): boolean {
+export function canForwardResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }
 

@@ -16,7 +16,7 @@ const MAX_TEXT_LENGTH = 1_048_576
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
-  const dimensions = numberAt(body['dimensions'], 'dimensions', { least: 1, most: MAX_DIMENSIONS, integer: true })
+  const dimensions = numberAt(body['dimensions'], 'dimensions', { min: 1, max: MAX_DIMENSIONS, integer: true })
   return {
     native: body,
     ...(received === undefined ? {} : { received }),

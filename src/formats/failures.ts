@@ -1,4 +1,4 @@
-import type { Frame } from '../core/answer.ts'
+import type { SseEvent } from '../core/answer.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
@@ -125,7 +125,7 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
 }
 
 /** Returns the last event of a broken chat stream, which ends without `[DONE]`. */
-export function writeChatFailureFrame(failure: GatewayError): Frame {
+export function writeChatFailureEvent(failure: GatewayError): SseEvent {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
 
@@ -146,7 +146,7 @@ export function writeMessageFailure(failure: GatewayError, requestId: string): J
   }
 }
 
-export function writeMessageFailureFrame(failure: GatewayError, requestId: string): Frame {
+export function writeMessageFailureEvent(failure: GatewayError, requestId: string): SseEvent {
   return { event: 'error', data: JSON.stringify(writeMessageFailure(failure, requestId)) }
 }
 
@@ -154,7 +154,7 @@ export function writeMessageFailureFrame(failure: GatewayError, requestId: strin
  * Returns the event that ends a broken stream of the responses format. The vendor's servers send the fields in `error`,
  * and its documentation shows them at the top level. Clients read one or the other.
  */
-export function writeResponseFailureFrame(failure: GatewayError, sequenceNumber: number): Frame {
+export function writeResponseFailureEvent(failure: GatewayError, sequenceNumber: number): SseEvent {
   const { message, type, param, code } = describeFailure(failure)
   const fields = { code: code ?? type, message, param: param ?? null }
   const data = { type: 'error', sequence_number: sequenceNumber, ...fields, error: { type, ...fields } }

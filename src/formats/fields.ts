@@ -53,22 +53,22 @@ export function booleanAt(value: Json | undefined, param: string): boolean | und
 
 /** Inclusive bounds of a number. */
 export interface NumberBounds {
-  readonly least: number
-  readonly most?: number
+  readonly min: number
+  readonly max?: number
   /** @default false */
   readonly integer?: boolean
 }
 
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
-  const { least, most = Number.MAX_VALUE, integer = false } = bounds
-  const isValid = typeof value === 'number' && value >= least && value <= most && (!integer || Number.isInteger(value))
+  const { min, max = Number.MAX_VALUE, integer = false } = bounds
+  const isValid = typeof value === 'number' && value >= min && value <= max && (!integer || Number.isInteger(value))
   if (isValid) return value
   throw badField(param, value, rangeOf(bounds))
 }
 
-export function rangeOf({ least, most, integer = false }: NumberBounds): string {
-  return `${integer ? 'an integer' : 'a number'}${most === undefined ? ` of ${least} or more` : ` from ${least} to ${most}`}`
+export function rangeOf({ min, max, integer = false }: NumberBounds): string {
+  return `${integer ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
 }
 
 export function modelAt(value: Json | undefined): string {
@@ -106,7 +106,7 @@ export function isUnset(value: Json | undefined): boolean {
  * Runs `read` on an upstream's answer. Rethrows `invalid-request` as `upstream`, because the invalid field came from the
  * upstream.
  */
-export function blameUpstream<T>(read: () => T): T {
+export function readFromUpstream<T>(read: () => T): T {
   try {
     return read()
   } catch (error) {

@@ -1,4 +1,4 @@
-import type { ByteSearch, Completion, Frame, IsPlain, Step, StepReader } from '../core/answer.ts'
+import type { ByteSearch, Completion, SseEvent, CanForward, StreamChunk, StreamReader } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 import type {
@@ -50,15 +50,15 @@ export interface WrittenPrompt {
   readonly ignored: readonly string[]
 }
 
-export interface StepWriter {
-  /** Returns the frames that can be sent immediately. The frame for the bill is delayed until `end`. */
-  write(step: Step): readonly Frame[]
+export interface StreamWriter {
+  /** Returns the events that can be sent immediately. The event for the bill is delayed until `end`. */
+  write(chunk: StreamChunk): readonly SseEvent[]
   /** Called with the complete events that are forwarded without `write`. */
-  passed?(events: ByteSearch): void
-  /** Returns the last frames of a complete stream, with the bill. */
-  end(metrics: SvcMetrics): readonly Frame[]
-  /** Returns the last frames of a broken stream. Present only if they depend on earlier frames. @default writeFailureFrame */
-  fail?(failure: GatewayError): readonly Frame[]
+  observeForwarded?(events: ByteSearch): void
+  /** Returns the last events of a complete stream, with the bill. */
+  end(metrics: SvcMetrics): readonly SseEvent[]
+  /** Returns the last events of a broken stream. Present only if they depend on earlier events. @default writeFailureEvent */
+  fail?(failure: GatewayError): readonly SseEvent[]
 }
 
 /** An answered request that later requests can refer to. */
@@ -94,7 +94,7 @@ export interface TurnFormat {
   recall(body: JsonObject, found: RecalledTurns): JsonObject
   /**
    * Returns the turn to store, or undefined if the caller opts out. `serialized` is the body or the data of the last
-   * frame.
+   * event.
    */
   keep(context: WriteContext, serialized: string): StoredTurn | undefined
   /** Returns the ids of an answer and of its items. */
@@ -116,9 +116,9 @@ export interface UpstreamFormat {
   writePrompt(prompt: Prompt, model: string): WrittenPrompt
   /** Parses a response body. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject, text?: string): Completion
-  stepReader(): StepReader
+  createReader(): StreamReader
   /** Decides which events are forwarded to clients of the same format without parsing. @default none */
-  readonly isPlain?: IsPlain
+  readonly canForward?: CanForward
   /** Reads an error of any status. `body` is undefined if it is not JSON. */
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
@@ -138,11 +138,11 @@ export interface ClientFormat {
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
   /** Returns the JSON text of an answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
-  stepWriter(context: WriteContext): StepWriter
+  createStreamWriter(context: WriteContext): StreamWriter
   readonly writeFailure: WriteFailure
-  writeFailureFrame(failure: GatewayError, requestId: string): Frame
+  writeFailureEvent(failure: GatewayError, requestId: string): SseEvent
   /** The event that keeps an idle connection open. */
-  readonly heartbeat: Frame | 'comment'
+  readonly heartbeat: SseEvent | 'comment'
   /** Returns the id of a stream that can be resumed. Idempotent. Absent if streams cannot be resumed. */
   readonly answerId?: (id: string) => string
   /** Absent if requests cannot refer to earlier requests. */
@@ -168,9 +168,9 @@ export function translate(dialect: TranslatedDialect, prompt: Prompt, model: str
 }
 
 /** Returns the error for content that the target format cannot express. `what` completes "… cannot be sent". */
-export type RefuseContent = (param: string, what: string, details?: Json) => GatewayError
+export type RejectContent = (param: string, what: string, details?: Json) => GatewayError
 
-export function refuseContentFor(target: string): RefuseContent {
+export function rejectContentFor(target: string): RejectContent {
   return (param, what, details) =>
     new GatewayError(
       'invalid-request',

@@ -91,16 +91,16 @@ function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored:
 
 /** Returns the same array if no part is omitted. */
 function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readonly Part[] {
-  let isWhole = true
+  let isUnchanged = true
   const portable = parts.flatMap((part): readonly Part[] => {
     const isSupported = isPortable(part, dialect)
-    isWhole &&= isSupported
+    isUnchanged &&= isSupported
     if (!isSupported || part.type !== 'tool-result') return isSupported ? [part] : []
     const content = portableParts(part.content, dialect)
-    isWhole &&= content === part.content
+    isUnchanged &&= content === part.content
     return [{ type: part.type, callId: part.callId, failed: part.failed, content }]
   })
-  return isWhole ? parts : portable
+  return isUnchanged ? parts : portable
 }
 
 /** Returns false for content that only its own vendor accepts. */

@@ -3,14 +3,14 @@ import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } fr
 import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
-export const OUTPUT_LIMIT: NumberBounds = { least: 1, most: MAX_OUTPUT_TOKENS, integer: true }
+export const OUTPUT_LIMIT: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, integer: true }
 
 const MAX_CHOICES = 128
 const MAX_STOPS = 16
 const MAX_TOOLS = 128
-const MIN_ZERO: NumberBounds = { least: 0 }
-const ZERO_TO_ONE: NumberBounds = { least: 0, most: 1 }
-const CHOICES: NumberBounds = { least: 1, most: MAX_CHOICES, integer: true }
+const MIN_ZERO: NumberBounds = { min: 0 }
+const ZERO_TO_ONE: NumberBounds = { min: 0, max: 1 }
+const CHOICES: NumberBounds = { min: 1, max: MAX_CHOICES, integer: true }
 const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /** Body fields and their new values. Undefined removes a field. */
@@ -49,7 +49,7 @@ export function readResponseSettings(body: JsonObject): Settings {
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
   const settings = readShared(body)
   setIfDefined(settings, 'maxTokens', numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_LIMIT))
-  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', { least: 0, most: 2 }))
+  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', { min: 0, max: 2 }))
   setIfDefined(settings, 'toolChoice', readToolChoice(body['tool_choice'], responseToolName))
   setIfDefined(settings, 'shape', readShape(text['format'], 'text.format'))
   setIfDefined(settings, 'effort', asString(reasoning['effort']))

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
 import { refuseContent, writeMessages } from './chat/upstream.ts'
-import { type RefuseContent, refuseContentFor, setTranslators, type WrittenPrompt } from './format.ts'
+import { type RejectContent, rejectContentFor, setTranslators, type WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
 import {
   changedSettings,
@@ -122,7 +122,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const refuseBlock = refuseContentFor('this model, which uses the message format')
+const refuseBlock = rejectContentFor('this model, which uses the message format')
 
 /**
  * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
@@ -171,7 +171,7 @@ function findUnusedId(id: string, { usedIds, numbers }: Names): string {
  * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `refuse`
  * for a required field or a tool that is not a function.
  */
-export function omittedFields(prompt: Prompt, refuse: RefuseContent, toolField = ''): readonly string[] {
+export function omittedFields(prompt: Prompt, refuse: RejectContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hints.has(name) && !source.isUnset(body[name])))

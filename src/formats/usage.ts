@@ -1,4 +1,4 @@
-import { type Finish, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import { type FinishReason, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Maximum token count. Higher counts are treated as upstream errors and are not billed. */
@@ -159,7 +159,7 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
+const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map([
   ['length', 'length'],
   ['tool_calls', 'tool-call'],
   ['function_call', 'tool-call'],
@@ -179,7 +179,7 @@ const FINISHES: ReadonlyMap<unknown, Finish> = new Map([
   ['IMAGE_SAFETY', 'filtered'],
 ])
 
-export function readStopReason(reason: Json | undefined): Finish {
+export function readStopReason(reason: Json | undefined): FinishReason {
   return FINISHES.get(reason) ?? 'stop'
 }
 
@@ -187,19 +187,19 @@ export function readStopReason(reason: Json | undefined): Finish {
  * Returns the finish reason of an answer. Upstreams report `stop` for calls that `tool_choice` requires, but the caller
  * must run these calls.
  */
-export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): Finish {
+export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
   if (isRefusal) return 'filtered'
   const finish = FINISHES.get(reason) ?? 'stop'
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
-export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): Finish {
+export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): FinishReason {
   if (response['status'] !== 'incomplete') return hasCalls ? 'tool-call' : isRefusal ? 'filtered' : 'stop'
   return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
 }
 
 const REASONS: Readonly<
-  Record<Finish, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
+  Record<FinishReason, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
 > = {
   stop: { chat: 'stop', message: 'end_turn' },
   length: { chat: 'length', message: 'max_tokens', incomplete: 'max_output_tokens' },
@@ -209,11 +209,11 @@ const REASONS: Readonly<
   pause: { chat: 'stop', message: 'pause_turn' },
 }
 
-export function writeFinish(finish: Finish): string {
+export function writeFinish(finish: FinishReason): string {
   return REASONS[finish].chat
 }
 
-export function writeStopReason(finish: Finish): string {
+export function writeStopReason(finish: FinishReason): string {
   return REASONS[finish].message
 }
 
@@ -222,7 +222,7 @@ interface ResponseStatus {
   readonly incomplete_details: { readonly reason: string } | null
 }
 
-export function writeResponseStatus(finish: Finish): ResponseStatus {
+export function writeResponseStatus(finish: FinishReason): ResponseStatus {
   const reason = REASONS[finish].incomplete
   return reason === undefined
     ? { status: 'completed', incomplete_details: null }

@@ -102,20 +102,20 @@ export function createLedger(options: LedgerOptions): Ledger {
   /**
    * Returns a reservation without an entry in the store, because the store failed. The settlement creates the entry.
    */
-  function unreserved(step: Step, error: unknown): Outcome {
+  function unreserved(chunk: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
-    const { limits: claimed, worst } = step.limitClaims
-    const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
+    const { limits: claimed, worst } = chunk.limitClaims
+    const rate = rateStatus(claimed, [], { now: chunk.at, refused: undefined })
     const reservation = reservationOf(
-      { ...step, reservationId: opening.reservationId },
+      { ...chunk, reservationId: opening.reservationId },
       { rate, granted: worst, opening },
     )
     return { reservation }
   }
 
-  function outcomeOf(step: Step, result: ReserveResult): Outcome {
-    const { quote, requests, at, limitClaims } = step
+  function outcomeOf(chunk: Step, result: ReserveResult): Outcome {
+    const { quote, requests, at, limitClaims } = chunk
     const { limits: claimed, worst, tokens } = limitClaims
     // The request is rejected even if a store returns an index out of range.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
@@ -126,7 +126,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
     }
     const granted = result.accepted && result.granted < worst ? result.granted : worst
-    return { reservation: reservationOf(step, { rate, granted }) }
+    return { reservation: reservationOf(chunk, { rate, granted }) }
   }
 
   function reservationOf(

@@ -52,13 +52,13 @@ export function bodyUnreadable(cause: unknown): GatewayError {
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
-  const whole = allocate(size)
+  const joined = allocate(size)
   let offset = 0
   for (const piece of pieces) {
-    whole.set(piece, offset)
+    joined.set(piece, offset)
     offset += piece.byteLength
   }
-  return whole
+  return joined
 }
 
 /**
@@ -82,7 +82,7 @@ export class BodyCollector {
   readonly #maxBytes: number
   readonly #expected: number
   readonly #pieces: Uint8Array[]
-  #whole: Uint8Array | undefined
+  #buffer: Uint8Array | undefined
   #size: number
 
   /** @param expected The size that the headers state. A different size requires a second copy. */
@@ -104,14 +104,14 @@ export class BodyCollector {
   }
 
   bytes(): Uint8Array {
-    return this.#whole?.subarray(0, this.#size) ?? joinBytes(this.#pieces, this.#size)
+    return this.#buffer?.subarray(0, this.#size) ?? joinBytes(this.#pieces, this.#size)
   }
 
   #bufferFor(size: number): Uint8Array {
-    if (this.#whole !== undefined && this.#whole.byteLength >= size) return this.#whole
+    if (this.#buffer !== undefined && this.#buffer.byteLength >= size) return this.#buffer
     const capacity = size <= this.#expected ? this.#expected : Math.max(2 * size, UNSTATED_BYTES)
     const larger = new Uint8Array(Math.min(this.#maxBytes, capacity))
     larger.set(this.bytes())
-    return (this.#whole = larger)
+    return (this.#buffer = larger)
   }
 }

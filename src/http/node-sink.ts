@@ -24,7 +24,7 @@ export class NodeSink implements ResponseSink {
     if (done !== undefined) onceClosed(incoming, outgoing, done)
   }
 
-  whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
+  send(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed || outgoing.headersSent) return
     headers['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength)

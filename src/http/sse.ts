@@ -1,5 +1,5 @@
 import { createParser } from 'eventsource-parser'
-import type { Frame } from '../core/answer.ts'
+import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 
 /**
@@ -8,11 +8,11 @@ import { GatewayError } from '../core/errors.ts'
 const SLICE_BYTES = 16 * 1024
 
 /** Parses the bytes of an event stream, which can be split at any position. */
-export interface FrameReader {
+export interface SseParser {
   /** Returns the events that end in these bytes. Throws `upstream` for an event that is too large. */
-  read(bytes: Uint8Array): readonly Frame[]
+  read(bytes: Uint8Array): readonly SseEvent[]
   /** Returns the incomplete event at the end of the stream, if it has data. */
-  end(): readonly Frame[]
+  end(): readonly SseEvent[]
 }
 
 /**
@@ -21,14 +21,14 @@ export interface FrameReader {
  *
  * @param maxEventChars Maximum size of an event, in characters.
  */
-export function createFrameReader(maxEventChars: number): FrameReader {
-  let frames: Frame[] = []
+export function createSseParser(maxEventChars: number): SseParser {
+  let events: SseEvent[] = []
   let isTooLarge = false
   const decoder = new TextDecoder()
   const parser = createParser({
     maxBufferSize: maxEventChars,
     onEvent: ({ data, event, id }) => {
-      frames.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
+      events.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
     },
     onError: (error) => {
       if (error.type === 'max-buffer-size-exceeded') isTooLarge = true
@@ -39,21 +39,21 @@ export function createFrameReader(maxEventChars: number): FrameReader {
     if (isTooLarge)
       throw new GatewayError('upstream', `The upstream sent an event of more than ${maxEventChars} characters.`)
   }
-  const take = (): readonly Frame[] => {
-    const taken = frames
-    frames = []
-    return taken
+  const drain = (): readonly SseEvent[] => {
+    const drained = events
+    events = []
+    return drained
   }
   return {
     read(bytes) {
       for (let start = 0; start < bytes.byteLength; start += SLICE_BYTES) {
         feed(decoder.decode(bytes.subarray(start, start + SLICE_BYTES), { stream: true }))
       }
-      return take()
+      return drain()
     },
     end() {
       feed(`${decoder.decode()}\n\n`)
-      return take()
+      return drain()
     },
   }
 }
@@ -62,14 +62,14 @@ export function createFrameReader(maxEventChars: number): FrameReader {
  * Serializes an event. A line break in the data (LF, CR or CRLF) starts another data line. A parser joins the lines
  * with LF. Line breaks and NUL are removed from event names and ids.
  */
-export function writeFrame(frame: Frame, eventId: string | undefined = frame.id): string {
+export function writeSseEvent(frame: SseEvent, eventId: string | undefined = frame.id): string {
   const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`
   const id = eventId === undefined ? '' : `id: ${oneLine(eventId)}\n`
   return `${event}${id}data: ${dataLines(frame.data)}\n\n`
 }
 
 /** A comment that shows that the connection is alive. Clients skip it. */
-export function comment(text: string): string {
+export function writeSseComment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }
 

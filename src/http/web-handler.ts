@@ -93,7 +93,7 @@ class WebSink implements ResponseSink {
     this.#request = request
   }
 
-  whole(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
+  send(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
     this.#respond(status, headers, this.#request.method === 'HEAD' || status === 204 ? null : (body as BodyInit))
   }
 

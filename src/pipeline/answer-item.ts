@@ -195,7 +195,7 @@ export class CollectedResponse implements ResponseSink {
   status = 0
   body = ''
 
-  whole(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
+  send(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
     this.status = status
     this.body = typeof body === 'string' ? body : new TextDecoder().decode(body)
   }

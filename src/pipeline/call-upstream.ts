@@ -2,13 +2,13 @@ import type { Completion, AnswerSource } from '../core/answer.ts'
 import { type MaybePromise, lazy } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { speaks } from '../core/ports.ts'
-import { stepsOf } from '../core/steps.ts'
+import { supportsDialect } from '../core/ports.ts'
+import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { PortablePrompt, PortableTarget } from '../formats/portable.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
-import { sourceOfStored, UpstreamStream } from '../upstream/upstream-stream.ts'
+import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { type Answer, type Answered, newAnswerId, type Planned, type Route, type UpstreamPlan } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
 import { writeContext } from './response.ts'
@@ -24,7 +24,7 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   const { plan, prompt } = planned
   if (plan.kind === 'replay') return answeredBy(planned, replay(plan.answer, planned, services))
   const { dialect } = prompt.native
-  const isTranslated = planned.resolved.routes.some((route) => !speaks(route.provider, dialect))
+  const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
   return loadPortable().then((portable) => call(planned, { plan, portable }, services))
 }
@@ -50,7 +50,7 @@ function call(planned: Planned, { plan, portable }: UpstreamCall, services: Serv
   const routed: RoutedCall = {
     promptFor: (route) => {
       const { provider, model } = route
-      if (speaks(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
+      if (supportsDialect(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
       const target = { dialect: provider.dialect, model, isLossy: services.isLossy }
       const translated = portable(plan.prompt, target)
       losses = (losses ?? new Map()).set(model, translated.ignored)
@@ -100,12 +100,12 @@ function replay(stored: Completion | AnswerSource, planned: Planned, services: S
   if ('read' in stored) return streamOf(stored, planned, services)
   const completion = underOwnId(stored, planned, services)
   if (!planned.prompt.stream) return { kind: 'whole', completion }
-  return streamOf(sourceOfStored(stepsOf(completion)), planned, services)
+  return streamOf(createReplaySource(toStreamChunks(completion)), planned, services)
 }
 
 function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
   const translator = new AnswerTranslator({
-    writer: planned.format.stepWriter(writeContext(planned)),
+    writer: planned.format.createStreamWriter(writeContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
     broken: (what) => brokenUpstream('cache', what),
   })
@@ -122,7 +122,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
   const { format, prompt } = planned
   return new AnswerTranslator({
     format: source.format,
-    writer: format.stepWriter(writeContext(planned)),
+    writer: format.createStreamWriter(writeContext(planned)),
     isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
     broken: (what, cause) => brokenUpstream(provider.name, what, cause),

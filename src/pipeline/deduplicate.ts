@@ -60,7 +60,7 @@ async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Servic
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
     await release(parsed, { status }, services)
     if (repeated.kind === 'complete') {
-      sink.whole(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
+      sink.send(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
       return
     }
     sink.begin(status, { ...headers, ...repeated.head })

@@ -1,9 +1,9 @@
 import {
-  type AnswerEvent,
+  type StreamPart,
   type AnswerSource,
   NO_USAGE,
   type SourceReceiver,
-  type StepReader,
+  type StreamReader,
   type Usage,
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -12,10 +12,10 @@ import { quotaOf } from '../core/store.ts'
 import type { Dialect } from '../core/prompt.ts'
 import { isStorable, type AnswerClaim, type CacheMiss } from '../cache/cache-miss.ts'
 import type { Leader } from '../cache/single-flight.ts'
-import { stepReader as chatReader } from '../formats/chat/answer-reader.ts'
-import { stepReader as messagesReader } from '../formats/messages/answer-reader.ts'
-import { stepReader as responsesReader } from '../formats/responses/answer-reader.ts'
-import { createFrameReader, type FrameReader } from '../http/sse.ts'
+import { createReader as chatReader } from '../formats/chat/answer-reader.ts'
+import { createReader as messagesReader } from '../formats/messages/answer-reader.ts'
+import { createReader as responsesReader } from '../formats/responses/answer-reader.ts'
+import { createSseParser, type SseParser } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
@@ -53,7 +53,7 @@ function locationOf({ values, id }: AnswerClaim, keyId: string): StreamLocation 
   return values && { values, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
 }
 
-const READERS: Readonly<Record<Dialect, () => StepReader>> = {
+const READERS: Readonly<Record<Dialect, () => StreamReader>> = {
   openai: chatReader,
   anthropic: messagesReader,
   responses: responsesReader,
@@ -126,12 +126,12 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   usage: Usage | undefined
 
   readonly #live: LiveStream
-  readonly #frames: FrameReader = createFrameReader(MAX_EVENT_CHARS)
-  readonly #reader: StepReader
+  readonly #parser: SseParser = createSseParser(MAX_EVENT_CHARS)
+  readonly #reader: StreamReader
   readonly #ownId: string | undefined
-  readonly #earlyEvents: AnswerEvent[] = []
+  readonly #earlyParts: StreamPart[] = []
   /** The last events of the answer. They are held until the stream ends, because they contain the usage. */
-  readonly #lastEvents: AnswerEvent[] = []
+  readonly #lastParts: StreamPart[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []
   #isReading = false
@@ -144,7 +144,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   #resume: () => void = () => {}
   #begin: (hasBegun: boolean) => void = () => {}
 
-  constructor(live: LiveStream, reader: StepReader, ownId: string | undefined) {
+  constructor(live: LiveStream, reader: StreamReader, ownId: string | undefined) {
     this.#live = live
     this.#reader = reader
     this.#ownId = ownId
@@ -176,11 +176,11 @@ export class FollowedAnswer implements AnswerSource, EventSink {
       this.#ending = () => this.end()
       return
     }
-    if (!this.#lastEvents.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
+    if (!this.#lastParts.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
     const usage = asObject(this.#live.summary()['usage'])
     if (usage !== undefined) this.usage = { ...NO_USAGE, ...usage }
     if (this.usage !== undefined) this.#forward({ type: 'usage', usage: this.usage })
-    for (const event of this.#lastEvents) this.#forward(event)
+    for (const part of this.#lastParts) this.#forward(part)
     this.#close()
     this.#receiver?.onEnd()
   }
@@ -200,7 +200,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
 
   read(receiver: SourceReceiver): void {
     this.#receiver = receiver
-    for (const event of this.#earlyEvents.splice(0)) receiver.onStep({ events: [event] })
+    for (const part of this.#earlyParts.splice(0)) receiver.onChunk({ parts: [part] })
     if (this.#failure !== undefined) receiver.onError(this.#failure)
     else if (this.#isOver) receiver.onEnd()
   }
@@ -238,20 +238,20 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   #read(chunk: EventChunk): void {
     if (this.#isOver) return
     const bytes = typeof chunk === 'string' ? encoder.encode(chunk) : chunk
-    for (const frame of this.#frames.read(bytes)) for (const event of this.#reader(frame).events) this.#receive(event)
+    for (const event of this.#parser.read(bytes)) for (const part of this.#reader(event).parts) this.#receive(part)
   }
 
-  #receive(event: AnswerEvent): void {
-    if (event.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...event.usage }
-    else if (event.type === 'answer-end' || event.type === 'done') this.#lastEvents.push(event)
-    else if (event.type === 'answer-start') this.#forward({ ...event, id: this.#ownId ?? event.id })
-    else this.#forward(event)
-    if (event.type.endsWith('-delta')) this.#begin(true)
+  #receive(part: StreamPart): void {
+    if (part.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...part.usage }
+    else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
+    else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#ownId ?? part.id })
+    else this.#forward(part)
+    if (part.type.endsWith('-delta')) this.#begin(true)
   }
 
-  #forward(event: AnswerEvent): void {
-    if (this.#receiver === undefined) this.#earlyEvents.push(event)
-    else this.#receiver.onStep({ events: [event] })
+  #forward(part: StreamPart): void {
+    if (this.#receiver === undefined) this.#earlyParts.push(part)
+    else this.#receiver.onChunk({ parts: [part] })
   }
 
   #close(): void {

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { speaks } from '../core/ports.ts'
+import { supportsDialect } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
@@ -118,7 +118,7 @@ export class PromptSize implements Size {
   }
 
   #boundFor({ model, provider }: Route): number {
-    return boundByBytes(this.weight, model, !speaks(provider, this.#prompt.native.dialect))
+    return boundByBytes(this.weight, model, !supportsDialect(provider, this.#prompt.native.dialect))
   }
 }
 
@@ -144,7 +144,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
 /** Throws if a field makes the vendor charge more than the list price that the gateway bills. */
 export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.surcharges === 'refuse' ? surchargeOf(prompt) : undefined
-  if (param === undefined || !routes.some(({ provider }) => speaks(provider, prompt.native.dialect))) return
+  if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }
 

@@ -1,4 +1,4 @@
-import type { CutOff } from '../billing/bill.ts'
+import type { ClampedUsage } from '../billing/bill.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
@@ -49,7 +49,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
 
 const IMPLAUSIBLE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
 
-function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: CutOff): LogEventFields {
+function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: ClampedUsage): LogEventFields {
   return {
     request_id: id,
     virtual_key_id: key?.id ?? null,

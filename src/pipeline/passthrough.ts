@@ -126,7 +126,7 @@ async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): 
     await target.onAnswer?.(exchange.key, provider, answer)
     const bill = billOf(exchange, priceOfAnswer(request, answer, services))
     await settle(exchange, { status, bill }, services)
-    exchange.sink.whole(status, headersOf(exchange, passed, bill), bytes)
+    exchange.sink.send(status, headersOf(exchange, passed, bill), bytes)
   } catch (error) {
     const hasLeft = exchange.cancellation.isCancelled
     const failure = hasLeft ? callerLeft(error) : asFailure(error)
@@ -174,10 +174,13 @@ function collect(sending: Sending): Promise<Uint8Array> {
 }
 
 /** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
-function readBytesOf({ exchange, passed, request, services }: Sending, receiver: Omit<SourceReceiver, 'onStep'>): void {
+function readBytesOf(
+  { exchange, passed, request, services }: Sending,
+  receiver: Omit<SourceReceiver, 'onChunk'>,
+): void {
   const { cancellation } = exchange
   const { source } = passed
-  if (request.provider.endsCalls === true) return source.read({ ...receiver, onStep: () => {} })
+  if (request.provider.endsCalls === true) return source.read({ ...receiver, onChunk: () => {} })
   let hasEnded = false
   const end = (deliver: () => void): void => {
     if (hasEnded) return
@@ -198,7 +201,7 @@ function readBytesOf({ exchange, passed, request, services }: Sending, receiver:
     onBytes: (bytes) => {
       if (!hasEnded) receiver.onBytes(bytes)
     },
-    onStep: () => {},
+    onChunk: () => {},
     onEnd: () => end(() => receiver.onEnd()),
     onError: fail,
   })

@@ -5,7 +5,7 @@ import { editDistance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolve } from './services.ts'
 import type { Resolved, Route } from './exchange.ts'
-import { speaks } from '../core/ports.ts'
+import { supportsDialect } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
 export interface ModelNames {
@@ -108,7 +108,7 @@ export function embeddingRoutes(resolved: Resolved): Resolved {
 /** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
 export function operatingRoutes(resolved: Resolved, { operation, native }: Prompt): Resolved {
   if (operation === undefined) return resolved
-  return only(resolved, ({ provider }) => speaks(provider, native.dialect), CANNOT_COMPACT)
+  return only(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
 }
 
 const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'

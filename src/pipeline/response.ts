@@ -4,7 +4,7 @@ import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import { speaks } from '../core/ports.ts'
+import { supportsDialect } from '../core/ports.ts'
 import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
@@ -30,7 +30,7 @@ export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRec
 /** Sends a JSON body. */
 export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
   headers['content-type'] = 'application/json'
-  sink.whole(status, headers, body)
+  sink.send(status, headers, body)
 }
 
 /** Headers of every event stream. They prevent proxies from caching or changing the stream. */
@@ -65,7 +65,8 @@ export function storingProvider({
   route,
   format,
 }: Pick<Answered, 'plan' | 'route' | 'format'>): string | undefined {
-  if (plan.kind === 'replay' || route === undefined || !speaks(route.provider, format.dialect)) return undefined
+  if (plan.kind === 'replay' || route === undefined || !supportsDialect(route.provider, format.dialect))
+    return undefined
   return route.provider.name
 }
 

@@ -1,7 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
 import { chain } from '../core/async.ts'
-import type { ClientFormat, StepWriter } from '../formats/format.ts'
+import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
@@ -20,7 +20,7 @@ import {
 import type { Services } from './services.ts'
 import { isInBackground } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
-import { comment, writeFrame } from '../http/sse.ts'
+import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 
 /** Begins the response and forwards the stream until the stream ends, fails, or has no more readers. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
@@ -65,7 +65,7 @@ class StreamAnswer {
         this.#register()
         this.#buffer.push(chunk)
       },
-      onWhole: () => this.#guard(() => this.#end()),
+      onComplete: () => this.#guard(() => this.#end()),
       onError: (error) => this.#guard(() => this.#fail(error)),
     })
     cancellation.onCancel(() => this.#guard(() => this.#abandon()))
@@ -198,14 +198,14 @@ class StreamAnswer {
     return bill(this.#answered, translator, this.#services.meter)
   }
 
-  get #writer(): StepWriter {
+  get #writer(): StreamWriter {
     return this.#stream.translator.writer
   }
 
   #writeFailure(failure: GatewayError): string {
     const { format, id } = this.#answered
-    const frames = this.#writer.fail?.(failure) ?? [format.writeFailureFrame(failure, id)]
-    return this.#stream.translator.write(frames)
+    const events = this.#writer.fail?.(failure) ?? [format.writeFailureEvent(failure, id)]
+    return this.#stream.translator.write(events)
   }
 }
 
@@ -246,7 +246,7 @@ export function eventSinkOf(
     const silentMs = runtime.now() - writtenAt
     if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
     if (!isBlocked && silentMs >= heartbeatMs) {
-      write(format.heartbeat === 'comment' ? comment('ping') : writeFrame(format.heartbeat))
+      write(format.heartbeat === 'comment' ? writeSseComment('ping') : writeSseEvent(format.heartbeat))
     }
     arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
   }
@@ -267,7 +267,7 @@ export function eventSinkOf(
     },
     fail: (error) => {
       cancel()
-      sink.write(writeFrame(format.writeFailureFrame(asFailure(error), id)))
+      sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
       sink.end()
     },
     leave: () => cancel(),

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini'
-import type { AnswerSource, Step } from '../core/answer.ts'
+import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
@@ -261,7 +261,7 @@ function boundedProvider(provider: Provider): Provider {
   }
 }
 
-function discardStream(answer: AsyncIterable<Step> | AnswerSource): void {
+function discardStream(answer: AsyncIterable<StreamChunk> | AnswerSource): void {
   try {
     if (isSource(answer)) answer.abort()
     else returnQuietly(answer[Symbol.asyncIterator]())

@@ -1,10 +1,10 @@
 import { hashEmbedding } from '../cache/hashing.ts'
-import { type Completion, type Finish, NO_USAGE, type Step, type Usage } from '../core/answer.ts'
+import { type Completion, type FinishReason, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, EmbedInput, ProviderCall } from '../core/ports.ts'
 import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
-import { stepsOf } from '../core/steps.ts'
+import { toStreamChunks } from '../core/stream-chunks.ts'
 import { fillSchema } from './fill-schema.ts'
 
 /** Returns the sentences that best match the last question, or a call to the required tool. */
@@ -65,7 +65,7 @@ function questionOf(prompt: Prompt): string {
 
 interface Truncated {
   readonly text: string
-  readonly finish: Finish
+  readonly finish: FinishReason
   readonly stopSequence?: string
 }
 
@@ -101,18 +101,18 @@ function tokens(text: string): number {
 export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
-): AsyncGenerator<Step, void, undefined> {
-  for (const step of stepsOf(completion).flatMap(inGroups)) {
+): AsyncGenerator<StreamChunk, void, undefined> {
+  for (const chunk of toStreamChunks(completion).flatMap(inGroups)) {
     signal.throwIfAborted()
-    yield step
+    yield chunk
   }
 }
 
-function inGroups(step: Step): readonly Step[] {
-  return step.events.flatMap((event): readonly Step[] => {
-    if (event.type !== 'text-delta') return [{ events: [event] }]
-    const groups = event.text.match(/(?:\s*\S{1,40}){1,4}\s*/gu) ?? [event.text]
-    return groups.map((text) => ({ events: [{ type: 'text-delta', text }] }))
+function inGroups(chunk: StreamChunk): readonly StreamChunk[] {
+  return chunk.parts.flatMap((part): readonly StreamChunk[] => {
+    if (part.type !== 'text-delta') return [{ parts: [part] }]
+    const groups = part.text.match(/(?:\s*\S{1,40}){1,4}\s*/gu) ?? [part.text]
+    return groups.map((text) => ({ parts: [{ type: 'text-delta', text }] }))
   })
 }
 

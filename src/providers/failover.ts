@@ -1,4 +1,4 @@
-import { NO_USAGE, type AnswerSource, type Completion, type Step } from '../core/answer.ts'
+import { NO_USAGE, type AnswerSource, type Completion, type StreamChunk } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
@@ -14,7 +14,7 @@ import type {
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { isSource, MAX_HOLD_MS, sourceOfSteps, UpstreamStream } from '../upstream/upstream-stream.ts'
+import { isSource, MAX_HOLD_MS, createChunkSource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { createCircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
 import {
   msLeft,
@@ -180,12 +180,12 @@ function admit(
 async function openStream(
   attempt: UpstreamAttempt,
   call: FailoverStreamCall,
-  { answer, holdMs }: { readonly answer: AsyncIterable<Step> | AnswerSource; readonly holdMs: number },
+  { answer, holdMs }: { readonly answer: AsyncIterable<StreamChunk> | AnswerSource; readonly holdMs: number },
 ): Promise<UpstreamStream> {
   const { options, candidate, pass, paid } = attempt
   const { runtime, timeouts } = options
   const { name } = candidate.provider
-  const source = isSource(answer) ? answer : sourceOfSteps(answer, name)
+  const source = isSource(answer) ? answer : createChunkSource(answer, name)
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   paid.answered(stream.translator)
   // Streams of custom providers have no deadline.
@@ -207,9 +207,9 @@ async function openStream(
     count()
   }
   stream.countEnd({
-    whole: () => end(() => pass.succeeded(runtime.now())),
-    broken: (error) => end(() => reportFailure(attempt, error)),
-    left: () => end(() => pass.undecided()),
+    completed: () => end(() => pass.succeeded(runtime.now())),
+    failed: (error) => end(() => reportFailure(attempt, error)),
+    disconnected: () => end(() => pass.undecided()),
   })
   return stream
 }

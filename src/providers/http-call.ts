@@ -25,7 +25,7 @@ export interface HttpCallOptions {
 /** Returns a header by its lowercase name. */
 export type ResponseHeader = (name: string) => string | undefined
 
-export interface WholeResponse {
+export interface CompleteResponse {
   readonly status: number
   readonly header: ResponseHeader
   /** Undefined if the body exceeds the maximum size, or if the body of an error is incomplete. */
@@ -50,7 +50,7 @@ const MAX_TAIL_BYTES = 4 * 1024
 export function sendRequest(
   request: TransportRequest,
   options: HttpCallOptions,
-): Promise<WholeResponse | StreamResponse> {
+): Promise<CompleteResponse | StreamResponse> {
   return new Promise((resolve, reject) => new HttpCall(options, resolve, reject).start(request))
 }
 
@@ -60,7 +60,7 @@ export function sendRequest(
  */
 class HttpCall implements TransportHandler, AnswerSource {
   readonly #options: HttpCallOptions
-  readonly #resolve: (response: WholeResponse | StreamResponse) => void
+  readonly #resolve: (response: CompleteResponse | StreamResponse) => void
   readonly #reject: (reason: unknown) => void
   #call: TransportCall | undefined
   #status = 0
@@ -85,7 +85,7 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   constructor(
     options: HttpCallOptions,
-    resolve: (response: WholeResponse | StreamResponse) => void,
+    resolve: (response: CompleteResponse | StreamResponse) => void,
     reject: (reason: unknown) => void,
   ) {
     this.#options = options

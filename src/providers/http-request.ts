@@ -1,11 +1,11 @@
-import type { Frame, Step, StepReader, StreamFormat } from '../core/answer.ts'
+import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/answer.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { brokenUpstream, tooSlow, withoutSecrets } from '../upstream/upstream-failure.ts'
-import { sendRequest, type ResponseHeader, type StreamResponse, type WholeResponse } from './http-call.ts'
+import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
 
 /** Adds credentials to a request. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
@@ -42,7 +42,7 @@ export interface Outgoing {
   readonly isStream?: (status: number, header: ResponseHeader) => boolean
 }
 
-type UpstreamResponse = WholeResponse | StreamResponse
+type UpstreamResponse = CompleteResponse | StreamResponse
 
 /** Maximum size of a whole answer in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
@@ -115,19 +115,19 @@ function isEncoded(header: ResponseHeader): boolean {
 
 /** Returns the format with a reader that removes secrets from error events. */
 function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
-  const { dialect, isPlain } = format
-  const stepReader = (): StepReader => {
-    const readStep = format.stepReader()
-    const read = (frame: Frame): Step => {
+  const { dialect, canForward } = format
+  const createReader = (): StreamReader => {
+    const readEvent = format.createReader()
+    const read = (event: SseEvent): StreamChunk => {
       try {
-        return readStep(frame)
+        return readEvent(event)
       } catch (error) {
         throw GatewayError.is(error) ? withoutSecrets(error, secretsOf(secrets)) : error
       }
     }
-    return Object.assign(read, { isWhole: () => readStep.isWhole?.() === true })
+    return Object.assign(read, { isComplete: () => readEvent.isComplete?.() === true })
   }
-  return { dialect, stepReader, ...(isPlain !== undefined && { isPlain }) }
+  return { dialect, createReader, ...(canForward !== undefined && { canForward }) }
 }
 
 export interface JsonAnswer {

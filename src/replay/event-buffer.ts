@@ -23,7 +23,7 @@ export interface EventSink {
 }
 
 interface StreamEnd {
-  readonly isWhole: boolean
+  readonly isComplete: boolean
   /** All events. Undefined if the events exceeded the capacity. */
   readonly text: string | undefined
 }
@@ -122,11 +122,11 @@ export class EventBuffer implements Recording {
   }
 
   /** Adds the last events and ends all readers. Further calls have no effect. */
-  finish(last: EventChunk, isWhole: boolean): void {
+  finish(last: EventChunk, isComplete: boolean): void {
     if (this.#isOver) return
     this.push(last)
     this.#isOver = true
-    this.#resolveEnd({ isWhole, text: this.#isStored ? this.#chunks.map(textOf).join('') : undefined })
+    this.#resolveEnd({ isComplete, text: this.#isStored ? this.#chunks.map(textOf).join('') : undefined })
     for (const reader of this.#readers) this.#pump(reader)
     this.#releaseCapacity()
   }

@@ -182,7 +182,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       },
       share: (head, recording) => {
         if (!notifyOnce({ kind: 'live', head, recording })) return
-        void recording.ended.then(({ isWhole, text }) =>
+        void recording.ended.then(({ isComplete: isWhole, text }) =>
           close(isWhole && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },

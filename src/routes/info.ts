@@ -159,7 +159,7 @@ export function ready(parts: StatusParts): Handler {
 /** GET /: one line for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
-  call.sink.whole(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
+  call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
 }
 
 function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
@@ -211,7 +211,7 @@ export function metrics(reports: MetricsReports): Handler {
     if (!prefersText(call.request.header('accept') ?? '')) {
       return sendJson(call.sink, 200, headers, JSON.stringify(toWire(reports.summary())))
     }
-    call.sink.whole(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await reports.prometheus())
+    call.sink.send(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await reports.prometheus())
   }
 }
 

@@ -1,14 +1,14 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { stepsOf } from '../core/steps.ts'
+import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { SvcMetrics } from '../formats/format.ts'
 import { messageId, messagesClient } from '../formats/messages/client.ts'
 import { messagesUpstream } from '../formats/messages/upstream.ts'
 import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
-import { writeFrame } from '../http/sse.ts'
+import { writeSseEvent } from '../http/sse.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { eventSinkOf } from '../pipeline/stream-answer.ts'
 import { baseHeaders, STREAM_HEADERS } from '../pipeline/response.ts'
@@ -164,9 +164,9 @@ function textOf(stored: StoredAnswer, services: Services): string {
     tools: [],
     stream: true,
   } as const
-  const writer = messagesClient.stepWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
-  const frames = stepsOf(completion).flatMap((step) => writer.write(step))
-  return [...frames, ...writer.end(metrics)].map((frame, index) => writeFrame(frame, String(index + 1))).join('')
+  const writer = messagesClient.createStreamWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
+  const events = toStreamChunks(completion).flatMap((chunk) => writer.write(chunk))
+  return [...events, ...writer.end(metrics)].map((event, index) => writeSseEvent(event, String(index + 1))).join('')
 }
 
 /** Returns true for metrics that were written by `keepAnswer`. */

@@ -1,20 +1,20 @@
 import {
-  type IsPlain,
-  type StepReader,
+  type CanForward,
+  type StreamReader,
   type StreamFormat,
   searchBytes,
-  type AnswerEvent,
+  type StreamPart,
   type Completion,
-  type Frame,
-  type Step,
+  type SseEvent,
+  type StreamChunk,
   type Usage,
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { collector, type Collector } from '../core/steps.ts'
-import type { StepWriter } from '../formats/format.ts'
+import { createCollector, type Collector } from '../core/stream-chunks.ts'
+import type { StreamWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
-import { createFrameReader, writeFrame, type FrameReader } from '../http/sse.ts'
+import { createSseParser, writeSseEvent, type SseParser } from '../http/sse.ts'
 import { ReceivedAnswer } from './received-answer.ts'
 
 /** Complete events, as sent to the caller. */
@@ -24,9 +24,9 @@ export type TranslatedChunk = Uint8Array | string
 const MAX_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
-  /** The upstream's format. Absent for providers that produce steps. */
+  /** The upstream's format. Absent for providers that produce chunks. */
   readonly format?: StreamFormat | undefined
-  readonly writer: StepWriter
+  readonly writer: StreamWriter
   /**
    * True if the caller and the upstream use the same format. Plain events are then relayed unchanged. @default false
    */
@@ -51,21 +51,21 @@ export class AnswerTranslator {
   /** True after the first event with visible content. */
   hasContent = false
   /** True after the last event of the protocol. */
-  isWhole = false
+  isComplete = false
   /** The failure of an event that followed valid events in the same chunk. Later bytes are ignored. */
   failure: unknown
 
-  readonly writer: StepWriter
+  readonly writer: StreamWriter
   readonly #options: TranslatorOptions
-  readonly #reader: StepReader | undefined
-  readonly #isPlain: IsPlain | undefined
-  readonly #frames: FrameReader | undefined
-  readonly #collected: Collector = collector()
+  readonly #reader: StreamReader | undefined
+  readonly #canForward: CanForward | undefined
+  readonly #parser: SseParser | undefined
+  readonly #collected: Collector = createCollector()
   /** Absent if every event is parsed. */
   readonly #received: ReceivedAnswer | undefined
   #size = 0
   #hasAnswer = false
-  /** True while the frame reader contains the beginning of an event. */
+  /** True while the parser contains the beginning of an event. */
   #isOpen = false
   #endsInLineFeed = false
   #hasRelayed = false
@@ -74,10 +74,10 @@ export class AnswerTranslator {
   constructor(options: TranslatorOptions) {
     this.#options = options
     this.writer = options.writer
-    this.#reader = options.format?.stepReader()
-    this.#frames = this.#reader && createFrameReader(MAX_BYTES)
-    this.#isPlain = options.isSameFormat === true ? options.format?.isPlain : undefined
-    this.#received = this.#isPlain && options.format && new ReceivedAnswer(options.format.stepReader())
+    this.#reader = options.format?.createReader()
+    this.#parser = this.#reader && createSseParser(MAX_BYTES)
+    this.#canForward = options.isSameFormat === true ? options.format?.canForward : undefined
+    this.#received = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
   }
 
   /**
@@ -95,23 +95,23 @@ export class AnswerTranslator {
     return joinChunks(chunks)
   }
 
-  /** Reads a step from a provider without a wire format. */
-  pushStep(step: Step): string {
-    this.#note(step)
-    return this.#number(this.#options.writer.write(step))
+  /** Reads a chunk from a provider without a wire format. */
+  pushChunk(chunk: StreamChunk): string {
+    this.#note(chunk)
+    return this.#number(this.#options.writer.write(chunk))
   }
 
   /** Ends the answer after the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
-    const frames = this.#frames?.end() ?? []
+    const events = this.#parser?.end() ?? []
     if (this.#hasRelayed) this.#received?.read(true)
     let text = ''
-    for (const frame of frames) text += this.#translate(frame)
-    if (this.isWhole) return text
-    if (this.#reader !== undefined && this.#reader.isWhole?.() !== true) {
+    for (const event of events) text += this.#translate(event)
+    if (this.isComplete) return text
+    if (this.#reader !== undefined && this.#reader.isComplete?.() !== true) {
       throw this.#options.broken('ended its stream before the answer was complete')
     }
-    return text + this.pushStep({ events: [{ type: 'done' }] })
+    return text + this.pushChunk({ parts: [{ type: 'done' }] })
   }
 
   /** True once the upstream has sent a finish reason. */
@@ -138,25 +138,25 @@ export class AnswerTranslator {
   }
 
   /** Serializes the events that end the stream: the last events of the answer, or an error. */
-  write(frames: readonly Frame[]): string {
-    return this.#number(frames)
+  write(events: readonly SseEvent[]): string {
+    return this.#number(events)
   }
 
   #take(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
     this.#size += bytes.byteLength
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
-    const isPlain = this.#isPlain
+    const canForward = this.#canForward
     this.#received?.add(bytes)
-    if (isPlain === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
-    else this.#relay(bytes, isPlain, chunks)
+    if (canForward === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
+    else this.#relay(bytes, canForward, chunks)
   }
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
-  #relay(bytes: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
+  #relay(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const to = from === -1 ? -1 : lastEventEnd(bytes, from)
     if (to <= from) return this.#parse(bytes, chunks)
-    if (this.hasContent && to - from === bytes.length) return this.#relayEvents(bytes, isPlain, chunks)
+    if (this.hasContent && to - from === bytes.length) return this.#relayEvents(bytes, canForward, chunks)
     if (from > 0) this.#parse(bytes.subarray(0, from), chunks)
     let rest = bytes.subarray(from, to)
     while (!this.hasContent && rest.length > 0) {
@@ -164,7 +164,7 @@ export class AnswerTranslator {
       this.#parse(rest.subarray(0, end), chunks)
       rest = rest.subarray(end)
     }
-    this.#relayEvents(rest, isPlain, chunks)
+    this.#relayEvents(rest, canForward, chunks)
     if (to < bytes.length) this.#parse(bytes.subarray(to), chunks)
   }
 
@@ -172,13 +172,13 @@ export class AnswerTranslator {
    * Relays the bytes unparsed if all events are plain. Otherwise, halves them repeatedly until each part is plain or
    * short.
    */
-  #relayEvents(events: Uint8Array, isPlain: IsPlain, chunks: TranslatedChunk[]): void {
+  #relayEvents(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.#collected.isFinished()) return this.#parse(events, chunks)
     const search = searchBytes(events)
-    if (isPlain(search)) {
+    if (canForward(search)) {
       this.#hasRelayed = true
-      this.writer.passed?.(search)
+      this.writer.observeForwarded?.(search)
       chunks.push(this.#options.isNumbered ? this.#numberBytes(events) : events)
       return
     }
@@ -186,15 +186,15 @@ export class AnswerTranslator {
     const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
     const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
     if (split === events.length) return this.#parse(events, chunks)
-    this.#relayEvents(events.subarray(0, split), isPlain, chunks)
-    this.#relayEvents(events.subarray(split), isPlain, chunks)
+    this.#relayEvents(events.subarray(0, split), canForward, chunks)
+    this.#relayEvents(events.subarray(split), canForward, chunks)
   }
 
   #parse(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
-    if (this.#frames === undefined) return
+    if (this.#parser === undefined) return
     let text = ''
     try {
-      for (const frame of this.#frames.read(bytes)) text += this.#translate(frame)
+      for (const event of this.#parser.read(bytes)) text += this.#translate(event)
     } finally {
       if (text !== '') chunks.push(text)
     }
@@ -204,39 +204,39 @@ export class AnswerTranslator {
     this.#endsInLineFeed = last === LF
   }
 
-  #translate(frame: Frame): string {
+  #translate(event: SseEvent): string {
     // Events after the last event of the protocol are dropped.
-    if (this.isWhole || this.#reader === undefined) return ''
-    this.#options.checkEvent?.(frame.data)
-    return this.pushStep(this.#read(frame, this.#reader))
+    if (this.isComplete || this.#reader === undefined) return ''
+    this.#options.checkEvent?.(event.data)
+    return this.pushChunk(this.#read(event, this.#reader))
   }
 
   /** Reads an event. Throws `upstream` for an event that cannot be parsed. */
-  #read(frame: Frame, reader: StepReader): Step {
+  #read(event: SseEvent, reader: StreamReader): StreamChunk {
     try {
-      return reader(frame)
+      return reader(event)
     } catch (error) {
       throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be parsed', error)
     }
   }
 
-  #note(step: Step): void {
-    for (const event of step.events) {
-      if (event.type === 'answer-start') this.answerId = event.id
-      this.#hasAnswer ||= event.type !== 'done' && event.type !== 'usage'
-      this.hasContent ||= isContent(event)
-      if (event.type === 'done') this.isWhole = true
+  #note(chunk: StreamChunk): void {
+    for (const part of chunk.parts) {
+      if (part.type === 'answer-start') this.answerId = part.id
+      this.#hasAnswer ||= part.type !== 'done' && part.type !== 'usage'
+      this.hasContent ||= isContent(part)
+      if (part.type === 'done') this.isComplete = true
     }
-    if (this.isWhole && !this.#hasAnswer) {
+    if (this.isComplete && !this.#hasAnswer) {
       throw this.#options.broken('ended its stream without an answer')
     }
-    this.#collected.add(step)
+    this.#collected.add(chunk)
   }
 
-  #number(frames: readonly Frame[]): string {
+  #number(events: readonly SseEvent[]): string {
     let text = ''
-    for (const frame of frames) {
-      text += this.#options.isNumbered ? writeFrame(frame, String(++this.#events)) : writeFrame(frame)
+    for (const event of events) {
+      text += this.#options.isNumbered ? writeSseEvent(event, String(++this.#events)) : writeSseEvent(event)
     }
     return text
   }
@@ -290,15 +290,15 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
 }
 
 /** Returns true for visible content. The starts of answers and blocks, empty text, and token counts are not content. */
-function isContent(event: AnswerEvent): boolean {
-  switch (event.type) {
+function isContent(part: StreamPart): boolean {
+  switch (part.type) {
     case 'answer-start':
     case 'text-start':
     case 'thinking-start':
     case 'usage':
       return false
     case 'text-delta':
-      return event.text !== ''
+      return part.text !== ''
     default:
       return true
   }

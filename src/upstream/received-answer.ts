@@ -1,6 +1,6 @@
-import type { StepReader } from '../core/answer.ts'
-import { collector, type Collector } from '../core/steps.ts'
-import { createFrameReader, type FrameReader } from '../http/sse.ts'
+import type { StreamReader } from '../core/answer.ts'
+import { createCollector, type Collector } from '../core/stream-chunks.ts'
+import { createSseParser, type SseParser } from '../http/sse.ts'
 
 const MIN_BUFFER_BYTES = 16 * 1024
 /** Maximum number of bytes that are parsed together. Parsing short events of this total size takes about 20 ms. */
@@ -15,13 +15,13 @@ const MAX_UNREAD_BYTES = 256 * 1024
  * slow them down.
  */
 export class ReceivedAnswer {
-  readonly #collected: Collector = collector()
-  #frames: FrameReader | undefined
-  #reader: StepReader
+  readonly #collected: Collector = createCollector()
+  #parser: SseParser | undefined
+  #reader: StreamReader
   #unread = new Uint8Array(MIN_BUFFER_BYTES)
   #size = 0
 
-  constructor(reader: StepReader) {
+  constructor(reader: StreamReader) {
     this.#reader = reader
   }
 
@@ -40,14 +40,14 @@ export class ReceivedAnswer {
   /** Parses all unparsed bytes. If `isOver` is true, also parses a last event that no blank line follows. */
   read(isOver: boolean = false): Collector {
     // The translator limits the size of the answer.
-    const frames = (this.#frames ??= createFrameReader(Infinity))
-    const received = frames.read(this.#unread.subarray(0, this.#size))
+    const parser = (this.#parser ??= createSseParser(Infinity))
+    const received = parser.read(this.#unread.subarray(0, this.#size))
     this.#size = 0
     try {
-      for (const frame of isOver ? received.concat(frames.end()) : received) this.#collected.add(this.#reader(frame))
+      for (const event of isOver ? received.concat(parser.end()) : received) this.#collected.add(this.#reader(event))
     } catch {
       // The answer consists of the events before the faulty event.
-      this.#reader = () => ({ events: [] })
+      this.#reader = () => ({ parts: [] })
     }
     return this.#collected
   }

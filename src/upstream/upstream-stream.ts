@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import type { Step, AnswerSource, SourceReceiver } from '../core/answer.ts'
+import type { StreamChunk, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
@@ -8,16 +8,16 @@ export const MAX_HOLD_MS = 5000
 
 /** Reports the outcome of a stream to the circuit breaker. Exactly one of the methods is called, once. */
 export interface StreamEnd {
-  readonly whole: () => void
-  readonly broken: (error: unknown) => void
-  readonly left: () => void
+  readonly completed: () => void
+  readonly failed: (error: unknown) => void
+  readonly disconnected: () => void
 }
 
 /** Receives the chunks of an open stream. */
 export interface StreamListener {
   onChunk(chunk: TranslatedChunk): void
   /** Called once the answer is complete. */
-  onWhole(): void
+  onComplete(): void
   onError(error: unknown): void
 }
 
@@ -83,7 +83,7 @@ export class UpstreamStream implements SourceReceiver {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
     this.#outcome = {}
-    this.#end?.left()
+    this.#end?.disconnected()
     this.#abortSource()
     this.#forget()
     this.#onOpen = undefined
@@ -107,8 +107,8 @@ export class UpstreamStream implements SourceReceiver {
     this.#pass(chunk)
   }
 
-  onStep(step: Step): void {
-    this.#take(() => this.translator.pushStep(step))
+  onChunk(chunk: StreamChunk): void {
+    this.#take(() => this.translator.pushChunk(chunk))
   }
 
   onEnd(): void {
@@ -135,7 +135,7 @@ export class UpstreamStream implements SourceReceiver {
       if (this.#listener === undefined) this.#buffered.push(chunk)
       else this.#listener.onChunk(chunk)
     }
-    if (this.translator.isWhole) {
+    if (this.translator.isComplete) {
       this.#source.complete()
       this.#settle({})
       return
@@ -176,27 +176,27 @@ export class UpstreamStream implements SourceReceiver {
   }
 
   #count(outcome: { readonly error?: unknown }): void {
-    if ('error' in outcome) this.#end?.broken(outcome.error)
-    else this.#end?.whole()
+    if ('error' in outcome) this.#end?.failed(outcome.error)
+    else this.#end?.completed()
   }
 
   #finish(outcome: { readonly error?: unknown }, listener: StreamListener): void {
     if ('error' in outcome) listener.onError(outcome.error)
-    else listener.onWhole()
+    else listener.onComplete()
   }
 }
 
-/** Returns true for a source that pushes its events, and false for an iterable of steps. */
-export function isSource(answer: AsyncIterable<Step> | AnswerSource): answer is AnswerSource {
+/** Returns true for a source that pushes its events, and false for an iterable of chunks. */
+export function isSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
   return 'read' in answer
 }
 
-/** Returns a source that emits the steps of a stored answer. */
-export function sourceOfStored(steps: readonly Step[]): AnswerSource {
+/** Returns a source that emits the chunks of a stored answer. */
+export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource {
   const ignore = (): void => {}
   return {
     read: (receiver) => {
-      for (const step of steps) receiver.onStep(step)
+      for (const chunk of chunks) receiver.onChunk(chunk)
     },
     pause: ignore,
     resume: ignore,
@@ -206,7 +206,7 @@ export function sourceOfStored(steps: readonly Step[]): AnswerSource {
 }
 
 /** Ends an iterator. Ignores errors thrown by a custom iterator. */
-export function returnQuietly(iterator: AsyncIterator<Step>): void {
+export function returnQuietly(iterator: AsyncIterator<StreamChunk>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
@@ -214,9 +214,9 @@ export function returnQuietly(iterator: AsyncIterator<Step>): void {
   }
 }
 
-/** Returns a source that emits the steps of a provider without a wire format. Reads only while it is not paused. */
-export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): AnswerSource {
-  const iterator = steps[Symbol.asyncIterator]()
+/** Returns a source that emits the chunks of a provider without a wire format. Reads only while it is not paused. */
+export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: string): AnswerSource {
+  const iterator = chunks[Symbol.asyncIterator]()
   let isOver = false
   let isPaused = false
   let wake: () => void = () => {}
@@ -231,7 +231,7 @@ export function sourceOfSteps(steps: AsyncIterable<Step>, provider: string): Ans
           isOver = true
           return receiver.onEnd()
         }
-        receiver.onStep(result.value)
+        receiver.onChunk(result.value)
       }
     } catch (error) {
       if (isOver) return

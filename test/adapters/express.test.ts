@@ -149,7 +149,7 @@ describe('toExpress with other middleware', () => {
       response.cookie('before', '1')
       next()
     })
-    app.use(toExpress({ handle: (_request, sink) => sink.whole(200, { 'x-own': 'a' }, 'ok') }))
+    app.use(toExpress({ handle: (_request, sink) => sink.send(200, { 'x-own': 'a' }, 'ok') }))
     await withServer(app, async ({ url }) => {
       const response = await fetch(url)
 

@@ -39,7 +39,7 @@ testAdapter({
   },
 })
 
-const echo: HttpHandling = { handle: async (request, sink) => sink.whole(200, {}, await readBody(request)) }
+const echo: HttpHandling = { handle: async (request, sink) => sink.send(200, {}, await readBody(request)) }
 
 async function withServer(app: FastifyInstance, use: (url: string) => Promise<void>): Promise<void> {
   const running = await listen(app)
@@ -79,7 +79,7 @@ describe('toFastify with other plugins', () => {
     app.addHook('onRequest', async (_request, reply) => {
       reply.header('access-control-allow-origin', '*').header('set-cookie', 'before=1')
     })
-    app.register(toFastify({ handle: (_request, sink) => sink.whole(200, { 'x-own': 'a' }, 'ok') }))
+    app.register(toFastify({ handle: (_request, sink) => sink.send(200, { 'x-own': 'a' }, 'ok') }))
     await withServer(app, async (url) => {
       const response = await fetch(`${url}/v1/x`)
 
@@ -94,7 +94,7 @@ describe('toFastify with other plugins', () => {
     const seen = new Promise<number>((resolve) => {
       app.addHook('onResponse', async (_request, reply) => resolve(reply.raw.statusCode))
     })
-    app.register(toFastify({ handle: (_request, sink) => sink.whole(402, {}, 'no') }))
+    app.register(toFastify({ handle: (_request, sink) => sink.send(402, {}, 'no') }))
     await withServer(app, async (url) => {
       await fetch(`${url}/v1/x`)
 

@@ -32,7 +32,7 @@ const address = 'https://example.com/api/v1/models'
 
 describe('toNext', () => {
   it('has a handler for each method that Next supports', () => {
-    const routes = toNext({ handle: (_request, sink) => sink.whole(200, {}, '') })
+    const routes = toNext({ handle: (_request, sink) => sink.send(200, {}, '') })
     const methods: readonly NextMethod[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT']
 
     expect(Object.keys(routes).toSorted()).toEqual(methods)
@@ -40,7 +40,7 @@ describe('toNext', () => {
 
   it('uses the URL of the request', async () => {
     const { GET } = toNext({
-      handle: ({ origin, path, query }, sink) => sink.whole(200, {}, JSON.stringify([origin, path, query])),
+      handle: ({ origin, path, query }, sink) => sink.send(200, {}, JSON.stringify([origin, path, query])),
     })
 
     const response = await GET(new Request(`${address}?a=1`))
@@ -54,7 +54,7 @@ describe('toFetch', () => {
     const fetch = toFetch({
       handle: async (request, sink) => {
         const body = await request.body({ maxBytes: 10, readMs: 1000, after: () => () => {} })
-        sink.whole(200, {}, `${request.method} ${request.path} ${new TextDecoder().decode(body)}`)
+        sink.send(200, {}, `${request.method} ${request.path} ${new TextDecoder().decode(body)}`)
       },
     })
     const init = { method: 'POST', body: 'x' }
@@ -71,7 +71,7 @@ describe('toFetch', () => {
       handle: (request, sink) => {
         request.onDisconnect(() => {
           left.resolve()
-          sink.whole(499, {}, '')
+          sink.send(499, {}, '')
         })
       },
     })

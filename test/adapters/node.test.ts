@@ -47,7 +47,7 @@ describe('serve', () => {
     for (const server of running.splice(0)) await server.close()
   })
 
-  const ok: HttpHandler = (_request, sink) => sink.whole(200, {}, 'ok')
+  const ok: HttpHandler = (_request, sink) => sink.send(200, {}, 'ok')
 
   const start = async (handle: HttpHandler, options: Partial<ServeOptions> = {}): Promise<RunningServer> => {
     const server = await serve({ handle }, { port: 0, hostname: '127.0.0.1', drainMs: 0, ...options })
@@ -158,7 +158,7 @@ describe('serve', () => {
     const server = await start(
       async (request, sink) => {
         if (request.path.endsWith('/slow')) await release.settled
-        sink.whole(200, {}, 'ok')
+        sink.send(200, {}, 'ok')
       },
       { drainMs: 60_000 },
     )
@@ -180,7 +180,7 @@ describe('serve', () => {
     const reached: number[] = []
     const server = await start((request, sink) => {
       reached.push([...request.headerNames()].length)
-      sink.whole(200, {}, 'ok')
+      sink.send(200, {}, 'ok')
     })
     const headers = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [`x-${index}`, '1']))
 

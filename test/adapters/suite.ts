@@ -70,7 +70,7 @@ export function testAdapter(adapter: Adapter): void {
       expect(await response.json()).toBe(method)
     })
 
-    const echo: HttpHandler = async (request, sink) => sink.whole(200, {}, await readBody(request))
+    const echo: HttpHandler = async (request, sink) => sink.send(200, {}, await readBody(request))
 
     it('a body arrives byte for byte', async () => {
       const body = new Uint8Array(200_000).map((_, index) => index % 251)
@@ -104,7 +104,7 @@ export function testAdapter(adapter: Adapter): void {
     })
 
     it('broken JSON is for the handler to judge', async () => {
-      const url = await start(async (request, sink) => sink.whole(400, {}, await readBody(request)))
+      const url = await start(async (request, sink) => sink.send(400, {}, await readBody(request)))
 
       const response = await post(url, '{"model": ')
 
@@ -201,7 +201,7 @@ export function testAdapter(adapter: Adapter): void {
       ['text', '{"caf\u00e9":"\u6f22"}'],
       ['bytes', new TextEncoder().encode('{"caf\u00e9":"\u6f22"}')],
     ])('status, headers and a body of %s arrive', async (_kind, body) => {
-      const url = await start((_request, sink) => sink.whole(429, { 'retry-after': '7' }, body))
+      const url = await start((_request, sink) => sink.send(429, { 'retry-after': '7' }, body))
 
       const response = await fetch(`${url}/v1/x`)
 
@@ -212,7 +212,7 @@ export function testAdapter(adapter: Adapter): void {
     it.skipIf(adapter.isWeb)(
       'an answer that comes at once keeps the connection of a request without a body',
       async () => {
-        const url = await start((_request, sink) => sink.whole(200, {}, 'ok'))
+        const url = await start((_request, sink) => sink.send(200, {}, 'ok'))
 
         const response = await fetch(`${url}/v1/x`)
 
@@ -221,7 +221,7 @@ export function testAdapter(adapter: Adapter): void {
     )
 
     it('an answer without a body has none', async () => {
-      const url = await start((_request, sink) => sink.whole(204, {}, ''))
+      const url = await start((_request, sink) => sink.send(204, {}, ''))
 
       const response = await fetch(`${url}/v1/x`, { method: 'DELETE' })
 
@@ -229,7 +229,7 @@ export function testAdapter(adapter: Adapter): void {
     })
 
     it('HEAD gets the headers of a whole answer alone', async () => {
-      const url = await start((_request, sink) => sink.whole(200, { 'x-mark': 'y' }, 'not for HEAD'))
+      const url = await start((_request, sink) => sink.send(200, { 'x-mark': 'y' }, 'not for HEAD'))
 
       const response = await fetch(`${url}/v1/x`, { method: 'HEAD' })
 
@@ -252,7 +252,7 @@ export function testAdapter(adapter: Adapter): void {
       'a header that HTTP does not allow is answered with 500 instead of silence (%s)',
       async (kind) => {
         const url = await start((_request, sink) => {
-          if (kind === 'whole') return sink.whole(200, { 'x-model': 'a\nb' }, 'body')
+          if (kind === 'whole') return sink.send(200, { 'x-model': 'a\nb' }, 'body')
           sink.begin(200, { 'x-model': 'a\nb' })
           sink.write('body')
           sink.end()
@@ -267,8 +267,8 @@ export function testAdapter(adapter: Adapter): void {
 
     it('the server goes on after failures', async () => {
       const url = await start((request, sink) => {
-        if (request.path.endsWith('bad')) return sink.whole(200, { 'x-bad': 'a\nb' }, '')
-        sink.whole(200, {}, 'good')
+        if (request.path.endsWith('bad')) return sink.send(200, { 'x-bad': 'a\nb' }, '')
+        sink.send(200, {}, 'good')
       })
 
       await fetch(`${url}/bad`).then((response) => response.text())
@@ -343,7 +343,7 @@ export function testAdapter(adapter: Adapter): void {
 
     it('a body that is whole is sent with its length, and a stream in chunks', async () => {
       const url = await start((request, sink) => {
-        if (request.path.endsWith('/whole')) return sink.whole(200, {}, 'caf\u00e9')
+        if (request.path.endsWith('/whole')) return sink.send(200, {}, 'caf\u00e9')
         sink.begin(200, {})
         pour(sink, 10, 3)
       })
@@ -429,7 +429,7 @@ export function testAdapter(adapter: Adapter): void {
         })
         arrived.resolve()
         await left.settled
-        sink.whole(200, {}, 'too late')
+        sink.send(200, {}, 'too late')
       })
 
       const caller = new AbortController()
@@ -479,7 +479,7 @@ export function testAdapter(adapter: Adapter): void {
       let left = 0
       const url = await start((request, sink) => {
         request.onDisconnect(() => (left += 1))
-        sink.whole(200, {}, 'done')
+        sink.send(200, {}, 'done')
       })
 
       await fetch(`${url}/v1/x`).then((response) => response.text())
@@ -549,7 +549,7 @@ export async function readBody(request: HttpRequest, limits: Partial<BodyLimits>
 
 /** Answers with a value as JSON. */
 export function sendJson(sink: ResponseSink, value: unknown, status = 200): void {
-  sink.whole(status, { 'content-type': 'application/json' }, JSON.stringify(value))
+  sink.send(status, { 'content-type': 'application/json' }, JSON.stringify(value))
 }
 
 /** Resolves when a count has begun to grow and then stood still for many turns of the event loop. */

@@ -27,7 +27,7 @@ it('disconnects a reader of batch results that reads no data for timeouts.total'
   const calls: string[] = []
   await new Promise<void>((resolve) => {
     const sink: ResponseSink = {
-      whole: (status) => void calls.push(`whole ${status}`),
+      send: (status) => void calls.push(`whole ${status}`),
       begin: (status) => void calls.push(`begin ${status}`),
       write: () => calls.push('write') === 0,
       onDrain: () => {},

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../src/core/json.ts'
 import { answeredLines, runProgram, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
 import type { Reply, Upstream, UpstreamRequest } from '../support/upstream.ts'
@@ -119,7 +119,7 @@ function codexScript({ index, path, body }: UpstreamRequest): Reply {
   return { kind: 'events', items: responseEvents(`resp_${index}`, steps[outputsOf(body).length] ?? {}) }
 }
 
-function responseEvents(id: string, item: JsonObject): readonly Frame[] {
+function responseEvents(id: string, item: JsonObject): readonly SseEvent[] {
   const usage = { input_tokens: 100, output_tokens: 10, total_tokens: 110 }
   const response = { id, object: 'response', model: 'as-asked', error: null }
   const events: readonly JsonObject[] = [

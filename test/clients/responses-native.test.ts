@@ -1,6 +1,6 @@
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { openaiCompatible, type Gateway, type LogRecord } from '../../src/index.ts'
 import { PRICE, startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -386,7 +386,7 @@ async function billed(gateway: Gateway, keyId: string): Promise<unknown> {
 }
 
 /** A stream of the vendor: one text in pieces. */
-function streamOf(text: string, deltas: number): readonly Frame[] {
+function streamOf(text: string, deltas: number): readonly SseEvent[] {
   const message = { id: 'msg_v1', type: 'message', role: 'assistant' }
   const inMessage = { item_id: 'msg_v1', output_index: 0, content_index: 0 }
   const begun = response({ status: 'in_progress', output: [], usage: null })

@@ -201,10 +201,10 @@ async function collect<item>(items: AsyncIterable<item>): Promise<readonly item[
 }
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const frames = framesOf(request, ANSWER)
-  yield* frames.slice(0, 5)
+  const events = framesOf(request, ANSWER)
+  yield* events.slice(0, 5)
   await opened
-  yield* frames.slice(5)
+  yield* events.slice(5)
 }
 
 /** What the official client makes of events. */

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { ask, CHAT, FRONTS, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
@@ -27,9 +27,9 @@ async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Rep
 }
 
 /** The events of an answer until its second and last word. */
-function twoWords(request: UpstreamRequest): readonly Frame[] {
-  const frames = framesOf(request, { text: ['One', ' two'] })
-  return frames.slice(0, frames.findIndex(({ data }) => data.includes(' two')) + 1)
+function twoWords(request: UpstreamRequest): readonly SseEvent[] {
+  const events = framesOf(request, { text: ['One', ' two'] })
+  return events.slice(0, events.findIndex(({ data }) => data.includes(' two')) + 1)
 }
 
 interface Reading {
@@ -101,10 +101,10 @@ describe.each(FRONTS)('concurrent identical requests on the $name front', (front
       const controller = new AbortController()
       const body = { ...front.body, stream: true }
       const leader = await post(stage, front.path, { body, signal: controller.signal })
-      const reading = streamOf(leader)
-      await reading.until(' two')
+      const state = streamOf(leader)
+      await state.until(' two')
       const followers = await follow(stage, front)
-      if (how === 'cancels its body') await reading.cancel()
+      if (how === 'cancels its body') await state.cancel()
       else controller.abort()
       await stage.upstream.arrival(2)
       open()

@@ -30,7 +30,7 @@ function idsIn(text: string): readonly string[] {
 /** An answer whose JSON is changed as text before it leaves the upstream. */
 function changedAnswer(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
   if (!request.stream) return { kind: 'body', body: change(JSON.stringify(wholeAnswer(request, answer))) }
-  const items = framesOf(request, answer).map((frame) => ({ ...frame, data: change(frame.data) }))
+  const items = framesOf(request, answer).map((event) => ({ ...event, data: change(event.data) }))
   return { kind: 'events', items }
 }
 
@@ -76,19 +76,19 @@ describe('a response of an upstream of the responses format', () => {
   })
 
   it('shows a call without call_id under one id in all its events', () => {
-    const read = responsesUpstream.stepReader()
+    const read = responsesUpstream.createReader()
     const events = [
       { type: 'response.created', response: { id: 'resp_1', model: 'm', output: [] } },
       { type: 'response.output_item.added', output_index: 0, item: call({ call_id: '' }) },
       { type: 'response.output_item.done', output_index: 0, item: call({ call_id: '' }) },
       { type: 'response.completed', response: { id: 'resp_1', status: 'completed', output: [call({ call_id: '' })] } },
     ]
-    const steps = events.map((event) => read({ data: JSON.stringify(event) }))
+    const chunks = events.map((event) => read({ data: JSON.stringify(event) }))
 
-    const [id, ...others] = idsIn(steps.map((step) => `data: ${step.native?.frame.data}`).join('\n'))
+    const [id, ...others] = idsIn(chunks.map((chunk) => `data: ${chunk.native?.event.data}`).join('\n'))
     expect(others).toEqual([])
     expect(id).toMatch(/^call_[0-9a-f]{24}$/)
-    expect(steps[1]?.events).toEqual([{ type: 'tool-call-start', index: 0, id, name: 'weather' }])
+    expect(chunks[1]?.parts).toEqual([{ type: 'tool-call-start', index: 0, id, name: 'weather' }])
   })
 
   it('uses the item id as call_id, or a new one, in a whole answer', () => {
@@ -102,7 +102,7 @@ describe('a response of an upstream of the responses format', () => {
 
 describe('a chat stream', () => {
   it('keeps the first id of a call whose id arrives later, and forwards pieces without an id unchanged', () => {
-    const read = chatUpstream.stepReader()
+    const read = chatUpstream.createReader()
     const chunk = (call: JsonObject): string =>
       JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { tool_calls: [call] } }] })
     const texts = [
@@ -111,7 +111,7 @@ describe('a chat stream', () => {
       chunk({ index: 1, id: 'own', type: 'function', function: { name: 'g', arguments: '' } }),
       chunk({ index: 1, id: '', function: { arguments: '{}' } }),
     ]
-    const sent = texts.map((data) => read({ data }).native?.frame.data ?? '')
+    const sent = texts.map((data) => read({ data }).native?.event.data ?? '')
 
     expect(idsIn(`data: ${sent[0]}`)).toEqual([expect.stringMatching(/^call_[0-9a-f]{24}$/)])
     expect(sent[1]).not.toContain('late')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Step, AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
+import type { StreamChunk, AnswerSource, SourceReceiver } from '../../src/core/answer.ts'
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
@@ -76,8 +76,8 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
   const called = gate()
   const arrived = gate()
   const ended = gate()
-  const steps: AsyncIterableIterator<Step> = {
-    [Symbol.asyncIterator]: () => steps,
+  const chunks: AsyncIterableIterator<StreamChunk> = {
+    [Symbol.asyncIterator]: () => chunks,
     next: never,
     return: async () => {
       ended.open()
@@ -88,7 +88,7 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
     stream: async () => {
       called.open()
       await arrived.opened
-      return { answer: steps, ignored: [] }
+      return { answer: chunks, ignored: [] }
     },
   })
   const caller = new AbortController()
@@ -102,8 +102,8 @@ it('aborts a stream that arrives after its caller has disconnected', async () =>
 })
 
 describe('a stream that throws when it is aborted', () => {
-  const hello: Step = {
-    events: [
+  const hello: StreamChunk = {
+    parts: [
       { type: 'answer-start', id: 'a', model: 'model' },
       { type: 'text-start' },
       { type: 'text-delta', text: 'Hello.' },
@@ -113,7 +113,7 @@ describe('a stream that throws when it is aborted', () => {
     throw new TypeError('ended')
   }
 
-  const steps = (): AsyncIterable<Step> => {
+  const steps = (): AsyncIterable<StreamChunk> => {
     let isFirst = true
     return {
       [Symbol.asyncIterator]: () => ({
@@ -127,7 +127,7 @@ describe('a stream that throws when it is aborted', () => {
     }
   }
   const source = (): AnswerSource => ({
-    read: (receiver: SourceReceiver) => receiver.onStep(hello),
+    read: (receiver: SourceReceiver) => receiver.onChunk(hello),
     pause: () => {},
     resume: () => {},
     complete: () => {},

@@ -300,7 +300,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     const text = Array.from({ length: 300 }, () => 'word ')
     const stage = await startOne((request) => {
       const frames = framesOf(request, { text })
-      return events([...frames.slice(0, frames.findLastIndex((frame) => frame.data.includes('word ')) + 1), CUT])
+      return events([...frames.slice(0, frames.findLastIndex((event) => event.data.includes('word ')) + 1), CUT])
     })
     expectBroken(await stream(stage, front, { messages: [{ role: 'user', content: prompt }], max_tokens: 1000 }), front)
 

@@ -25,7 +25,7 @@ describe('the events of a stream', () => {
     let drained = (): void => {}
     const runtime = manualRuntime(() => ({ pause: () => {}, resume: () => {}, abort: () => {} }))
     const sink = {
-      whole: () => {},
+      send: () => {},
       begin: () => {},
       write: () => calls.push('write') === 0,
       onDrain: (listener: () => void) => {

@@ -1,10 +1,10 @@
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
-import type { Frame, Step } from '../../src/core/answer.ts'
+import type { SseEvent, StreamChunk } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { collector, stepsOf } from '../../src/core/steps.ts'
+import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
@@ -33,11 +33,11 @@ const messagePrompt = () =>
   messagesClient.readPrompt({ model: 'a/b', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], stream: true })
 
 /** A stream of steps as the bytes that a caller gets. */
-function served(to: WholeFormat, steps: readonly Step[], fields: JsonObject = {}): string {
+function served(to: WholeFormat, chunks: readonly StreamChunk[], fields: JsonObject = {}): string {
   const prompt = to.dialect === 'openai' ? chatPrompt(fields) : messagePrompt()
-  const writer = to.stepWriter({ prompt, created: 1_700_000_000 })
-  const frames = [...steps.flatMap((step) => [...writer.write(step)]), ...writer.end(metrics)]
-  return frames.map(({ event, data }) => `${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`).join('')
+  const writer = to.createStreamWriter({ prompt, created: 1_700_000_000 })
+  const events = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
+  return events.map(({ event, data }) => `${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`).join('')
 }
 
 function answering(text: string, status = 200): typeof fetch {
@@ -52,11 +52,11 @@ const anthropic = (text: string, status?: number) =>
 const askChat = { model: 'a/b', messages: [{ role: 'user' as const, content: 'x' }] }
 const askMessages = { ...askChat, max_tokens: 9 }
 
-const read = (from: WholeFormat, frames: readonly Frame[]): readonly Step[] => {
-  const reader = from.stepReader()
-  return frames.map((frame) => reader(frame))
+const read = (from: WholeFormat, events: readonly SseEvent[]): readonly StreamChunk[] => {
+  const reader = from.createReader()
+  return events.map((event) => reader(event))
 }
-const chunk = (delta: JsonObject, reason: string | null = null): Frame => ({
+const chunk = (delta: JsonObject, reason: string | null = null): SseEvent => ({
   data: JSON.stringify({
     id: 'chatcmpl-1',
     object: 'chat.completion.chunk',
@@ -65,7 +65,7 @@ const chunk = (delta: JsonObject, reason: string | null = null): Frame => ({
     choices: [{ index: 0, delta, finish_reason: reason }],
   }),
 })
-const event = (data: JsonObject): Frame => ({ event: String(data['type']), data: JSON.stringify(data) })
+const event = (data: JsonObject): SseEvent => ({ event: String(data['type']), data: JSON.stringify(data) })
 
 describe('a message request to a chat upstream', () => {
   it('contains the system prompt, tools, settings and the answer format', () => {
@@ -381,7 +381,7 @@ describe('a whole answer', () => {
 })
 
 describe('a streamed answer', () => {
-  const chatFrames: readonly Frame[] = [
+  const chatFrames: readonly SseEvent[] = [
     chunk({ role: 'assistant', content: '' }),
     chunk({ reasoning_content: 'Hm' }),
     chunk({ content: 'Calling ' }),
@@ -409,7 +409,7 @@ describe('a streamed answer', () => {
     { data: '[DONE]' },
   ]
 
-  const messageFrames: readonly Frame[] = [
+  const messageFrames: readonly SseEvent[] = [
     event({
       type: 'message_start',
       message: {
@@ -490,19 +490,19 @@ describe('a streamed answer', () => {
     ['message', messagesFormat, messageFrames],
   ] as const)(
     'of a %s upstream is equal after it is joined, replayed, and read from the other format',
-    (_name, from, frames) => {
-      const collect = (steps: readonly Step[]) => {
-        const collected = collector()
-        for (const step of steps) collected.add(step)
+    (_name, from, events) => {
+      const collect = (chunks: readonly StreamChunk[]) => {
+        const collected = createCollector()
+        for (const chunk of chunks) collected.add(chunk)
         return collected.completion()
       }
-      const joined = collect(read(from, frames))
+      const joined = collect(read(from, events))
       const to = from === chatFormat ? messagesFormat : chatFormat
-      const replayed = served(to, stepsOf(joined), { stream_options: { include_usage: true } })
+      const replayed = served(to, toStreamChunks(joined), { stream_options: { include_usage: true } })
       const again = replayed
         .trim()
         .split('\n\n')
-        .map((block): Frame => {
+        .map((block): SseEvent => {
           const name = /^event: (.*)$/m.exec(block)?.[1]
           const data = /^data: (.*)$/m.exec(block)?.[1] ?? ''
           return name === undefined ? { data } : { event: name, data }
@@ -546,14 +546,14 @@ describe('an error', () => {
 
   it('inside a stream is thrown by the official clients', async () => {
     const failure = new GatewayError('upstream', 'It broke')
-    const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${chatClient.writeFailureFrame(failure, 'r').data}\n\n`
+    const chat = `${chunk({ content: 'x' }).data}\n\ndata: ${chatClient.writeFailureEvent(failure, 'r').data}\n\n`
     const consume = async () => {
       const stream = await openai(`data: ${chat}`).chat.completions.create({ ...askChat, stream: true })
       for await (const part of stream) expect(part.choices).toHaveLength(1)
     }
     await expect(consume()).rejects.toThrow(/It broke/)
-    const frame = messagesClient.writeFailureFrame(failure, 'r')
-    const stream = anthropic(`event: ${String(frame.event)}\ndata: ${frame.data}\n\n`).messages.stream(askMessages)
+    const event = messagesClient.writeFailureEvent(failure, 'r')
+    const stream = anthropic(`event: ${String(event.event)}\ndata: ${event.data}\n\n`).messages.stream(askMessages)
     await expect(stream.finalMessage()).rejects.toThrow(/It broke/)
   })
 })

@@ -14,7 +14,7 @@ function readBody(request: Request, given = limits): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const handle = toFetch({
       handle: (incoming, sink) => {
-        sink.whole(204, {}, '')
+        sink.send(204, {}, '')
         try {
           checkJsonHeaders(incoming, given.maxBytes)
           resolve(incoming.body(given))
@@ -108,7 +108,7 @@ describe('a body of node:http', () => {
     const handle = toNodeHandler({
       handle: (incoming, sink) => {
         read = Promise.resolve(incoming.body({ ...limits, maxBytes: size }))
-        void read.then(() => sink.whole(200, {}, ''))
+        void read.then(() => sink.send(200, {}, ''))
       },
     })
     const server = createServer((incoming, outgoing) => void handle(incoming, outgoing)).listen(0, '127.0.0.1')

@@ -1,19 +1,19 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
-import { comment, writeFrame } from '../../src/http/sse.ts'
-import { readFrames } from '../support/read-frames.ts'
+import { writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
+import { readFrames } from '../support/read-events.ts'
 
 const encoder = new TextEncoder()
 
-async function framesOf(...pieces: readonly (string | Uint8Array)[]): Promise<readonly Frame[]> {
+async function framesOf(...pieces: readonly (string | Uint8Array)[]): Promise<readonly SseEvent[]> {
   async function* body(): AsyncGenerator<Uint8Array> {
     for (const piece of pieces) yield typeof piece === 'string' ? encoder.encode(piece) : piece
   }
-  const frames: Frame[] = []
-  for await (const frame of readFrames(body())) frames.push(frame)
-  return frames
+  const events: SseEvent[] = []
+  for await (const event of readFrames(body())) events.push(event)
+  return events
 }
 
 const chatStream = [
@@ -95,7 +95,7 @@ describe('reading event streams', () => {
       }
     }
     const reading = (async (): Promise<void> => {
-      for await (const frame of readFrames(endless())) expect(frame).toBeUndefined()
+      for await (const event of readFrames(endless())) expect(event).toBeUndefined()
     })()
     await expect(reading).rejects.toSatisfy((error) => GatewayError.is(error) && error.kind === 'upstream')
     expect(sent).toBeLessThan(9 * 1024 * 1024)
@@ -107,7 +107,7 @@ describe('reading event streams', () => {
 })
 
 const line = fc.string({ unit: 'grapheme' }).filter((text) => !/[\r\n\0]/.test(text))
-const anyFrame: fc.Arbitrary<Frame> = fc
+const anyFrame: fc.Arbitrary<SseEvent> = fc
   .record({
     event: fc.option(
       line.filter((text) => text !== ''),
@@ -121,17 +121,19 @@ const anyFrame: fc.Arbitrary<Frame> = fc
 describe('writing event streams', () => {
   it('written events are read unchanged', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(anyFrame, { maxLength: 8 }), async (frames) => {
-        expect(await framesOf(frames.map((frame) => writeFrame(frame)).join(comment('alive')))).toEqual(frames)
+      fc.asyncProperty(fc.array(anyFrame, { maxLength: 8 }), async (events) => {
+        expect(await framesOf(events.map((event) => writeSseEvent(event)).join(writeSseComment('alive')))).toEqual(
+          events,
+        )
       }),
     )
   })
 
   it('line ends in data, name or id do not start another event or field', async () => {
     const injected = { event: 'a\ndata: x', data: '1\r2\r\n\n3\ndata: [DONE]', id: 'i\r\n\r\ndata: y' }
-    expect(await framesOf(writeFrame(injected))).toEqual([
+    expect(await framesOf(writeSseEvent(injected))).toEqual([
       { event: 'adata: x', data: '1\n2\n\n3\ndata: [DONE]', id: 'idata: y' },
     ])
-    expect(await framesOf(comment('a\n\ndata: x'))).toEqual([])
+    expect(await framesOf(writeSseComment('a\n\ndata: x'))).toEqual([])
   })
 })

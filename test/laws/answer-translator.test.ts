@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Completion, Frame } from '../../src/core/answer.ts'
+import type { Completion, SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
-import { createFrameReader } from '../../src/http/sse.ts'
+import { createSseParser } from '../../src/http/sse.ts'
 import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
 import { framesOf, type Answer } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
@@ -27,7 +27,7 @@ function translatorOf(
 ): AnswerTranslator {
   return new AnswerTranslator({
     format,
-    writer: format.stepWriter({ prompt: format.readPrompt(BODY), created: 1 }),
+    writer: format.createStreamWriter({ prompt: format.readPrompt(BODY), created: 1 }),
     isSameFormat,
     isNumbered,
     checkEvent,
@@ -44,24 +44,24 @@ function bytesOf(dialect: Dialect, answer: Answer, comments: readonly number[] =
 }
 
 interface Translated {
-  readonly frames: readonly Frame[]
+  readonly events: readonly SseEvent[]
   readonly completion: Completion
-  readonly isWhole: boolean
+  readonly isComplete: boolean
   readonly usage: unknown
   readonly answerId: string | undefined
 }
 
 function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]): Translated {
-  const reader = createFrameReader(32 * 1024 * 1024)
-  const frames: Frame[] = []
+  const reader = createSseParser(32 * 1024 * 1024)
+  const events: SseEvent[] = []
   const take = (chunk: TranslatedChunk): void => {
-    frames.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
+    events.push(...reader.read(typeof chunk === 'string' ? encoder.encode(chunk) : chunk))
   }
   // Buffers, as Node's sockets give them, and plain byte arrays are searched in different ways.
   for (const [at, piece] of pieces.entries()) take(translator.push(at % 2 === 0 ? Buffer.from(piece) : piece))
-  if (!translator.isWhole) take(translator.finish())
-  const { isWhole, usage, answerId } = translator
-  return { frames, completion: translator.completion(), isWhole, usage, answerId }
+  if (!translator.isComplete) take(translator.finish())
+  const { isComplete, usage, answerId } = translator
+  return { events, completion: translator.completion(), isComplete, usage, answerId }
 }
 
 function cut(bytes: Uint8Array, at: readonly number[]): Uint8Array[] {
@@ -69,13 +69,13 @@ function cut(bytes: Uint8Array, at: readonly number[]): Uint8Array[] {
   return edges.slice(1).map((edge, index) => bytes.subarray(edges[index], edge))
 }
 
-function textOf(frames: readonly Frame[]): string {
-  return frames.map(({ data }) => /" word \d+"/.exec(data)?.[0] ?? '').join('')
+function textOf(events: readonly SseEvent[]): string {
+  return events.map(({ data }) => /" word \d+"/.exec(data)?.[0] ?? '').join('')
 }
 
 /** Data as values: relayed events keep the upstream's spelling, parsed ones may be written anew. */
-function valuesOf(frames: readonly Frame[]): readonly unknown[] {
-  return frames.map(({ data, event, id }) => [event, id, data === '[DONE]' ? data : (JSON.parse(data) as unknown)])
+function valuesOf(events: readonly SseEvent[]): readonly unknown[] {
+  return events.map(({ data, event, id }) => [event, id, data === '[DONE]' ? data : (JSON.parse(data) as unknown)])
 }
 
 const text = fc.oneof(
@@ -114,10 +114,10 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
       toolCalls: [{ name: 'look', input: '{}' }],
     })
     const reference = parsed(bytes, true)
-    expect(reference.isWhole).toBe(true)
+    expect(reference.isComplete).toBe(true)
     for (let at = 0; at <= bytes.length; at += 1) {
       const found = translate(translatorOf(format, isSameFormat, true), cut(bytes, [at]))
-      expect({ ...found, frames: valuesOf(found.frames) }).toEqual({ ...reference, frames: valuesOf(reference.frames) })
+      expect({ ...found, frames: valuesOf(found.events) }).toEqual({ ...reference, frames: valuesOf(reference.events) })
     }
   })
 
@@ -126,7 +126,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     const reference = parsed(bytes, false)
     for (const isSameFormat of [true, false]) {
       const found = translate(translatorOf(format, isSameFormat, false), cut(bytes, [...bytes.keys()]))
-      expect({ ...found, frames: valuesOf(found.frames) }).toEqual({ ...reference, frames: valuesOf(reference.frames) })
+      expect({ ...found, frames: valuesOf(found.events) }).toEqual({ ...reference, frames: valuesOf(reference.events) })
     }
   })
 
@@ -142,11 +142,11 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
           const bytes = bytesOf(dialect, given, comments)
           const reference = parsed(bytes, isNumbered)
           const found = translate(translatorOf(format, isSameFormat, isNumbered), cut(bytes, cuts))
-          expect({ ...found, frames: valuesOf(found.frames) }).toEqual({
+          expect({ ...found, frames: valuesOf(found.events) }).toEqual({
             ...reference,
-            frames: valuesOf(reference.frames),
+            frames: valuesOf(reference.events),
           })
-          if (isNumbered) expect(found.frames.map(({ id }) => id)).toEqual(found.frames.map((_, at) => String(at + 1)))
+          if (isNumbered) expect(found.events.map(({ id }) => id)).toEqual(found.events.map((_, at) => String(at + 1)))
         },
       ),
       { numRuns: 400 },
@@ -176,8 +176,8 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     const events: string[] = []
     const translator = translatorOf(format, true, false, (data) => void events.push(data))
 
-    expect(textOf(translate(translator, [bytes]).frames)).toBe(textOf(parsed(bytes, false).frames))
-    expect(translator.isWhole).toBe(true)
+    expect(textOf(translate(translator, [bytes]).events)).toBe(textOf(parsed(bytes, false).events))
+    expect(translator.isComplete).toBe(true)
     expect(events.length).toBeLessThanOrEqual(10)
   })
 
@@ -185,14 +185,14 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     const words = Array.from({ length: 10_000 }, (_, index) => ` word ${index}`)
     const bytes = bytesOf(dialect, { text: words })
     let parsedEvents = 0
-    const stepReader: WholeFormat['stepReader'] = () => {
-      const read = format.stepReader()
-      return Object.assign((frame: Frame) => {
+    const createReader: WholeFormat['createReader'] = () => {
+      const read = format.createReader()
+      return Object.assign((event: SseEvent) => {
         parsedEvents += 1
-        return read(frame)
+        return read(event)
       }, read)
     }
-    const translator = translatorOf({ ...format, stepReader }, true, false)
+    const translator = translatorOf({ ...format, createReader }, true, false)
     let mostAtOnce = 0
     for (let at = 0; at < bytes.length; at += 16_384) {
       const before = parsedEvents
@@ -230,7 +230,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
       for (const isSameFormat of [true, false]) {
         const translator = translatorOf(format, isSameFormat, false)
         translator.push(bytes.subarray(0, at))
-        if (translator.isWhole || translator.isFinished) continue
+        if (translator.isComplete || translator.isFinished) continue
         expect(textOf(reference.completion).startsWith(textOf(translator.completion()))).toBe(true)
         expect(() => translator.finish()).toThrow(expect.objectContaining({ kind: 'upstream' }))
       }

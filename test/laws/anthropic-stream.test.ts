@@ -1,9 +1,9 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type AnswerEvent, type Completion, type Frame, type Step } from '../../src/core/answer.ts'
+import { NO_USAGE, type StreamPart, type Completion, type SseEvent, type StreamChunk } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { collector, stepsOf } from '../../src/core/steps.ts'
+import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/messages/samples.ts'
@@ -47,18 +47,18 @@ const completion: fc.Arbitrary<Completion> = fc.record(
   { requiredKeys: ['id', 'model', 'parts', 'finish', 'usage'] },
 )
 
-function collect(steps: readonly Step[]): Completion {
-  const all = collector()
-  for (const step of steps) all.add(step)
-  expect(all.isWhole()).toBe(true)
+function collect(chunks: readonly StreamChunk[]): Completion {
+  const all = createCollector()
+  for (const chunk of chunks) all.add(chunk)
+  expect(all.isComplete()).toBe(true)
   return all.completion()
 }
 
 /** What every client of the format relies on. */
-function checkOrder(frames: readonly Frame[]): void {
-  const data = dataOf(frames)
+function checkOrder(events: readonly SseEvent[]): void {
+  const data = dataOf(events)
   const types = data.map((one) => one['type'])
-  expect(frames.map((one) => one.event)).toEqual(types)
+  expect(events.map((one) => one.event)).toEqual(types)
   expect([types[0], ...types.slice(-2)]).toEqual(['message_start', 'message_delta', 'message_stop'])
   expect(types.filter((type) => type === 'message_delta')).toHaveLength(1)
   let next = 0
@@ -92,9 +92,9 @@ describe('streams of the message format', () => {
   it('reads the parts, usage and finish of every written answer', () => {
     fc.assert(
       fc.property(completion, (answer) => {
-        const frames = written(stepsOf(answer))
-        checkOrder(frames)
-        expect(collect(stepsFrom(frames))).toEqual(answer)
+        const events = written(toStreamChunks(answer))
+        checkOrder(events)
+        expect(collect(stepsFrom(events))).toEqual(answer)
       }),
       { numRuns: 300 },
     )
@@ -105,7 +105,7 @@ describe('streams of the message format', () => {
       fc.property(completion, (answer) => {
         const body = JSON.parse(messagesClient.writeCompletion(answer, metrics, context)) as JsonObject
         const read = messagesUpstream.readCompletion(body)
-        expect(collect(stepsOf(read))).toEqual(answer)
+        expect(collect(toStreamChunks(read))).toEqual(answer)
       }),
       { numRuns: 300 },
     )
@@ -116,13 +116,13 @@ describe('streams of the message format', () => {
       fc.property(interleaved, ({ inputs, pieces, order }) => {
         const left = pieces.map((list) => [...list])
         const started = new Set<number>()
-        const events: AnswerEvent[] = [{ type: 'answer-start', id: 'msg_1', model: 'm' }]
+        const events: StreamPart[] = [{ type: 'answer-start', id: 'msg_1', model: 'm' }]
         for (const index of order) {
           if (!started.has(index)) events.push({ type: 'tool-call-start', index, id: `c${index}`, name: 'n' })
           started.add(index)
           events.push({ type: 'tool-call-delta', index, input: left[index]?.shift() ?? '' })
         }
-        const frames = written([...events, { type: 'done' } as const].map((event) => ({ events: [event] })))
+        const frames = written([...events, { type: 'done' } as const].map((part) => ({ parts: [part] })))
         checkOrder(frames)
         const parts = [...started].map((index) => ({
           type: 'tool-call',
@@ -148,7 +148,7 @@ describe('streams of the message format', () => {
     ) as fc.Arbitrary<JsonObject>
     fc.assert(
       fc.property(completion, fc.array(fc.tuple(fc.nat(), noise)), fc.nat(2), (answer, additions, spaces) => {
-        const frames = written(stepsOf(answer)).map((one) => ({
+        const frames = written(toStreamChunks(answer)).map((one) => ({
           ...one,
           data: JSON.stringify(JSON.parse(one.data), null, spaces),
         }))

@@ -87,7 +87,7 @@ class ScriptedCall {
 function upstreamBytes({ dialect, stream, lineEnd, tail }: Setting): Uint8Array {
   const asked = { index: 0, text: '', body: { model: 'model', stream }, dialect }
   if (!stream) return encoder.encode(JSON.stringify(wholeAnswer(asked, { text: WORDS.join('') })))
-  const events = framesOf(asked, { text: WORDS }).map((frame) => `: ping\n\n${frameText(frame)}`)
+  const events = framesOf(asked, { text: WORDS }).map((event) => `: ping\n\n${frameText(event)}`)
   return encoder.encode((events.join('') + tail).replaceAll('\n', lineEnd))
 }
 

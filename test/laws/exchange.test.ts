@@ -16,7 +16,7 @@ const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', c
 const PIECES = framesOf(
   { dialect: 'openai', body: BODY, index: 0, text: '' },
   { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
-).map((frame) => new TextEncoder().encode(frameText(frame)))
+).map((event) => new TextEncoder().encode(frameText(event)))
 
 /** An upstream whose events come when the test says so. As a transport does, it is silent once it has ended. */
 class ScriptedSource implements AnswerSource {

@@ -251,10 +251,10 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 })
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const frames = framesOf(request, ANSWER)
-  yield* frames.slice(0, 5)
+  const events = framesOf(request, ANSWER)
+  yield* events.slice(0, 5)
   await opened
-  yield* frames.slice(5)
+  yield* events.slice(5)
 }
 
 it('the same key on another path is a 409', async () => {

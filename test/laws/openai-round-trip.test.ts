@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { collector } from '../../src/core/steps.ts'
+import { createCollector } from '../../src/core/stream-chunks.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
@@ -153,15 +153,15 @@ describe('law: the frames of a chat stream', () => {
   it('are forwarded unchanged, except for the bill on the last one', () => {
     fc.assert(
       fc.property(stream, ([chunks, last]) => {
-        const reader = chatUpstream.stepReader()
+        const reader = chatUpstream.createReader()
         const prompt = chatClient.readPrompt({
           model: 'a/b',
           messages: [{ role: 'user', content: 'x' }],
           stream: true,
         })
-        const writer = chatClient.stepWriter({ prompt, created: 1 })
-        const frames = [...chunks, last, '[DONE]'].flatMap((data) => [...writer.write(reader({ data }))])
-        const out = [...frames, ...writer.end(metrics)].map((frame) => frame.data)
+        const writer = chatClient.createStreamWriter({ prompt, created: 1 })
+        const events = [...chunks, last, '[DONE]'].flatMap((data) => [...writer.write(reader({ data }))])
+        const out = [...events, ...writer.end(metrics)].map((event) => event.data)
         expect(out.slice(0, -2)).toEqual(chunks)
         expect(out.at(-2)?.startsWith(last.slice(0, -1))).toBe(true)
         expect(JSON.parse(out.at(-2) ?? '')).toMatchObject({ svc_metrics: { strategy: metrics.strategy } })
@@ -227,8 +227,8 @@ describe('law: junk', () => {
         onlyGatewayErrors(() => void chatUpstream.readCompletion(value))
         expect(GatewayError.is(chatUpstream.readFailure(status, value))).toBe(true)
         onlyGatewayErrors(() => {
-          const collected = collector()
-          collected.add(chatUpstream.stepReader()({ data: JSON.stringify(value) }))
+          const collected = createCollector()
+          collected.add(chatUpstream.createReader()({ data: JSON.stringify(value) }))
           collected.completion()
         })
       }),

@@ -2,10 +2,10 @@ import * as fc from 'fast-check'
 import { Stream } from 'openai/core/streaming'
 import { ResponseStream } from 'openai/lib/responses/ResponseStream'
 import { describe, expect, it } from 'vitest'
-import type { AnswerEvent, Completion, Frame } from '../../src/core/answer.ts'
+import type { StreamPart, Completion, SseEvent } from '../../src/core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { collector, stepsOf } from '../../src/core/steps.ts'
+import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { metrics } from '../formats/chat/support.ts'
@@ -27,34 +27,31 @@ const block = fc.oneof(
 const finish = fc.constantFrom('stop' as const, 'length' as const, 'filtered' as const)
 const answer = fc.tuple(fc.array(block, { maxLength: 5 }), finish, fc.nat(3))
 
-function eventsOf([blocks, end, late]: Given): readonly AnswerEvent[] {
+function eventsOf([blocks, end, late]: Given): readonly StreamPart[] {
   let calls = 0
-  const events: AnswerEvent[] = [{ type: 'answer-start', id: 'chatcmpl-1', model: 'm' }]
+  const parts: StreamPart[] = [{ type: 'answer-start', id: 'chatcmpl-1', model: 'm' }]
   for (const one of blocks) {
     switch (one.kind) {
       case 'text':
-        events.push(
-          { type: 'text-start' },
-          ...one.pieces.map((piece) => ({ type: 'text-delta', text: piece }) as const),
-        )
+        parts.push({ type: 'text-start' }, ...one.pieces.map((piece) => ({ type: 'text-delta', text: piece }) as const))
         break
       case 'thinking':
-        events.push({ type: 'thinking-start' })
-        events.push(...one.pieces.map((piece) => ({ type: 'thinking-delta', text: piece }) as const))
-        if (one.signature !== null) events.push({ type: 'thinking-delta', signature: one.signature })
+        parts.push({ type: 'thinking-start' })
+        parts.push(...one.pieces.map((piece) => ({ type: 'thinking-delta', text: piece }) as const))
+        if (one.signature !== null) parts.push({ type: 'thinking-delta', signature: one.signature })
         break
       case 'redacted':
-        events.push({ type: 'thinking-start', redacted: one.data })
+        parts.push({ type: 'thinking-start', redacted: one.data })
         break
       case 'call': {
         const index = calls++
-        events.push({ type: 'tool-call-start', index, id: `call_${index}`, name: one.name })
-        events.push(...one.pieces.map((input) => ({ type: 'tool-call-delta', index, input }) as const))
+        parts.push({ type: 'tool-call-start', index, id: `call_${index}`, name: one.name })
+        parts.push(...one.pieces.map((input) => ({ type: 'tool-call-delta', index, input }) as const))
       }
     }
   }
-  if (calls > 0) events.push({ type: 'tool-call-delta', index: late % calls, input: ' ' })
-  return [...events, { type: 'usage', usage: { inputTokens: 3, outputTokens: 4 } }, { type: 'answer-end', finish: end }]
+  if (calls > 0) parts.push({ type: 'tool-call-delta', index: late % calls, input: ' ' })
+  return [...parts, { type: 'usage', usage: { inputTokens: 3, outputTokens: 4 } }, { type: 'answer-end', finish: end }]
 }
 
 type Given = readonly [readonly Block[], 'stop' | 'length' | 'filtered', number]
@@ -68,18 +65,18 @@ type Block =
 const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
 const context = { prompt, created: 1, requestId: 'req_0123' }
 
-function framesOf(events: readonly AnswerEvent[]): readonly Frame[] {
-  const writer = responsesClient.stepWriter(context)
-  return [...events.flatMap((event) => [...writer.write({ events: [event] })]), ...writer.end(metrics)]
+function framesOf(parts: readonly StreamPart[]): readonly SseEvent[] {
+  const writer = responsesClient.createStreamWriter(context)
+  return [...parts.flatMap((part) => [...writer.write({ parts: [part] })]), ...writer.end(metrics)]
 }
 
-function dataOf(frame: Frame): JsonObject {
-  return JSON.parse(frame.data) as JsonObject
+function dataOf(event: SseEvent): JsonObject {
+  return JSON.parse(event.data) as JsonObject
 }
 
-function completionOf(events: readonly AnswerEvent[]): Completion {
-  const collected = collector()
-  collected.add({ events })
+function completionOf(parts: readonly StreamPart[]): Completion {
+  const collected = createCollector()
+  collected.add({ parts })
   return collected.completion()
 }
 
@@ -87,10 +84,10 @@ describe('law: a stream in the responses format', () => {
   it('numbers its events, uses the type of the data as event name, and ends with the whole response', () => {
     fc.assert(
       fc.property(answer, (given) => {
-        const frames = framesOf(eventsOf(given))
-        const data = frames.map(dataOf)
+        const events = framesOf(eventsOf(given))
+        const data = events.map(dataOf)
         expect(data.map((one) => one['sequence_number'])).toEqual(data.map((_one, index) => index))
-        expect(frames.map((frame) => frame.event)).toEqual(data.map((one) => one['type']))
+        expect(events.map((event) => event.event)).toEqual(data.map((one) => one['type']))
         const whole = responsesClient.writeCompletion(completionOf(eventsOf(given)), metrics, context)
         expect(data.at(-1)?.['response']).toEqual(JSON.parse(whole))
       }),
@@ -136,16 +133,16 @@ describe('law: a stream in the responses format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const written = framesOf(eventsOf(given))
-        const read = responsesUpstream.stepReader()
-        const steps = written.map(read)
-        const collected = collector()
-        for (const step of steps) collected.add(step)
-        expect(collected.isWhole()).toBe(true)
+        const read = responsesUpstream.createReader()
+        const chunks = written.map(read)
+        const collected = createCollector()
+        for (const chunk of chunks) collected.add(chunk)
+        expect(collected.isComplete()).toBe(true)
         expect(collected.completion().parts.map(said)).toEqual(
           completionOf(eventsOf(given)).parts.filter(saysSomething).map(said),
         )
-        const writer = responsesClient.stepWriter(context)
-        const again = [...steps.flatMap((step) => [...writer.write(step)]), ...writer.end(metrics)]
+        const writer = responsesClient.createStreamWriter(context)
+        const again = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
         expect(again.slice(0, -1)).toEqual(written.slice(0, -1))
         expect(again.map(dataOf)).toEqual(written.map(dataOf))
       }),
@@ -162,8 +159,8 @@ describe('law: a whole answer in the responses format', () => {
         const read = responsesUpstream.readCompletion(body)
         expect(read.parts.map(said)).toEqual(completion.parts.filter(saysSomething).map(said))
         expect(read.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 })
-        const replayed = collector()
-        for (const step of stepsOf(read)) replayed.add(step)
+        const replayed = createCollector()
+        for (const chunk of toStreamChunks(read)) replayed.add(chunk)
         expect(replayed.completion().parts.map(said)).toEqual(read.parts.map(said))
       }),
     )

@@ -121,10 +121,10 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
 })
 
 async function* halting(request: UpstreamRequest, answer: Answer, spoken: number, opened: Promise<void>) {
-  const frames = framesOf(request, answer)
-  yield* frames.slice(0, spoken)
+  const events = framesOf(request, answer)
+  yield* events.slice(0, spoken)
   await opened
-  yield* frames.slice(spoken)
+  yield* events.slice(spoken)
 }
 
 describe.each(MESSAGE_FRONTS)('on the $name', (front) => {

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import { ask, bearer, CROSSINGS, RESPONSES_CROSSINGS, type Front } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
@@ -51,17 +51,17 @@ function inProcess(stage: Stage, front: Front, more: object = {}, signal?: Abort
 const ANSWER = { text: ['One', ' two', ' three'], usage: null }
 const MOST_FRAMES = 11
 
-function framesFor(request: UpstreamRequest): readonly Frame[] {
+function framesFor(request: UpstreamRequest): readonly SseEvent[] {
   return framesOf(request, { text: ANSWER.text })
 }
 
 /** Frames one after the other; `sent` is told when they have left. */
 async function* upTo(
-  frames: readonly Frame[],
+  events: readonly SseEvent[],
   end: typeof CUT | typeof HANG,
   sent = (): void => {},
-): AsyncGenerator<Frame | typeof CUT | typeof HANG> {
-  yield* frames
+): AsyncGenerator<SseEvent | typeof CUT | typeof HANG> {
+  yield* events
   sent()
   yield end
 }
@@ -150,9 +150,9 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   it('when its caller waits for the next piece and cancels', async () => {
     // Nothing follows the frame that is waited for: the next read can only be ended by leaving.
     const stage = await watched((request) => {
-      const frames = framesFor(request)
-      const said = frames.findIndex((frame) => frame.data.includes('One'))
-      return { kind: 'events', items: [...frames.slice(0, said + 1), HANG] }
+      const events = framesFor(request)
+      const said = events.findIndex((event) => event.data.includes('One'))
+      return { kind: 'events', items: [...events.slice(0, said + 1), HANG] }
     })
     const response = await inProcess(stage, front, { stream: true })
     const reader = response.body!.getReader()
@@ -226,7 +226,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
       items: (async function* () {
         yield* framesFor(request).slice(0, 4)
         const content = 'x'.repeat(60_000)
-        const [begun] = framesOf(request, { text: [content] }).filter((frame) => frame.data.includes(content))
+        const [begun] = framesOf(request, { text: [content] }).filter((event) => event.data.includes(content))
         for (let count = 0; count < 200; count += 1) {
           if (count === 20) sent.open()
           yield begun ?? filler

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { bearer, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { framesOf, type UpstreamRequest } from '../support/upstream.ts'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 
 const PIECE = 'x'.repeat(60_000)
 const COUNT = 2_000
@@ -21,14 +21,14 @@ interface Pouring {
 /** An upstream whose answer has 120 MB, more than all buffers on the way together. */
 async function pouring(): Promise<Pouring> {
   let written = 0
-  async function* pour(request: UpstreamRequest): AsyncGenerator<Frame> {
-    const frames = framesOf(request, { text: [PIECE] })
-    const at = frames.findIndex((frame) => frame.data.includes(PIECE))
-    const content = frames[at]
+  async function* pour(request: UpstreamRequest): AsyncGenerator<SseEvent> {
+    const events = framesOf(request, { text: [PIECE] })
+    const at = events.findIndex((event) => event.data.includes(PIECE))
+    const content = events[at]
     if (content === undefined) throw new Error('the answer has no content')
-    yield* frames.slice(0, at)
+    yield* events.slice(0, at)
     for (; written < COUNT; written += 1) yield content
-    yield* frames.slice(at + 1)
+    yield* events.slice(at + 1)
   }
   stage = await startStage({ reply: (request) => ({ kind: 'events', items: pour(request) }) })
   return { stage, written: () => written }

@@ -17,8 +17,8 @@ it('a key is rotated under load without a dropped request: create, switch, verif
       if (!request.text.includes('A long one')) return 'Hello from upstream.'
       streams += 1
       if (streams === 8) begun.open()
-      const [first, ...frames] = framesOf(request, { text: 'A long answer.' })
-      return { kind: 'events', items: [...(first === undefined ? [] : [first]), rest.opened, ...frames] }
+      const [first, ...events] = framesOf(request, { text: 'A long answer.' })
+      return { kind: 'events', items: [...(first === undefined ? [] : [first]), rest.opened, ...events] }
     },
   })
   stage = at

@@ -18,9 +18,9 @@ interface Place {
 async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Promise<Place> {
   const upstream = await startUpstream({
     reply: (request) => {
-      const frames = framesOf(request, { text: ['Par', 'is.'] })
-      const rest = frames.findIndex(({ data }) => data.includes('is.'))
-      return { kind: 'events', items: [...frames.slice(0, rest), opened, ...(after ?? frames.slice(rest))] }
+      const events = framesOf(request, { text: ['Par', 'is.'] })
+      const rest = events.findIndex(({ data }) => data.includes('is.'))
+      return { kind: 'events', items: [...events.slice(0, rest), opened, ...(after ?? events.slice(rest))] }
     },
   })
   closers.push(() => upstream.close())

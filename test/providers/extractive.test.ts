@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { collector } from '../../src/core/steps.ts'
+import { createCollector } from '../../src/core/stream-chunks.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/extractive.ts'
@@ -70,12 +70,12 @@ describe('the extractive provider', () => {
   it('returns the same answer each time, with and without a stream', async () => {
     const question = `${facts} When was the observatory built?`
     const whole = (await provider.complete(call(question))).answer
-    const steps = await collect((await provider.stream(call(question, { stream: true }))).answer)
-    const joined = collector()
-    for (const step of steps) joined.add(step)
+    const chunks = await collect((await provider.stream(call(question, { stream: true }))).answer)
+    const joined = createCollector()
+    for (const chunk of chunks) joined.add(chunk)
     expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
-    expect(joined.isWhole()).toBe(true)
-    expect(steps.filter((step) => step.events[0]?.type === 'text-delta').length).toBeGreaterThan(1)
+    expect(joined.isComplete()).toBe(true)
+    expect(chunks.filter((chunk) => chunk.parts[0]?.type === 'text-delta').length).toBeGreaterThan(1)
     expect((await provider.complete(call(question))).answer).toEqual(whole)
   })
 
@@ -175,8 +175,8 @@ describe('the extractive provider', () => {
           { role: 'user', content: one + other },
         ]
         const whole = await say(messages)
-        const steps = await collect((await provider.stream(call(messages))).answer)
-        expect(textOf(steps)).toBe(whole)
+        const chunks = await collect((await provider.stream(call(messages))).answer)
+        expect(textOf(chunks)).toBe(whole)
       }),
     )
   })

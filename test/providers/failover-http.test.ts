@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Step } from '../../src/core/answer.ts'
+import type { StreamChunk } from '../../src/core/answer.ts'
 import type { ClosableTransport } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
@@ -9,7 +9,7 @@ import type { Candidate } from '../../src/providers/retry.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
-import { stepsOf, stepTranslator } from '../support/steps-of.ts'
+import { stepsOf, stepTranslator } from '../support/chunk-queue.ts'
 import { CUT, framesOf, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let first: Upstream
@@ -110,9 +110,9 @@ describe('over real connections', () => {
       items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
     })
     const { answer } = await withoutWaiting(failover.stream(candidates, call(true)))
-    const seen: Step[] = []
+    const seen: StreamChunk[] = []
     const reading = (async (): Promise<void> => {
-      for await (const step of stepsOf(answer)) seen.push(step)
+      for await (const chunk of stepsOf(answer)) seen.push(chunk)
     })()
     expect((await failureOf(reading)).kind).toBe('upstream')
     expect(textOf(seen)).toBe('one two')

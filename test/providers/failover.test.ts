@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Completion, Step } from '../../src/core/answer.ts'
+import type { Completion, StreamChunk } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
 import type { Provider, ProviderCall } from '../../src/core/ports.ts'
 import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
@@ -10,16 +10,16 @@ import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
-import { stepTranslator } from '../support/steps-of.ts'
+import { stepTranslator } from '../support/chunk-queue.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
-const greet: Step = { events: [{ type: 'answer-start', id: 'c', model: 'm' }] }
-const say = (text: string): Step => ({ events: [{ type: 'text-delta', text }] })
-const done: Step = { events: [{ type: 'done' }] }
+const greet: StreamChunk = { parts: [{ type: 'answer-start', id: 'c', model: 'm' }] }
+const say = (text: string): StreamChunk => ({ parts: [{ type: 'text-delta', text }] })
+const done: StreamChunk = { parts: [{ type: 'done' }] }
 
 /** What a provider does with each call in turn: an error it throws, a whole answer, the steps of a stream. */
-type Turn = Error | Completion | readonly (Step | Error)[]
+type Turn = Error | Completion | readonly (StreamChunk | Error)[]
 
 interface Played extends Candidate {
   readonly calls: ProviderCall[]
@@ -42,14 +42,14 @@ function played(name: string, ...turns: readonly Turn[]): Played {
     model: () => testModel,
     complete: async (call) => ({ answer: turn(call) as Completion, ignored: [name] }),
     stream: async (call) => ({
-      answer: stream(turn(call) as readonly (Step | Error)[], () => (left += 1)),
+      answer: stream(turn(call) as readonly (StreamChunk | Error)[], () => (left += 1)),
       ignored: [name],
     }),
   }
   return { provider, model: testModel, calls, left: () => left }
 }
 
-async function* stream(steps: readonly (Step | Error)[], leave: () => void): AsyncGenerator<Step> {
+async function* stream(steps: readonly (StreamChunk | Error)[], leave: () => void): AsyncGenerator<StreamChunk> {
   let ended = false
   try {
     for (const step of steps) {
@@ -227,17 +227,17 @@ describe('calling candidates', () => {
 describe('streams', () => {
   it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = world()
-    const steps = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(failover.stream([played('one', steps)], call()))
+    const chunks = [greet, say('a'), say('b'), done]
+    const { answer, route } = await run(failover.stream([played('one', chunks)], call()))
     expect(route.provider.name).toBe('one')
-    expect(await collect(answer)).toEqual(steps)
+    expect(await collect(answer)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
   })
 
   it.each([
     ['refuses', failure('overloaded')],
     ['breaks before the first step', [failure('upstream')]],
-    ['breaks after its greeting', [greet, { events: [{ type: 'text-start' }] }, failure('upstream')]],
+    ['breaks after its greeting', [greet, { parts: [{ type: 'text-start' }] }, failure('upstream')]],
   ] satisfies readonly (readonly [string, Turn])[])(
     'calls the next candidate when the first %s',
     async (_name, turn) => {
@@ -272,7 +272,7 @@ describe('streams', () => {
     const silence = new Promise<void>((resolve) => {
       speak = resolve
     })
-    const answer = async function* (): AsyncGenerator<Step> {
+    const answer = async function* (): AsyncGenerator<StreamChunk> {
       await silence
       yield* [greet, say('at last'), done]
     }
@@ -377,10 +377,10 @@ describe('the deadline', () => {
     await collect(answer)
     expect(runtime.pending()).toBe(0)
     let left = 0
-    const steps = [say('a')]
-    const stuck: AsyncIterator<Step> = {
+    const chunks = [say('a')]
+    const stuck: AsyncIterator<StreamChunk> = {
       next: () => {
-        const value = steps.shift()
+        const value = chunks.shift()
         return value === undefined ? new Promise(() => {}) : Promise.resolve({ done: false, value })
       },
       return: () => {

@@ -41,7 +41,7 @@ async function openStream(): Promise<Opened> {
   const response = await opening
   if (!('source' in response)) throw new Error('The response is not a stream.')
   const received: Uint8Array[] = []
-  response.source.read({ onBytes: (bytes) => void received.push(bytes), onStep() {}, onEnd() {}, onError() {} })
+  response.source.read({ onBytes: (bytes) => void received.push(bytes), onChunk() {}, onEnd() {}, onError() {} })
   return { handler, received, isPaused: () => isPaused }
 }
 

@@ -21,7 +21,7 @@ import {
   timeouts,
 } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
-import { stepsOf } from '../support/steps-of.ts'
+import { stepsOf } from '../support/chunk-queue.ts'
 import { tinyFormat, tinyPrompt } from '../support/tiny-format.ts'
 import { CUT, gate, HANG, startUpstream, type Reply, type StreamItem, type Upstream } from '../support/upstream.ts'
 
@@ -227,7 +227,7 @@ describe('a stream', () => {
     expect(textOf([(await steps.next()).value])).toBe('Grü')
     open()
     expect(textOf([(await steps.next()).value])).toBe('ße')
-    expect((await steps.next()).value).toEqual({ events: [{ type: 'done' }] })
+    expect((await steps.next()).value).toEqual({ parts: [{ type: 'done' }] })
     expect((await steps.next()).done).toBe(true)
     expect(ignored).toEqual(['seed'])
     expect(upstream.last.body['stream']).toBe(true)
@@ -260,8 +260,8 @@ describe('a stream', () => {
 
   it('without its last event is complete only if the format reports that nothing else is missing', async () => {
     upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
-    const steps = await collect((await stream()).answer)
-    expect(steps.at(-1)).toEqual({ events: [{ type: 'done' }] })
+    const chunks = await collect((await stream()).answer)
+    expect(chunks.at(-1)).toEqual({ parts: [{ type: 'done' }] })
     expect(runtime.pending()).toBe(0)
   })
 
@@ -306,8 +306,8 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader cancels', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    for await (const step of stepsOf((await stream()).answer)) {
-      expect(textOf([step])).toBe('x')
+    for await (const chunk of stepsOf((await stream()).answer)) {
+      expect(textOf([chunk])).toBe('x')
       break
     }
     await upstream.last.leaving

@@ -48,11 +48,11 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
   ])('returns the same answer to a %s prompt with and without a stream', async (_format, prompt) => {
     upstream.reply = () => ({ text: 'Grüße aus dem Norden.', toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
     const whole = (await create().complete(call(prompt()))).answer
-    const steps = await collect((await create().stream(call(prompt({ stream: true })))).answer)
+    const chunks = await collect((await create().stream(call(prompt({ stream: true })))).answer)
     expect(textOfCompletion({ ...whole, parts: whole.parts.slice(0, 1) })).toBe('Grüße aus dem Norden.')
     expect(whole.parts[1]).toMatchObject({ type: 'tool-call', name: 'look', input: '{"at":"sky"}' })
-    expect(textOf(steps)).toBe('Grüße aus dem Norden.')
-    expect(steps.flatMap((step) => step.events).at(-1)).toEqual({ type: 'done' })
+    expect(textOf(chunks)).toBe('Grüße aus dem Norden.')
+    expect(chunks.flatMap((chunk) => chunk.parts).at(-1)).toEqual({ type: 'done' })
     expect(whole.usage?.outputTokens).toBeGreaterThan(0)
     expect(upstream.requests.map((request) => [request.stream, request.body['model']])).toEqual([
       [false, id],
@@ -127,11 +127,11 @@ describe('openai', () => {
     const model = provider.model('gpt-4o')
     if (model === undefined) throw new Error('gpt-4o is in the catalogue')
     upstream.reply = (request) => ({ kind: 'events', items: framesOf(request, { text: 'all of it' }).slice(0, -1) })
-    const steps = await collect(
+    const chunks = await collect(
       (await provider.stream(providerCall(chat({ stream: true }), runtime, { model }))).answer,
     )
-    expect(textOf(steps)).toBe('all of it')
-    expect(steps.at(-1)).toEqual({ events: [{ type: 'done' }] })
+    expect(textOf(chunks)).toBe('all of it')
+    expect(chunks.at(-1)).toEqual({ parts: [{ type: 'done' }] })
   })
 })
 

@@ -169,7 +169,7 @@ describe('an event buffer', () => {
     buffer.finish(END, true)
     buffer.finish('data: again\n\n', false)
     buffer.push(event(2))
-    expect(await buffer.ended).toEqual({ isWhole: true, text: event(1) + END })
+    expect(await buffer.ended).toEqual({ isComplete: true, text: event(1) + END })
     const late = new Reader()
     buffer.follow(1, late)
     expect([late.text, late.ended]).toEqual([END, 1])
@@ -229,7 +229,7 @@ describe('an event buffer', () => {
     buffer.push(event(3))
     buffer.finish(END, true)
     expect(demands).toEqual([])
-    expect(await buffer.ended).toEqual({ isWhole: true, text: event(1) + event(2) + event(3) + END })
+    expect(await buffer.ended).toEqual({ isComplete: true, text: event(1) + event(2) + event(3) + END })
   })
 
   it('resumes its producer when it is drained after a pause', () => {
@@ -265,7 +265,7 @@ describe('an event buffer', () => {
     expect(original.text).toBe(event(1) + event(2) + END)
     expect(follower.failures).toMatchObject([{ kind: 'too-large' }])
     expect([follower.text, buffer.count()]).toEqual(['', 0])
-    expect(await buffer.ended).toEqual({ isWhole: true, text: undefined })
+    expect(await buffer.ended).toEqual({ isComplete: true, text: undefined })
   })
 })
 
@@ -302,7 +302,7 @@ describe('an event buffer whose capacity is exhausted', () => {
     expect(late.failures).toMatchObject([{ kind: 'too-large' }])
     expect([follower.writes < 10, late.writes]).toEqual([true, 0])
     expect(original.text).toBe(`${long.join('')}${END}`)
-    expect(await buffer.ended).toEqual({ isWhole: true, text: undefined })
+    expect(await buffer.ended).toEqual({ isComplete: true, text: undefined })
   })
 
   it('never exceeds its limits, and releases all capacity', () => {

@@ -37,10 +37,10 @@ const again = (stage: Stage, id: string, options: Parameters<typeof post>[2] = {
   post(stage, `/v1/messages/${id}/streams`, options)
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const frames = framesOf(request, ANSWER)
-  yield* frames.slice(0, 5)
+  const events = framesOf(request, ANSWER)
+  yield* events.slice(0, 5)
   await opened
-  yield* frames.slice(5)
+  yield* events.slice(5)
 }
 
 const hanging: NonNullable<StageOptions['reply']> = (request) => ({

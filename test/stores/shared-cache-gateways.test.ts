@@ -1,6 +1,6 @@
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import type { ChildProcess } from 'node:child_process'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { AnswerClaims, AnswerStore } from '../../src/core/cache-ports.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
@@ -88,10 +88,10 @@ async function startProcesses(
 }
 
 /** A stream that pauses in the middle of its text. */
-function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<Frame | Promise<unknown>> {
-  for (const frame of framesOf(request, { text: ['Par', 'is.'] })) {
-    if (frame.data.includes('is.')) yield opened
-    yield frame
+function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<SseEvent | Promise<unknown>> {
+  for (const event of framesOf(request, { text: ['Par', 'is.'] })) {
+    if (event.data.includes('is.')) yield opened
+    yield event
   }
 }
 

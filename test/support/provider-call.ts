@@ -1,10 +1,10 @@
-import type { Completion, Step } from '../../src/core/answer.ts'
+import type { Completion, StreamChunk } from '../../src/core/answer.ts'
 import type { GatewayError } from '../../src/core/errors.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { ProviderCall, Timeouts } from '../../src/core/ports.ts'
 import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
 import type { ManualRuntime } from './manual-runtime.ts'
-import { stepsOf } from './steps-of.ts'
+import { stepsOf } from './chunk-queue.ts'
 
 export const timeouts: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
@@ -22,17 +22,17 @@ export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Parti
 }
 
 /** All steps of a streamed answer, read through a translator as the gateway does. */
-export async function collect(answer: Parameters<typeof stepsOf>[0]): Promise<readonly Step[]> {
-  const all: Step[] = []
-  for await (const step of stepsOf(answer)) all.push(step)
+export async function collect(answer: Parameters<typeof stepsOf>[0]): Promise<readonly StreamChunk[]> {
+  const all: StreamChunk[] = []
+  for await (const chunk of stepsOf(answer)) all.push(chunk)
   return all
 }
 
 /** The text that steps say. */
-export function textOf(steps: readonly Step[]): string {
-  return steps
-    .flatMap((step) => step.events)
-    .map((event) => (event.type === 'text-delta' ? event.text : ''))
+export function textOf(chunks: readonly StreamChunk[]): string {
+  return chunks
+    .flatMap((chunk) => chunk.parts)
+    .map((part) => (part.type === 'text-delta' ? part.text : ''))
     .join('')
 }
 

@@ -40,7 +40,7 @@ export class ScriptedClient implements ResponseSink {
     }
   }
 
-  whole(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
+  send(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
     this.#begin(status)
     this.text += typeof body === 'string' ? body : new TextDecoder().decode(body)
     this.endings += 1

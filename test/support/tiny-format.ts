@@ -1,4 +1,4 @@
-import type { AnswerEvent } from '../../src/core/answer.ts'
+import type { StreamPart } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
@@ -31,9 +31,9 @@ export const tinyFormat: WholeFormat = {
   dialect: 'openai',
   readPrompt: notSpoken,
   writeCompletion: notSpoken,
-  stepWriter: notSpoken,
+  createStreamWriter: notSpoken,
   writeFailure: notSpoken,
-  writeFailureFrame: notSpoken,
+  writeFailureEvent: notSpoken,
   heartbeat: 'comment',
   writePrompt(prompt, model) {
     const body: JsonObject = { model, stream: prompt.stream, max_tokens: prompt.settings.maxTokens, question: 'tiny' }
@@ -45,17 +45,17 @@ export const tinyFormat: WholeFormat = {
     const native = { dialect: 'openai', value: body, ...(text !== undefined && { text }) } as const
     return { id: 'tiny', model: 'tiny', parts: [{ type: 'text', text: words }], finish: 'stop', native }
   },
-  stepReader() {
+  createReader() {
     let finished = false
-    const read = (frame: { readonly data: string }): { readonly events: readonly AnswerEvent[] } => {
+    const read = (frame: { readonly data: string }): { readonly parts: readonly StreamPart[] } => {
       const event = frame.data === '[DONE]' ? { end: true } : asObject(JSON.parse(frame.data))
       if (event === undefined) throw new TypeError('no object')
       if ('error' in event) throw new GatewayError('upstream', 'The upstream reports an error.')
       finished ||= event['finish'] === true
-      if (event['end'] === true) return { events: [{ type: 'done' }] }
-      return { events: [{ type: 'text-delta', text: asString(event['text']) ?? '' }] }
+      if (event['end'] === true) return { parts: [{ type: 'done' }] }
+      return { parts: [{ type: 'text-delta', text: asString(event['text']) ?? '' }] }
     }
-    return Object.assign(read, { isWhole: () => finished })
+    return Object.assign(read, { isComplete: () => finished })
   },
   readFailure(status, body) {
     const message = asString(body?.['message']) ?? `The upstream answered with status ${status}.`

@@ -1,4 +1,4 @@
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 
@@ -41,7 +41,7 @@ export function wholeAnswer(request: Asked, answer: Answer): JsonObject {
 }
 
 /** The answer as the events of the dialect's stream, the terminal one included. */
-export function framesOf(request: Asked, answer: Answer): readonly Frame[] {
+export function framesOf(request: Asked, answer: Answer): readonly SseEvent[] {
   return request.dialect === 'anthropic' ? messageFrames(request, answer) : chatFrames(request, answer)
 }
 
@@ -76,7 +76,7 @@ function wholeChat(request: Asked, answer: Answer): JsonObject {
   }
 }
 
-function chatFrames(request: Asked, answer: Answer): readonly Frame[] {
+function chatFrames(request: Asked, answer: Answer): readonly SseEvent[] {
   const head = {
     id: answer.id ?? `chatcmpl-${request.index}`,
     object: 'chat.completion.chunk',
@@ -85,7 +85,7 @@ function chatFrames(request: Asked, answer: Answer): readonly Frame[] {
   }
   const options = request.body['stream_options'] as JsonObject | undefined
   const usage = options?.['include_usage'] === true ? chatUsage(request, answer) : null
-  const chunk = (delta: JsonObject, finish: string | null = null): Frame =>
+  const chunk = (delta: JsonObject, finish: string | null = null): SseEvent =>
     data({ ...head, choices: [{ index: 0, delta, finish_reason: finish }] })
   const calls = chatCalls(answer)
   return [
@@ -147,12 +147,12 @@ function wholeMessage(request: Asked, answer: Answer): JsonObject {
   }
 }
 
-function messageFrames(request: Asked, answer: Answer): readonly Frame[] {
+function messageFrames(request: Asked, answer: Answer): readonly SseEvent[] {
   const usage = answer.usage === undefined ? messageUsage(request, answer) : (answer.usage ?? {})
   const { output_tokens: output, ...input } = usage
-  const frames: Frame[] = []
+  const events: SseEvent[] = []
   const add = (type: string, value: JsonObject): void => {
-    frames.push({ event: type, data: JSON.stringify({ type, ...value }) })
+    events.push({ event: type, data: JSON.stringify({ type, ...value }) })
   }
   let index = 0
   const block = (start: JsonObject, deltas: readonly JsonObject[]): void => {
@@ -190,7 +190,7 @@ function messageFrames(request: Asked, answer: Answer): readonly Frame[] {
     ...(answer.usage !== null && { usage: { ...input, output_tokens: output } }),
   })
   add('message_stop', {})
-  return frames
+  return events
 }
 
 function messageUsage(request: Asked, answer: Answer): JsonObject {
@@ -228,6 +228,6 @@ function halves(text: string): readonly string[] {
   return middle === 0 ? [text] : [text.slice(0, middle), text.slice(middle)]
 }
 
-function data(value: JsonObject): Frame {
+function data(value: JsonObject): SseEvent {
   return { data: JSON.stringify(value) }
 }

@@ -1,14 +1,14 @@
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 
 export { CUT, gate, HANG } from './upstream.ts'
 
 /** The beginning of a stream, up to its first word. */
-export function framesUntilText(dialect: Dialect): readonly Frame[] {
+export function framesUntilText(dialect: Dialect): readonly SseEvent[] {
   return dialect === 'openai' ? chatFrames() : messageFrames()
 }
 
-function chatFrames(): readonly Frame[] {
+function chatFrames(): readonly SseEvent[] {
   const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'large' }
   return ['', 'Once'].map((content) => ({
     data: JSON.stringify({
@@ -18,7 +18,7 @@ function chatFrames(): readonly Frame[] {
   }))
 }
 
-function messageFrames(): readonly Frame[] {
+function messageFrames(): readonly SseEvent[] {
   const message = {
     id: 'msg_1',
     type: 'message',
@@ -36,6 +36,6 @@ function messageFrames(): readonly Frame[] {
   ]
 }
 
-function frame(type: string, value: object): Frame {
+function frame(type: string, value: object): SseEvent {
   return { event: type, data: JSON.stringify({ type, ...value }) }
 }

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { Frame } from '../../src/core/answer.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
 import { framesOf, failureBody, wholeAnswer, type Answer, type Failure } from './upstream-answers.ts'
@@ -35,7 +35,7 @@ export const CUT: unique symbol = Symbol('cut')
 export const HANG: unique symbol = Symbol('hang')
 
 /** A frame, raw text or bytes written as they are, a promise to wait for, or one of `CUT` and `HANG`. */
-export type StreamItem = Frame | string | Uint8Array | Promise<unknown> | typeof CUT | typeof HANG
+export type StreamItem = SseEvent | string | Uint8Array | Promise<unknown> | typeof CUT | typeof HANG
 
 /** What a stream sends; an asynchronous source may wait by itself. */
 export type StreamItems = Iterable<StreamItem> | AsyncIterable<Exclude<StreamItem, Promise<unknown>>>
@@ -163,7 +163,7 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
 }
 
 /** A frame as bytes on the wire. */
-export function frameText(frame: Frame): string {
+export function frameText(frame: SseEvent): string {
   const event = frame.event === undefined ? '' : `event: ${frame.event}\n`
   return `${event}data: ${frame.data}\n\n`
 }
@@ -289,7 +289,7 @@ function isAsync(items: StreamItems): items is Exclude<StreamItems, Iterable<Str
 }
 
 /** Resolves when the bytes have left for the socket: a cut comes after them, and a slow reader slows the upstream. */
-function write(response: ServerResponse, item: Frame | string | Uint8Array): Promise<void> {
+function write(response: ServerResponse, item: SseEvent | string | Uint8Array): Promise<void> {
   const bytes = typeof item === 'string' || item instanceof Uint8Array ? item : frameText(item)
   return new Promise((resolve) => {
     response.once('close', resolve)

@@ -1,10 +1,10 @@
-import type { Completion, AnswerEvent, Frame, Step, StepReader } from '../../core/answer.ts'
+import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
 import { isAbsent } from '../fields.ts'
 import {
-  blockEvents,
+  blockParts,
   chatCallIdFiller,
   fillChatCallIds,
   generateCallId,
@@ -116,7 +116,7 @@ function inputOf(called: JsonObject): string {
 /** The data of the event that ends a stream. */
 export const LAST_DATA = '[DONE]'
 
-interface Reading extends OpenBlock {
+interface ReaderState extends OpenBlock {
   started: boolean
   refused: boolean
   readonly calls: CallReader
@@ -130,8 +130,8 @@ interface Reading extends OpenBlock {
  * Many local servers close a stream without `[DONE]`. The reader treats such a stream as complete when every choice has
  * a finish reason.
  */
-export function stepReader(): StepReader {
-  const reading: Reading = {
+export function createReader(): StreamReader {
+  const state: ReaderState = {
     started: false,
     open: undefined,
     refused: false,
@@ -140,43 +140,43 @@ export function stepReader(): StepReader {
     finished: new Set(),
   }
   const fillCallIds = chatCallIdFiller()
-  const read = (frame: Frame): Step => {
-    if (frame.data.trim() === LAST_DATA) return { events: [{ type: 'done' }], native: { dialect: 'openai', frame } }
-    const received = parseEvent(frame.data)
+  const read = (event: SseEvent): StreamChunk => {
+    if (event.data.trim() === LAST_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
+    const received = parseEvent(event.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
     // An event that is not a chunk is not forwarded, because clients fail on it.
-    if (!Array.isArray(chunk['choices'])) return { events: usageEvents(chunk) }
-    const sent = chunk === received ? frame : { ...frame, data: JSON.stringify(chunk) }
+    if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
+    const sent = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
     const furtherText = furtherTextOf(chunk)
     return {
-      events: readChunk(reading, chunk),
+      parts: readChunk(state, chunk),
       ...(furtherText !== '' && { furtherText }),
-      native: { dialect: 'openai', frame: sent },
+      native: { dialect: 'openai', event: sent },
     }
   }
-  const isWhole = () => reading.finished.size > 0 && reading.finished.size === reading.begun.size
-  return Object.assign(read, { isWhole })
+  const isComplete = () => state.finished.size > 0 && state.finished.size === state.begun.size
+  return Object.assign(read, { isComplete })
 }
 
-function usageEvents(chunk: JsonObject): readonly AnswerEvent[] {
+function usageParts(chunk: JsonObject): readonly StreamPart[] {
   const usage = readUsage(chunk['usage'], CHAT_COUNTS)
   return usage === undefined ? [] : [{ type: 'usage', usage }]
 }
 
-function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
-  const events: AnswerEvent[] = []
+function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
+  const parts: StreamPart[] = []
   const choices = asArray(chunk['choices']).map(asObject)
-  if (!reading.started && choices.length > 0) {
-    reading.started = true
-    events.push({ type: 'answer-start', ...identityOf(chunk) })
+  if (!state.started && choices.length > 0) {
+    state.started = true
+    parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   for (const choice of choices) {
-    if (choice !== undefined) events.push(...readChoice(reading, choice))
+    if (choice !== undefined) parts.push(...readChoice(state, choice))
   }
   // If a chunk contains both usage and a finish reason, the finish reason must be the last event.
-  const end = events.at(-1)?.type === 'answer-end' ? events.splice(-1) : []
-  return [...events, ...usageEvents(chunk), ...end]
+  const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
+  return [...parts, ...usageParts(chunk), ...end]
 }
 
 function furtherTextOf(chunk: JsonObject): string {
@@ -193,36 +193,36 @@ function indexOf(choice: JsonObject | undefined): number {
   return typeof index === 'number' ? index : 0
 }
 
-function readChoice(reading: Reading, choice: JsonObject): readonly AnswerEvent[] {
+function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart[] {
   const index = indexOf(choice)
   const reason = choice['finish_reason']
-  reading.begun.add(index)
-  if (typeof reason === 'string' && reason !== '') reading.finished.add(index)
+  state.begun.add(index)
+  if (typeof reason === 'string' && reason !== '') state.finished.add(index)
   if (index !== 0) return []
-  const events = readDelta(reading, asObject(choice['delta']) ?? {})
-  if (typeof reason !== 'string' || reason === '') return events
-  const finish = readFinish(reason, reading.calls.count() > 0, reading.refused)
-  return [...events, { type: 'answer-end', finish }]
+  const parts = readDelta(state, asObject(choice['delta']) ?? {})
+  if (typeof reason !== 'string' || reason === '') return parts
+  const finish = readFinish(reason, state.calls.count() > 0, state.refused)
+  return [...parts, { type: 'answer-end', finish }]
 }
 
-function readDelta(reading: Reading, delta: JsonObject): readonly AnswerEvent[] {
-  const events: AnswerEvent[] = []
+function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[] {
+  const parts: StreamPart[] = []
   const thought = reasoningOf(delta)
-  if (thought !== '') events.push(...blockEvents(reading, 'thinking', thought))
-  for (const part of contentOf(delta['content'])) events.push(...partEvents(reading, part))
+  if (thought !== '') parts.push(...blockParts(state, 'thinking', thought))
+  for (const part of contentOf(delta['content'])) parts.push(...streamParts(state, part))
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
-    reading.refused = true
-    events.push(...blockEvents(reading, 'text', refusal))
+    state.refused = true
+    parts.push(...blockParts(state, 'text', refusal))
   }
-  const calls = reading.calls.read(delta)
-  if (calls.some((event) => event.type === 'tool-call-start')) reading.open = undefined
-  return [...events, ...calls]
+  const calls = state.calls.read(delta)
+  if (calls.some((part) => part.type === 'tool-call-start')) state.open = undefined
+  return [...parts, ...calls]
 }
 
-function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
-  if (part.type === 'text') return blockEvents(reading, 'text', part.text)
-  return part.type === 'thinking' ? blockEvents(reading, 'thinking', part.text) : []
+function streamParts(state: ReaderState, part: Part): readonly StreamPart[] {
+  if (part.type === 'text') return blockParts(state, 'text', part.text)
+  return part.type === 'thinking' ? blockParts(state, 'thinking', part.text) : []
 }
 
 interface Call {
@@ -236,7 +236,7 @@ interface Call {
 
 /** Reads the tool calls in a stream. */
 interface CallReader {
-  read(delta: JsonObject): readonly AnswerEvent[]
+  read(delta: JsonObject): readonly StreamPart[]
   count(): number
 }
 
@@ -262,7 +262,7 @@ function callReader(): CallReader {
     return call
   }
 
-  const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly AnswerEvent[] => {
+  const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly StreamPart[] => {
     last = key
     const id = idOf(piece['id'])
     const name = idOf(called['name'])
@@ -275,7 +275,7 @@ function callReader(): CallReader {
   return {
     count: () => begun,
     read: (delta) => {
-      const events = asArray(delta['tool_calls']).flatMap((item) => {
+      const parts = asArray(delta['tool_calls']).flatMap((item) => {
         const piece = asObject(item)
         const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
         if (piece === undefined || called === undefined) return []
@@ -284,12 +284,12 @@ function callReader(): CallReader {
         return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
       })
       const old = asObject(delta['function_call'])
-      return old === undefined ? events : [...events, ...readPiece(DEPRECATED_CALL, {}, old)]
+      return old === undefined ? parts : [...parts, ...readPiece(DEPRECATED_CALL, {}, old)]
     },
   }
 }
 
-function advance(call: Call, input: string): readonly AnswerEvent[] {
+function advance(call: Call, input: string): readonly StreamPart[] {
   const { ordinal: index } = call
   if (call.started) return input === '' ? [] : [{ type: 'tool-call-delta', index, input }]
   call.waiting += input

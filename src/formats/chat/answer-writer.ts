@@ -1,14 +1,14 @@
-import { parseFrame } from '../answer-fields.ts'
+import { parseSseEvent } from '../answer-fields.ts'
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
-import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
+import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
 import { asksForUsage, writeChatCall } from '../settings.ts'
 import { LAST_DATA } from './answer-reader.ts'
 import {
-  type AnswerEvent,
-  type Finish,
-  type Frame,
+  type StreamPart,
+  type FinishReason,
+  type SseEvent,
   NO_USAGE,
-  type Step,
+  type StreamChunk,
   type Usage,
   type Completion,
 } from '../../core/answer.ts'
@@ -19,16 +19,16 @@ import type { Part } from '../../core/prompt.ts'
  * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is delayed until
  * the bill is known, and the usage chunk is sent only if the caller requested usage.
  */
-export function stepWriter(context: WriteContext): StepWriter {
+export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt, created } = context
   const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
   const own = chunkRelay(prompt.settings.choices ?? 1)
   const maker = chunkMaker(created)
   return {
-    write: (step) => {
-      const { native } = step
-      if (native?.dialect === 'openai') return own.pass(step, native.frame)
-      return step.events.flatMap((event) => maker.frames(event))
+    write: (chunk) => {
+      const { native } = chunk
+      if (native?.dialect === 'openai') return own.pass(chunk, native.event)
+      return chunk.parts.flatMap((part) => maker.events(part))
     },
     end: (metrics) => {
       const delayed = own.delayed()
@@ -63,42 +63,42 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
 }
 
 interface ChunkMaker {
-  frames(event: AnswerEvent): readonly Frame[]
+  events(part: StreamPart): readonly SseEvent[]
   /** Returns undefined until the finish reason is known. */
-  finish(): Frame | undefined
+  finish(): SseEvent | undefined
   /** Returns undefined until the usage is known. */
-  usage(): Frame | undefined
+  usage(): SseEvent | undefined
 }
 
 /** Creates chunks with a common id, time and model. The first chunk contains the role. */
 function chunkMaker(created: number): ChunkMaker {
   let head: JsonObject | undefined
-  let finish: Finish | undefined
+  let finish: FinishReason | undefined
   let usage: Partial<Usage> | undefined
   const deltas = deltaMaker()
 
-  const frame = (fields: JsonObject): Frame => ({ data: JSON.stringify({ ...head, ...fields }) })
-  const chunk = (delta: JsonObject, reason: string | null = null): Frame =>
-    frame({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
-  const begin = (id: string, model: string): readonly Frame[] => {
+  const createEvent = (fields: JsonObject): SseEvent => ({ data: JSON.stringify({ ...head, ...fields }) })
+  const chunk = (delta: JsonObject, reason: string | null = null): SseEvent =>
+    createEvent({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
+  const begin = (id: string, model: string): readonly SseEvent[] => {
     if (head !== undefined) return []
     head = { id, object: 'chat.completion.chunk', created, model }
     return [chunk({ role: 'assistant', content: '' })]
   }
 
   return {
-    frames: (event) => {
-      if (event.type === 'answer-start') return begin(event.id, event.model)
-      if (event.type === 'usage') usage = { ...usage, ...event.usage }
-      if (event.type === 'answer-end') finish = event.finish
-      const added = deltas(event)
+    events: (part) => {
+      if (part.type === 'answer-start') return begin(part.id, part.model)
+      if (part.type === 'usage') usage = { ...usage, ...part.usage }
+      if (part.type === 'answer-end') finish = part.finish
+      const added = deltas(part)
       return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => chunk(delta))]
     },
     finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
     usage: () =>
       usage === undefined
         ? undefined
-        : frame({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
+        : createEvent({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
   }
 }
 
@@ -106,26 +106,26 @@ function chunkMaker(created: number): ChunkMaker {
  * Returns a function that converts an event to deltas. A call without arguments gets `{}`, because clients parse the
  * arguments as JSON.
  */
-function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
+function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
   const argumentsOf = (index: number, text: string): JsonObject => ({
     tool_calls: [{ index, function: { arguments: text } }],
   })
-  return (event) => {
-    switch (event.type) {
+  return (part) => {
+    switch (part.type) {
       case 'text-delta':
-        return [{ content: event.text }]
+        return [{ content: part.text }]
       case 'thinking-delta':
-        return event.text === undefined || event.text === '' ? [] : [{ reasoning_content: event.text }]
+        return part.text === undefined || part.text === '' ? [] : [{ reasoning_content: part.text }]
       case 'tool-call-start': {
-        const { index, id, name } = event
+        const { index, id, name } = part
         silentCalls.add(index)
         return [{ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }]
       }
       case 'tool-call-delta':
-        if (event.input === '') return []
-        silentCalls.delete(event.index)
-        return [argumentsOf(event.index, event.input)]
+        if (part.input === '') return []
+        silentCalls.delete(part.index)
+        return [argumentsOf(part.index, part.input)]
       case 'answer-end': {
         const closing = [...silentCalls].map((index) => argumentsOf(index, '{}'))
         silentCalls.clear()
@@ -139,11 +139,11 @@ function deltaMaker(): (event: AnswerEvent) => readonly JsonObject[] {
 
 /** Forwards chunks, and delays the chunk that ends the answer and the chunks after it. */
 interface ChunkRelay {
-  pass(step: Step, frame: Frame): readonly Frame[]
+  pass(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
   /** Returns the chunk that ends the answer. Returns undefined before this chunk arrives. */
-  delayed(): Frame | undefined
-  late(): readonly Frame[]
-  usage(): Frame | undefined
+  delayed(): SseEvent | undefined
+  late(): readonly SseEvent[]
+  usage(): SseEvent | undefined
 }
 
 /** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. */
@@ -151,41 +151,41 @@ const MAX_LATE_CHUNKS = 64
 
 /** Each of the requested `choices` ends with a separate chunk. Only the last of these chunks is delayed. */
 function chunkRelay(choices: number): ChunkRelay {
-  let delayed: Frame | undefined
-  let usage: Frame | undefined
+  let delayed: SseEvent | undefined
+  let usage: SseEvent | undefined
   let finished = 0
-  let late: Frame[] = []
+  let late: SseEvent[] = []
 
-  const release = (): readonly Frame[] => {
-    const frames = delayed === undefined ? [] : [delayed, ...late]
+  const release = (): readonly SseEvent[] => {
+    const events = delayed === undefined ? [] : [delayed, ...late]
     delayed = undefined
     late = []
-    return frames
+    return events
   }
-  const delay = (frame: Frame): readonly Frame[] => {
+  const delay = (event: SseEvent): readonly SseEvent[] => {
     const freed = release()
     finished++
-    delayed = frame
+    delayed = event
     return freed
   }
-  const follow = (frame: Frame): readonly Frame[] => {
-    if (delayed === undefined || finished < choices) return [...release(), frame]
-    if (late.length < MAX_LATE_CHUNKS) late.push(frame)
+  const follow = (event: SseEvent): readonly SseEvent[] => {
+    if (delayed === undefined || finished < choices) return [...release(), event]
+    if (late.length < MAX_LATE_CHUNKS) late.push(event)
     return []
   }
 
   return {
-    pass: (step, frame) => {
-      switch (kindOf(step, frame, choices)) {
+    pass: (chunk, event) => {
+      switch (kindOf(chunk, event, choices)) {
         case 'last':
           return []
         case 'usage':
-          usage = frame
+          usage = event
           return []
         case 'finish':
-          return delay(frame)
+          return delay(event)
         case 'content':
-          return follow(frame)
+          return follow(event)
       }
     },
     delayed: () => delayed,
@@ -195,21 +195,21 @@ function chunkRelay(choices: number): ChunkRelay {
 }
 
 /** Parses a chunk again only if its events are relevant to the end of the answer. */
-function kindOf(step: Step, frame: Frame, choices: number): 'last' | 'usage' | 'finish' | 'content' {
-  const has = (type: string) => step.events.some((event) => event.type === type)
+function kindOf(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 'usage' | 'finish' | 'content' {
+  const has = (type: string) => chunk.parts.some((part) => part.type === type)
   if (has('done')) return 'last'
   if (has('answer-end')) return 'finish'
-  if ((has('usage') || step.events.length === 0) && isUsageChunk(frame)) return 'usage'
-  return choices > 1 && choicesOf(frame).some(endsHere) ? 'finish' : 'content'
+  if ((has('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
+  return choices > 1 && choicesOf(event).some(endsHere) ? 'finish' : 'content'
 }
 
 /** Returns true for a usage chunk, even if its counts are not numbers. */
-function isUsageChunk(frame: Frame): boolean {
-  return frame.data.includes('"usage"') && choicesOf(frame).length === 0 && isJsonObject(parseFrame(frame)['usage'])
+function isUsageChunk(event: SseEvent): boolean {
+  return event.data.includes('"usage"') && choicesOf(event).length === 0 && isJsonObject(parseSseEvent(event)['usage'])
 }
 
-function choicesOf(frame: Frame): readonly JsonObject[] {
-  return asArray(parseFrame(frame)['choices'])
+function choicesOf(event: SseEvent): readonly JsonObject[] {
+  return asArray(parseSseEvent(event)['choices'])
     .map(asObject)
     .filter((choice) => choice !== undefined)
 }
@@ -219,18 +219,18 @@ function endsHere(choice: JsonObject): boolean {
 }
 
 /** Removes the usage field that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
-function withoutUsage(frame: Frame): Frame {
-  if (!frame.data.includes('"usage"')) return frame
-  const { usage, ...others } = parseFrame(frame)
-  return isJsonObject(usage) ? { ...frame, data: JSON.stringify(others) } : frame
+function withoutUsage(event: SseEvent): SseEvent {
+  if (!event.data.includes('"usage"')) return event
+  const { usage, ...others } = parseSseEvent(event)
+  return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
-/** Returns the frame with an additional field. Does not serialize the other fields again. */
-function withField(frame: Frame, name: string, value: JsonObject): Frame {
-  const data = frame.data.trimEnd()
+/** Returns the event with an additional field. Does not serialize the other fields again. */
+function withField(event: SseEvent, name: string, value: JsonObject): SseEvent {
+  const data = event.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
-  if (hasOwn) return { ...frame, data: JSON.stringify({ ...parseFrame(frame), [name]: value }) }
-  return { ...frame, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
+  if (hasOwn) return { ...event, data: JSON.stringify({ ...parseSseEvent(event), [name]: value }) }
+  return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
 /** Returns the JSON of an answer. Answers of this format are sent byte for byte unchanged. */

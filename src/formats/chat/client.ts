@@ -13,8 +13,8 @@ import {
 } from '../fields.ts'
 import { readChatSettings, readChatTools } from '../settings.ts'
 import type { ClientFormat } from '../format.ts'
-import { writeCompletion, stepWriter } from './answer-writer.ts'
-import { writeChatFailure, writeChatFailureFrame } from '../failures.ts'
+import { writeCompletion, createStreamWriter } from './answer-writer.ts'
+import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 
 /**
  * Parses a request body into a prompt. Validates the fields that the gateway uses. Other fields are forwarded
@@ -109,9 +109,9 @@ const INSTEAD_OF_CONTENT = [
 /** Reads an assistant message. Reasoning does not become a part, because other vendors require a signature. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
-  const isWhole = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
+  const canOmitContent = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
   const written =
-    isAbsent(content) && isWhole ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
+    isAbsent(content) && canOmitContent ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const old = isAbsent(value['function_call'])
     ? []
@@ -197,8 +197,8 @@ export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,
   writeCompletion,
-  stepWriter,
+  createStreamWriter,
   writeFailure: writeChatFailure,
-  writeFailureFrame: writeChatFailureFrame,
+  writeFailureEvent: writeChatFailureEvent,
   heartbeat: 'comment',
 }

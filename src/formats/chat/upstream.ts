@@ -2,8 +2,8 @@ import {
   changedTools,
   documentText,
   isAsReceived,
-  type RefuseContent,
-  refuseContentFor,
+  type RejectContent,
+  rejectContentFor,
   translate,
   type UpstreamFormat,
   urlOf,
@@ -12,8 +12,8 @@ import {
 } from '../format.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Native, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
-import { isPlainChat } from '../answer-fields.ts'
-import { readCompletion, stepReader } from './answer-reader.ts'
+import { canForwardChat } from '../answer-fields.ts'
+import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
@@ -163,14 +163,14 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-export const refuseContent: RefuseContent = refuseContentFor('a model of the chat format')
+export const refuseContent: RejectContent = rejectContentFor('a model of the chat format')
 
 /** The upstream side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',
   writePrompt,
   readCompletion,
-  stepReader,
-  isPlain: isPlainChat,
+  createReader,
+  canForward: canForwardChat,
   readFailure,
 }

@@ -1,4 +1,4 @@
-import { type RefuseContent, refuseContentFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
+import { type RejectContent, rejectContentFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -14,8 +14,8 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, streamFailure } from '../read-failure.ts'
-import { blockEvents, generateCallId, idOf, type OpenBlock, parseEvent } from '../answer-fields.ts'
-import type { AnswerEvent, Completion, Finish, Frame, Step, StepReader } from '../../core/answer.ts'
+import { blockParts, generateCallId, idOf, type OpenBlock, parseEvent } from '../answer-fields.ts'
+import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { readFinish, readGeminiUsage } from '../usage.ts'
 
 /**
@@ -180,14 +180,14 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-export const refuseContent: RefuseContent = refuseContentFor('a Gemini model')
+export const refuseContent: RejectContent = rejectContentFor('a Gemini model')
 
 /** The upstream side of `generateContent`. No client uses this format. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
   readCompletion,
-  stepReader,
+  createReader,
   readFailure,
 }
 
@@ -242,59 +242,59 @@ export function readPart(part: JsonObject): readonly Part[] {
   return [{ type: part['thought'] === true ? 'thinking' : 'text', text }]
 }
 
-function finishOf(reason: Json | undefined, hasCalls: boolean): Finish {
+function finishOf(reason: Json | undefined, hasCalls: boolean): FinishReason {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be parsed. Retry the request.')
   }
   return readFinish(reason, hasCalls)
 }
 
-interface Reading extends OpenBlock {
+interface ReaderState extends OpenBlock {
   started: boolean
   finished: boolean
   calls: number
 }
 
 /** Returns a reader of a stream. The stream has no end event, and is complete after the finish reason. */
-export function stepReader(): StepReader {
-  const reading: Reading = { started: false, finished: false, open: undefined, calls: 0 }
-  const read = (frame: Frame): Step => {
-    const chunk = parseEvent(frame.data)
+export function createReader(): StreamReader {
+  const state: ReaderState = { started: false, finished: false, open: undefined, calls: 0 }
+  const read = (event: SseEvent): StreamChunk => {
+    const chunk = parseEvent(event.data)
     if (isJsonObject(chunk['error'])) throw streamFailure(chunk)
-    return { events: readChunk(reading, chunk) }
+    return { parts: readChunk(state, chunk) }
   }
-  return Object.assign(read, { isWhole: () => reading.finished })
+  return Object.assign(read, { isComplete: () => state.finished })
 }
 
 /** Returns the events of a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
-function readChunk(reading: Reading, chunk: JsonObject): readonly AnswerEvent[] {
-  const events: AnswerEvent[] = []
-  if (!reading.started) {
-    reading.started = true
-    events.push({ type: 'answer-start', ...identityOf(chunk) })
+function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
+  const parts: StreamPart[] = []
+  if (!state.started) {
+    state.started = true
+    parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   const candidate = asObject(asArray(chunk['candidates'])[0])
-  for (const part of partsOf(candidate).flatMap(readPart)) events.push(...partEvents(reading, part))
+  for (const part of partsOf(candidate).flatMap(readPart)) parts.push(...streamParts(state, part))
   const usage = readGeminiUsage(chunk['usageMetadata'])
-  if (usage !== undefined) events.push({ type: 'usage', usage })
-  return [...events, ...endEvents(reading, chunk, candidate?.['finishReason'])]
+  if (usage !== undefined) parts.push({ type: 'usage', usage })
+  return [...parts, ...endParts(state, chunk, candidate?.['finishReason'])]
 }
 
-function endEvents(reading: Reading, chunk: JsonObject, reason: JsonObject[string]): readonly AnswerEvent[] {
+function endParts(state: ReaderState, chunk: JsonObject, reason: JsonObject[string]): readonly StreamPart[] {
   const isBlocked = isPromptBlocked(chunk)
-  if (reading.finished || (!isBlocked && typeof reason !== 'string')) return []
-  reading.finished = true
-  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, reading.calls > 0) }]
+  if (state.finished || (!isBlocked && typeof reason !== 'string')) return []
+  state.finished = true
+  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, state.calls > 0) }]
 }
 
-function partEvents(reading: Reading, part: Part): readonly AnswerEvent[] {
+function streamParts(state: ReaderState, part: Part): readonly StreamPart[] {
   if (part.type === 'tool-call') {
-    const index = reading.calls++
-    reading.open = undefined
+    const index = state.calls++
+    state.open = undefined
     return [
       { type: 'tool-call-start', index, id: part.id, name: part.name },
       { type: 'tool-call-delta', index, input: part.input },
     ]
   }
-  return part.type === 'text' || part.type === 'thinking' ? blockEvents(reading, part.type, part.text) : []
+  return part.type === 'text' || part.type === 'thinking' ? blockParts(state, part.type, part.text) : []
 }

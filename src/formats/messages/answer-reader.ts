@@ -1,6 +1,6 @@
-import { NO_USAGE, type Completion, type AnswerEvent, type Step, type StepReader } from '../../core/answer.ts'
+import { NO_USAGE, type Completion, type StreamPart, type StreamChunk, type StreamReader } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import { badField, blameUpstream, objectAt, stringAt } from '../fields.ts'
+import { badField, readFromUpstream, objectAt, stringAt } from '../fields.ts'
 import { messageFailure } from '../read-failure.ts'
 import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseEvent } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
@@ -16,7 +16,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const stopSequence = asString(body['stop_sequence'])
   return {
     ...identityOf(body),
-    parts: blameUpstream(() => {
+    parts: readFromUpstream(() => {
       if (!Array.isArray(content)) throw badField('content', content, 'an array of content blocks')
       return readBlocks(content as readonly Json[], 'content')
     }),
@@ -27,7 +27,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
 }
 
-interface Reading {
+interface ReaderState {
   readonly blocks: BlockReader
   /** The latest value of each usage field. */
   usage: JsonObject
@@ -36,22 +36,22 @@ interface Reading {
   over: boolean
 }
 
-const NO_EVENTS: Step = { events: [] }
+const NO_PARTS: StreamChunk = { parts: [] }
 
 /**
- * Returns a reader that keeps the data of a frame and uses the type in the data as the event name. Events after
+ * Returns a reader that keeps the data of an event and uses the type in the data as the event name. Events after
  * `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an `error` event.
  */
-export function stepReader(): StepReader {
-  const reading: Reading = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
-  return (frame) => {
-    if (reading.over || frame.data.trim() === '') return NO_EVENTS
-    const received = parseEvent(frame.data)
+export function createReader(): StreamReader {
+  const state: ReaderState = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
+  return (event) => {
+    if (state.over || event.data.trim() === '') return NO_PARTS
+    const received = parseEvent(event.data)
     const data = fillEventCallId(received)
     const type = typeOf(data)
-    const text = data === received ? frame.data : JSON.stringify(data)
-    const native = { dialect: 'anthropic', frame: { ...frame, event: type, data: text } } as const
-    return { events: blameUpstream(() => readEvent(reading, type, data)), native }
+    const text = data === received ? event.data : JSON.stringify(data)
+    const native = { dialect: 'anthropic', event: { ...event, event: type, data: text } } as const
+    return { parts: readFromUpstream(() => readEvent(state, type, data)), native }
   }
 }
 
@@ -62,18 +62,18 @@ function typeOf(event: JsonObject): string {
   throw new GatewayError('upstream', 'The model provider sent an event without a type.')
 }
 
-function readEvent(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {
+function readEvent(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {
   switch (type) {
     case 'message_start':
-      return readStart(reading, objectAt(data['message'], 'message_start.message'))
+      return readStart(state, objectAt(data['message'], 'message_start.message'))
     case 'content_block_start':
     case 'content_block_delta':
     case 'content_block_stop':
-      return reading.blocks(type, data)
+      return state.blocks(type, data)
     case 'message_delta':
-      return readEnd(reading, data)
+      return readEnd(state, data)
     case 'message_stop':
-      return readStop(reading)
+      return readStop(state)
     case 'error':
       throw messageFailure(data)
     default:
@@ -85,21 +85,21 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
  * Reads the start event. The count of output tokens is a placeholder, which must not be billed if no later count
  * arrives.
  */
-function readStart(reading: Reading, message: JsonObject): readonly AnswerEvent[] {
-  reading.started = true
+function readStart(state: ReaderState, message: JsonObject): readonly StreamPart[] {
+  state.started = true
   const usage = asObject(message['usage'])
   return [
     { type: 'answer-start', ...identityOf(message) },
-    ...readNewUsage(reading, usage && { ...usage, output_tokens: null }),
+    ...readNewUsage(state, usage && { ...usage, output_tokens: null }),
   ]
 }
 
-function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
-  const usage = readNewUsage(reading, asObject(data['usage']))
+function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
+  const usage = readNewUsage(state, asObject(data['usage']))
   const delta = asObject(data['delta'])
   const reason = asString(delta?.['stop_reason'])
   if (reason === undefined) return usage
-  reading.finished = true
+  state.finished = true
   const stopSequence = asString(delta?.['stop_sequence'])
   return [
     ...usage,
@@ -111,24 +111,24 @@ function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
  * Returns the usage after an event. Counts are cumulative. The fields of all events are merged, because only the start
  * event contains cache writes.
  */
-function readNewUsage(reading: Reading, counts: JsonObject | undefined): readonly AnswerEvent[] {
+function readNewUsage(state: ReaderState, counts: JsonObject | undefined): readonly StreamPart[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
-  reading.usage = { ...reading.usage, ...Object.fromEntries(present) }
-  return [{ type: 'usage', usage: readMessageUsage(reading.usage) }]
+  state.usage = { ...state.usage, ...Object.fromEntries(present) }
+  return [{ type: 'usage', usage: readMessageUsage(state.usage) }]
 }
 
-function readStop(reading: Reading): readonly AnswerEvent[] {
-  if (!reading.started) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
-  reading.over = true
-  const end: readonly AnswerEvent[] = reading.finished ? [] : [{ type: 'answer-end', finish: 'stop' }]
+function readStop(state: ReaderState): readonly StreamPart[] {
+  if (!state.started) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
+  state.over = true
+  const end: readonly StreamPart[] = state.finished ? [] : [{ type: 'answer-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
 }
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
 /** Reads blocks. Events with the same index belong to one block. */
-type BlockReader = (event: BlockEvent, data: JsonObject) => readonly AnswerEvent[]
+type BlockReader = (event: BlockEvent, data: JsonObject) => readonly StreamPart[]
 
 interface ToolBlock {
   readonly kind: 'tool'
@@ -157,14 +157,14 @@ function blockReader(): BlockReader {
       const opened = openBlock(block, calls)
       if (opened.kind === 'tool') calls++
       open.set(at, opened)
-      return startEvents(block, opened)
+      return startParts(block, opened)
     }
     if (event === 'content_block_stop') {
       const closed = open.get(at)
       open.delete(at)
-      return closed === undefined ? [] : stopEvents(closed)
+      return closed === undefined ? [] : stopParts(closed)
     }
-    return deltaEvents(objectAt(data['delta'], 'delta'), open.get(at))
+    return deltaParts(objectAt(data['delta'], 'delta'), open.get(at))
   }
 }
 
@@ -181,7 +181,7 @@ function openBlock(block: JsonObject, calls: number): OpenBlock {
   }
 }
 
-function startEvents(block: JsonObject, opened: OpenBlock): readonly AnswerEvent[] {
+function startParts(block: JsonObject, opened: OpenBlock): readonly StreamPart[] {
   if (opened.kind === 'opaque') return []
   if (opened.kind === 'tool') {
     const id = stringAt(block['id'], 'content_block.id')
@@ -194,16 +194,16 @@ function startEvents(block: JsonObject, opened: OpenBlock): readonly AnswerEvent
   if (block['type'] === 'thinking') {
     const thought = asString(block['thinking']) ?? ''
     const signature = asString(block['signature']) ?? ''
-    const events: AnswerEvent[] = [{ type: 'thinking-start' }]
-    if (thought !== '') events.push({ type: 'thinking-delta', text: thought })
-    if (signature !== '') events.push({ type: 'thinking-delta', signature })
-    return events
+    const parts: StreamPart[] = [{ type: 'thinking-start' }]
+    if (thought !== '') parts.push({ type: 'thinking-delta', text: thought })
+    if (signature !== '') parts.push({ type: 'thinking-delta', signature })
+    return parts
   }
   const text = asString(block['text']) ?? ''
   return text === '' ? [{ type: 'text-start' }] : [{ type: 'text-start' }, { type: 'text-delta', text }]
 }
 
-function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly AnswerEvent[] {
+function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly StreamPart[] {
   switch (delta['type']) {
     case 'text_delta':
       return [{ type: 'text-delta', text: stringAt(delta['text'], 'delta.text') }]
@@ -212,7 +212,7 @@ function deltaEvents(delta: JsonObject, block: OpenBlock | undefined): readonly 
     case 'signature_delta':
       return [{ type: 'thinking-delta', signature: stringAt(delta['signature'], 'delta.signature') }]
     case 'input_json_delta':
-      return inputEvents(stringAt(delta['partial_json'], 'delta.partial_json'), block)
+      return inputParts(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
       if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
       block.block = applyDelta(block.block, delta)
@@ -230,21 +230,22 @@ function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
   }, block)
 }
 
-function inputEvents(input: string, block: OpenBlock | undefined): readonly AnswerEvent[] {
+function inputParts(input: string, block: OpenBlock | undefined): readonly StreamPart[] {
   if (block?.kind === 'opaque') block.input.push(input)
   if (block?.kind !== 'tool' || input === '') return []
   block.streamed = true
   return [{ type: 'tool-call-delta', index: block.index, input }]
 }
 
-function stopEvents(block: OpenBlock): readonly AnswerEvent[] {
-  if (block.kind === 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: wholeBlock(block) } }]
+function stopParts(block: OpenBlock): readonly StreamPart[] {
+  if (block.kind === 'opaque')
+    return [{ type: 'opaque', native: { dialect: 'anthropic', value: completeBlock(block) } }]
   if (block.kind === 'known' || block.streamed) return []
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
 /** Returns the block as it appears in an answer that is not streamed. */
-function wholeBlock({ block, input }: OpaqueBlock): JsonObject {
+function completeBlock({ block, input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }
 }

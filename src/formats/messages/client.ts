@@ -1,29 +1,36 @@
-import { parseFrame } from '../answer-fields.ts'
-import { type AnswerEvent, type Completion, type Finish, type Frame, NO_USAGE, type Usage } from '../../core/answer.ts'
+import { parseSseEvent } from '../answer-fields.ts'
+import {
+  type StreamPart,
+  type Completion,
+  type FinishReason,
+  type SseEvent,
+  NO_USAGE,
+  type Usage,
+} from '../../core/answer.ts'
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
-import type { ClientFormat, StepWriter, SvcMetrics } from '../format.ts'
+import type { ClientFormat, StreamWriter, SvcMetrics } from '../format.ts'
 import { totalTokens, writeMessageUsage, writeStopReason } from '../usage.ts'
-import { blockWriter, type BlockWriter, frameOf, isDelta } from './block-writer.ts'
+import { blockWriter, type BlockWriter, toSseEvent, isDelta } from './block-writer.ts'
 import type { Message, Part, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { readBlocks, readContent, readToolInput } from './blocks.ts'
 import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
-import { writeMessageFailure, writeMessageFailureFrame } from '../failures.ts'
+import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 
-interface Writing {
+interface WriterState {
   readonly blocks: BlockWriter
   isStarted: boolean
   usage: Usage
-  finish: Finish
+  finish: FinishReason
   stopSequence: string | undefined
   /** The upstream's `message_delta` and `message_stop`. They are sent last, with the bill. */
-  heldDelta: Frame | undefined
-  heldStop: Frame | undefined
+  heldDelta: SseEvent | undefined
+  heldStop: SseEvent | undefined
 }
 
-/** Forwards frames of this format. Delays the last `message_delta` until the bill is known. */
-export function stepWriter(): StepWriter {
-  const writing: Writing = {
+/** Forwards events of this format. Delays the last `message_delta` until the bill is known. */
+export function createStreamWriter(): StreamWriter {
+  const state: WriterState = {
     blocks: blockWriter(),
     isStarted: false,
     usage: NO_USAGE,
@@ -33,54 +40,54 @@ export function stepWriter(): StepWriter {
     heldStop: undefined,
   }
   return {
-    write: (step) => {
-      for (const event of step.events) recordEvent(writing, event)
-      if (step.native?.dialect === 'anthropic') return forwardFrame(writing, step.native.frame)
-      return step.events.flatMap((event) => writeEvent(writing, event))
+    write: (chunk) => {
+      for (const part of chunk.parts) observePart(state, part)
+      if (chunk.native?.dialect === 'anthropic') return forwardEvent(state, chunk.native.event)
+      return chunk.parts.flatMap((part) => writePart(state, part))
     },
-    end: (metrics) => end(writing, metrics),
+    end: (metrics) => end(state, metrics),
   }
 }
 
-function recordEvent(writing: Writing, event: AnswerEvent): void {
-  if (event.type === 'usage') writing.usage = { ...writing.usage, ...event.usage }
-  if (event.type !== 'answer-end') return
-  writing.finish = event.finish
-  writing.stopSequence = event.stopSequence
+function observePart(state: WriterState, part: StreamPart): void {
+  if (part.type === 'usage') state.usage = { ...state.usage, ...part.usage }
+  if (part.type !== 'answer-end') return
+  state.finish = part.finish
+  state.stopSequence = part.stopSequence
 }
 
 /**
- * Forwards a frame. If the frame is not a ping, a delayed `message_delta` was not the last and is sent unchanged first.
+ * Forwards an event. If the event is not a ping, a delayed `message_delta` was not the last and is sent unchanged first.
  */
-function forwardFrame(writing: Writing, frame: Frame): readonly Frame[] {
-  if (frame.event === 'ping') return [frame]
-  writing.isStarted = true
-  if (frame.event === 'message_stop') {
-    writing.heldStop = frame
+function forwardEvent(state: WriterState, event: SseEvent): readonly SseEvent[] {
+  if (event.event === 'ping') return [event]
+  state.isStarted = true
+  if (event.event === 'message_stop') {
+    state.heldStop = event
     return []
   }
-  const before = writing.heldDelta === undefined ? [] : [writing.heldDelta]
-  writing.heldDelta = frame.event === 'message_delta' ? frame : undefined
-  return writing.heldDelta === undefined ? [...before, frame] : before
+  const before = state.heldDelta === undefined ? [] : [state.heldDelta]
+  state.heldDelta = event.event === 'message_delta' ? event : undefined
+  return state.heldDelta === undefined ? [...before, event] : before
 }
 
-function writeEvent(writing: Writing, event: AnswerEvent): readonly Frame[] {
-  switch (event.type) {
+function writePart(state: WriterState, part: StreamPart): readonly SseEvent[] {
+  switch (part.type) {
     case 'answer-start':
-      return writeStart(writing, event.id, event.model)
+      return writeStart(state, part.id, part.model)
     case 'usage':
     case 'answer-end':
     case 'done':
       return []
     default:
-      return [...writeStart(writing), ...writing.blocks.take(event)]
+      return [...writeStart(state), ...state.blocks.write(part)]
   }
 }
 
 /** Writes the start with counts of zero. `message_delta` contains the actual counts, and some clients add both. */
-function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
-  if (writing.isStarted) return []
-  writing.isStarted = true
+function writeStart(state: WriterState, id = '', model = ''): readonly SseEvent[] {
+  if (state.isStarted) return []
+  state.isStarted = true
   const message: JsonObject = {
     id: messageId(id),
     type: 'message',
@@ -91,24 +98,24 @@ function writeStart(writing: Writing, id = '', model = ''): readonly Frame[] {
     stop_sequence: null,
     usage: { input_tokens: 0, output_tokens: 0 },
   }
-  return [frameOf({ type: 'message_start', message })]
+  return [toSseEvent({ type: 'message_start', message })]
 }
 
-function end(writing: Writing, metrics: SvcMetrics): readonly Frame[] {
-  const opening = writeStart(writing)
-  const closing = writing.blocks.finish()
-  const stop = writing.heldStop ?? frameOf({ type: 'message_stop' })
-  return [...opening, ...closing, writeLastDelta(writing, metrics), stop]
+function end(state: WriterState, metrics: SvcMetrics): readonly SseEvent[] {
+  const opening = writeStart(state)
+  const closing = state.blocks.finish()
+  const stop = state.heldStop ?? toSseEvent({ type: 'message_stop' })
+  return [...opening, ...closing, writeLastDelta(state, metrics), stop]
 }
 
-function writeLastDelta(writing: Writing, metrics: SvcMetrics): Frame {
-  const { heldDelta, usage } = writing
+function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
+  const { heldDelta, usage } = state
   const svc_metrics = writeMetrics(metrics)
   if (heldDelta === undefined) {
-    const delta = { stop_reason: writeStopReason(writing.finish), stop_sequence: writing.stopSequence ?? null }
-    return frameOf({ type: 'message_delta', delta, usage: writeMessageUsage(usage), svc_metrics })
+    const delta = { stop_reason: writeStopReason(state.finish), stop_sequence: state.stopSequence ?? null }
+    return toSseEvent({ type: 'message_delta', delta, usage: writeMessageUsage(usage), svc_metrics })
   }
-  const data = parseFrame(heldDelta)
+  const data = parseSseEvent(heldDelta)
   const counted = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
@@ -251,9 +258,9 @@ export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,
   writeCompletion,
-  stepWriter,
+  createStreamWriter,
   writeFailure: writeMessageFailure,
-  writeFailureFrame: writeMessageFailureFrame,
-  heartbeat: frameOf({ type: 'ping' }),
+  writeFailureEvent: writeMessageFailureEvent,
+  heartbeat: toSseEvent({ type: 'ping' }),
   answerId: messageId,
 }

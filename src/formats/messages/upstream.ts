@@ -9,8 +9,8 @@ import {
 } from '../format.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '../../core/prompt.ts'
-import { isPlainMessages } from '../answer-fields.ts'
-import { readCompletion, stepReader } from './answer-reader.ts'
+import { canForwardMessages } from '../answer-fields.ts'
+import { readCompletion, createReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { blocksOf } from './blocks.ts'
@@ -126,8 +126,8 @@ export function contentBlocks(content: Json | undefined): readonly Json[] {
 /** Maximum number of stop sequences that the clouds that serve Claude accept. The format itself documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
-const FRACTION = { least: 0, most: 1 } as const
-const TOP_K = { least: 0, most: Number.MAX_SAFE_INTEGER, integer: true } as const
+const FRACTION = { min: 0, max: 1 } as const
+const TOP_K = { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true } as const
 
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
@@ -284,7 +284,7 @@ export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,
   readCompletion,
-  stepReader,
-  isPlain: isPlainMessages,
+  createReader,
+  canForward: canForwardMessages,
   readFailure,
 }

@@ -1,4 +1,4 @@
-import type { Completion, AnswerEvent, StepReader } from '../../core/answer.ts'
+import type { Completion, StreamPart, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
@@ -68,29 +68,29 @@ interface Call {
   streamed: boolean
 }
 
-interface Reading {
+interface ReaderState {
   started: boolean
   refused: boolean
   /** Calls by the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
-/** Returns a reader that keeps the data of a frame and uses the type in the data as the event name. */
-export function stepReader(): StepReader {
-  const reading: Reading = { started: false, refused: false, calls: new Map() }
+/** Returns a reader that keeps the data of an event and uses the type in the data as the event name. */
+export function createReader(): StreamReader {
+  const state: ReaderState = { started: false, refused: false, calls: new Map() }
   const fillResponseCallIds = responseCallIdFiller()
-  return (frame) => {
-    const received = parseEvent(frame.data)
+  return (event) => {
+    const received = parseEvent(event.data)
     const data = fillResponseCallIds(received)
     const type = asString(data['type']) ?? ''
-    const text = data === received ? frame.data : JSON.stringify(data)
-    const native = { dialect: 'responses', frame: { ...frame, event: type, data: text } } as const
-    return { events: readEvent(reading, type, data), native }
+    const text = data === received ? event.data : JSON.stringify(data)
+    const native = { dialect: 'responses', event: { ...event, event: type, data: text } } as const
+    return { parts: readEvent(state, type, data), native }
   }
 }
 
-function readEvent(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {
-  if (LAST_EVENTS.has(type)) return readEnd(reading, data)
+function readEvent(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {
+  if (LAST_EVENTS.has(type)) return readEnd(state, data)
   switch (type) {
     case 'error':
     case 'response.failed':
@@ -98,24 +98,24 @@ function readEvent(reading: Reading, type: string, data: JsonObject): readonly A
     case 'response.created':
     case 'response.in_progress':
     case 'response.queued':
-      return readStart(reading, data)
+      return readStart(state, data)
     case 'response.output_item.added':
-      return readItemStart(reading, data)
+      return readItemStart(state, data)
     case 'response.output_item.done':
-      return readItemEnd(reading, data)
+      return readItemEnd(state, data)
     case 'response.content_part.added':
       return startsText(data) ? [{ type: 'text-start' }] : []
     default:
-      return readDelta(reading, type, data)
+      return readDelta(state, type, data)
   }
 }
 
-function readDelta(reading: Reading, type: string, data: JsonObject): readonly AnswerEvent[] {
+function readDelta(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {
   const delta = asString(data['delta']) ?? ''
   if (delta === '') return []
   switch (type) {
     case 'response.refusal.delta':
-      reading.refused = true
+      state.refused = true
       return [{ type: 'text-delta', text: delta }]
     case 'response.output_text.delta':
       return [{ type: 'text-delta', text: delta }]
@@ -123,7 +123,7 @@ function readDelta(reading: Reading, type: string, data: JsonObject): readonly A
     case 'response.reasoning_text.delta':
       return [{ type: 'thinking-delta', text: delta }]
     case 'response.function_call_arguments.delta': {
-      const call = reading.calls.get(data['output_index'])
+      const call = state.calls.get(data['output_index'])
       if (call === undefined) return []
       call.streamed = true
       return [{ type: 'tool-call-delta', index: call.index, input: delta }]
@@ -138,27 +138,27 @@ function startsText(data: JsonObject): boolean {
   return type === 'output_text' || type === 'refusal'
 }
 
-function readStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
-  if (reading.started) return []
-  reading.started = true
+function readStart(state: ReaderState, data: JsonObject): readonly StreamPart[] {
+  if (state.started) return []
+  state.started = true
   return [{ type: 'answer-start', ...identityOf(asObject(data['response'])) }]
 }
 
-function readItemStart(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
+function readItemStart(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const item = asObject(data['item'])
   if (item?.['type'] === 'reasoning') {
     const { redacted } = decodeReasoning(item['encrypted_content'])
     return [{ type: 'thinking-start', ...(redacted === undefined ? {} : { redacted }) }]
   }
   if (item?.['type'] !== 'function_call') return []
-  const index = reading.calls.size
-  reading.calls.set(data['output_index'], { index, streamed: false })
+  const index = state.calls.size
+  state.calls.set(data['output_index'], { index, streamed: false })
   const id = asString(item['call_id']) ?? ''
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
 /** Reads the end event of an item, which contains the parts that were not streamed. */
-function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
+function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const item = asObject(data['item'])
   if (item === undefined) return []
   switch (item['type']) {
@@ -169,7 +169,7 @@ function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[]
       return signature === undefined ? [] : [{ type: 'thinking-delta', signature }]
     }
     case 'function_call': {
-      const call = reading.calls.get(data['output_index'])
+      const call = state.calls.get(data['output_index'])
       const input = asString(item['arguments']) ?? ''
       return call === undefined || call.streamed || input === ''
         ? []
@@ -180,12 +180,12 @@ function readItemEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[]
   }
 }
 
-function readEnd(reading: Reading, data: JsonObject): readonly AnswerEvent[] {
+function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const response = asObject(data['response']) ?? {}
   const usage = readUsage(response['usage'], RESPONSE_COUNTS)
-  const finish = readResponseFinish(response, reading.calls.size > 0, reading.refused)
+  const finish = readResponseFinish(response, state.calls.size > 0, state.refused)
   return [
-    ...readStart(reading, data),
+    ...readStart(state, data),
     ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),
     { type: 'answer-end', finish },
     { type: 'done' },

@@ -1,74 +1,81 @@
-import { parseFrame } from '../answer-fields.ts'
-import { type AnswerEvent, type Finish, type Frame, NO_USAGE, type Usage, type Completion } from '../../core/answer.ts'
+import { parseSseEvent } from '../answer-fields.ts'
+import {
+  type StreamPart,
+  type FinishReason,
+  type SseEvent,
+  NO_USAGE,
+  type Usage,
+  type Completion,
+} from '../../core/answer.ts'
 import { asObject, type JsonObject, type Json } from '../../core/json.ts'
-import type { SvcMetrics, StepWriter, WriteContext } from '../format.ts'
+import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/answer-writer.ts'
-import { writeResponseFailureFrame } from '../failures.ts'
+import { writeResponseFailureEvent } from '../failures.ts'
 import { writeResponseStatus, RESPONSE_COUNTS, writeUsage } from '../usage.ts'
 import { outputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
 import { LAST_EVENTS } from './answer-reader.ts'
 import { declaredTools, type CalledTool } from '../portable.ts'
 import { responseId, stemOf } from './items.ts'
-import { stepsOf } from '../../core/steps.ts'
+import { toStreamChunks } from '../../core/stream-chunks.ts'
 
 /**
  * Writes named events with sequence numbers. Events of this format are forwarded unchanged, except for the last event,
  * which is delayed until the bill is known.
  */
-export function stepWriter(context: WriteContext): StepWriter {
+export function createStreamWriter(context: WriteContext): StreamWriter {
   const writer = responseWriter(context)
   let sequence = 0
-  let held: Frame | undefined
-  const frameOf = (event: ResponseEvent): Frame => {
+  let held: SseEvent | undefined
+  const toSseEvent = (event: ResponseEvent): SseEvent => {
     const { type, ...fields } = event
     return { event: type, data: JSON.stringify({ type, sequence_number: sequence++, ...fields }) }
   }
   return {
-    write: (step) => {
-      const frame = step.native?.dialect === 'responses' ? step.native.frame : undefined
-      if (frame === undefined) return step.events.flatMap((event) => writer.take(event)).map(frameOf)
+    write: (chunk) => {
+      const event = chunk.native?.dialect === 'responses' ? chunk.native.event : undefined
+      if (event === undefined) return chunk.parts.flatMap((part) => writer.write(part)).map(toSseEvent)
       sequence++
-      if (!LAST_EVENTS.has(frame.event ?? '')) return [frame]
-      held = frame
+      if (!LAST_EVENTS.has(event.event ?? '')) return [event]
+      held = event
       return []
     },
-    passed: (events) => {
+    observeForwarded: (events) => {
       for (let at = events.find('\n\n'); at !== -1; at = events.find('\n\n', at + 2)) sequence++
     },
     end: (metrics) => {
-      if (held === undefined) return writer.end(metrics).map(frameOf)
-      const data = parseFrame(held)
+      if (held === undefined) return writer.end(metrics).map(toSseEvent)
+      const data = parseSseEvent(held)
       const response = { ...asObject(data['response']), svc_metrics: writeMetrics(metrics) }
       return [{ ...held, data: JSON.stringify({ ...data, response }) }]
     },
-    fail: (failure) => [writeResponseFailureFrame(failure, sequence)],
+    fail: (failure) => [writeResponseFailureEvent(failure, sequence)],
   }
 }
 
 interface ResponseWriter {
-  take(event: AnswerEvent): readonly ResponseEvent[]
+  write(part: StreamPart): readonly ResponseEvent[]
   end(metrics: SvcMetrics): readonly [...ResponseEvent[], LastEvent]
 }
 
 type LastEvent = ResponseEvent & { readonly response: JsonObject }
 
-interface Writing {
+interface WriterState {
   head: { readonly frame: JsonObject; readonly output: OutputWriter } | undefined
   usage: Partial<Usage> | undefined
-  finish: Finish
+  finish: FinishReason
 }
 
 export function responseWriter(context: WriteContext): ResponseWriter {
-  const writing: Writing = { head: undefined, usage: undefined, finish: 'stop' }
+  const state: WriterState = { head: undefined, usage: undefined, finish: 'stop' }
 
-  const start = (id: string, model: string): NonNullable<Writing['head']> => {
+  const start = (id: string, model: string): NonNullable<WriterState['head']> => {
     const stem = stemOf(context.requestId ?? id)
-    return { frame: responseFrame(context, responseId(stem), model), output: outputWriter(stem, calledTools(context)) }
+    return { frame: responseHead(context, responseId(stem), model), output: outputWriter(stem, calledTools(context)) }
   }
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
-    if (writing.head !== undefined) return []
-    writing.head = start(id, model)
-    const response = { ...writing.head.frame, status: 'in_progress', incomplete_details: null, output: [], usage: null }
+    if (state.head !== undefined) return []
+    state.head = start(id, model)
+    const response = { ...state.head.frame, status: 'in_progress', incomplete_details: null, output: [], usage: null }
     return [
       { type: 'response.created', response },
       { type: 'response.in_progress', response },
@@ -76,20 +83,20 @@ export function responseWriter(context: WriteContext): ResponseWriter {
   }
 
   return {
-    take: (event) => {
-      if (event.type === 'answer-start') return begin(event.id, event.model)
-      if (event.type === 'usage') writing.usage = { ...writing.usage, ...event.usage }
-      if (event.type === 'answer-end') writing.finish = event.finish
-      if (event.type === 'usage' || event.type === 'answer-end' || event.type === 'done') return []
+    write: (part) => {
+      if (part.type === 'answer-start') return begin(part.id, part.model)
+      if (part.type === 'usage') state.usage = { ...state.usage, ...part.usage }
+      if (part.type === 'answer-end') state.finish = part.finish
+      if (part.type === 'usage' || part.type === 'answer-end' || part.type === 'done') return []
       const opening = begin()
-      return [...opening, ...(writing.head?.output.take(event) ?? [])]
+      return [...opening, ...(state.head?.output.writePart(part) ?? [])]
     },
     end: (metrics) => {
       const opening = begin()
-      const { frame, output } = writing.head ?? start('', context.prompt.model)
-      const ending = writeResponseStatus(writing.finish)
+      const { frame, output } = state.head ?? start('', context.prompt.model)
+      const ending = writeResponseStatus(state.finish)
       const closing = output.finish(ending.status)
-      const usage = writing.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...writing.usage }, RESPONSE_COUNTS)
+      const usage = state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_COUNTS)
       const svc_metrics = writeMetrics(metrics)
       const response = { ...frame, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]
@@ -104,7 +111,7 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
 }
 
 /** Returns the request fields that a response echoes, with the vendor's defaults. */
-export function responseFrame(context: WriteContext, id: string, model: string): JsonObject {
+export function responseHead(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
   const echo = (field: string, otherwise: Json): Json => body[field] ?? otherwise
@@ -141,6 +148,6 @@ export function writeCompletion(completion: Completion, metrics: SvcMetrics, con
   const { native } = completion
   if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
   const writer = responseWriter(context)
-  for (const step of stepsOf(completion)) for (const event of step.events) writer.take(event)
+  for (const chunk of toStreamChunks(completion)) for (const part of chunk.parts) writer.write(part)
   return JSON.stringify(writer.end(metrics).at(-1)?.['response'])
 }

@@ -4,8 +4,8 @@ import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../f
 import { readInput, inputItems, itemsOf, responseId, responseOfItem, stemOf } from './items.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
 import type { ClientFormat, StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
-import { writeChatFailure, writeResponseFailureFrame } from '../failures.ts'
-import { writeCompletion, stepWriter } from './answer-writer.ts'
+import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
+import { writeCompletion, createStreamWriter } from './answer-writer.ts'
 import type { Completion } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { readCompletion } from './answer-reader.ts'
@@ -178,9 +178,9 @@ export const responsesClient: ClientFormat = {
   dialect: 'responses',
   readPrompt,
   writeCompletion,
-  stepWriter,
+  createStreamWriter,
   writeFailure: writeChatFailure,
-  writeFailureFrame: (failure) => writeResponseFailureFrame(failure, 0),
+  writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),
   heartbeat: 'comment',
   turns: responseTurns,
 }

@@ -1,4 +1,4 @@
-import type { AnswerEvent } from '../../core/answer.ts'
+import type { StreamPart } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
 import { CUSTOM_INPUT, type CalledTool } from '../portable.ts'
 import { itemId, reasoningItem } from './items.ts'
@@ -27,13 +27,13 @@ interface Call {
 
 /** Creates the output items of an answer, and their stream events. */
 export interface OutputWriter {
-  take(event: AnswerEvent): readonly ResponseEvent[]
+  writePart(part: StreamPart): readonly ResponseEvent[]
   finish(status: ItemStatus): readonly ResponseEvent[]
   /** All items are complete after `finish`. */
   items(): readonly JsonObject[]
 }
 
-interface Writing {
+interface OutputState {
   readonly stem: string
   /** Tools that the caller did not declare as functions, by the names that the model uses. */
   readonly called: ReadonlyMap<string, CalledTool>
@@ -44,60 +44,60 @@ interface Writing {
 }
 
 export function outputWriter(stem: string, called: ReadonlyMap<string, CalledTool> = new Map()): OutputWriter {
-  const writing: Writing = { stem, called, items: [], current: undefined, calls: new Map() }
+  const state: OutputState = { stem, called, items: [], current: undefined, calls: new Map() }
   return {
-    take: (event) => take(writing, event),
+    writePart: (part) => take(state, part),
     finish: (status) => {
-      const closing = [...closeCurrent(writing, status)]
-      for (const call of writing.calls.values()) closing.push(...close(writing, call, status))
-      writing.calls.clear()
+      const closing = [...closeCurrent(state, status)]
+      for (const call of state.calls.values()) closing.push(...close(state, call, status))
+      state.calls.clear()
       return closing
     },
-    items: () => writing.items,
+    items: () => state.items,
   }
 }
 
-function take(writing: Writing, event: AnswerEvent): readonly ResponseEvent[] {
-  switch (event.type) {
+function take(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
+  switch (part.type) {
     case 'text-start':
-      return closeCurrent(writing)
+      return closeCurrent(state)
     case 'text-delta':
-      return event.text === '' ? [] : appendDelta(writing, 'text', event.text)
+      return part.text === '' ? [] : appendDelta(state, 'text', part.text)
     case 'thinking-start':
-      return [...closeCurrent(writing), ...(event.redacted === undefined ? [] : addRedacted(writing, event.redacted))]
+      return [...closeCurrent(state), ...(part.redacted === undefined ? [] : addRedacted(state, part.redacted))]
     case 'thinking-delta': {
-      const written = event.text === undefined || event.text === '' ? [] : appendDelta(writing, 'thinking', event.text)
-      return event.signature === undefined ? written : [...written, ...appendSignature(writing, event.signature)]
+      const written = part.text === undefined || part.text === '' ? [] : appendDelta(state, 'thinking', part.text)
+      return part.signature === undefined ? written : [...written, ...appendSignature(state, part.signature)]
     }
     case 'tool-call-start': {
-      const closing = closeCurrent(writing)
-      const tool = writing.called.get(event.name)
+      const closing = closeCurrent(state)
+      const tool = state.called.get(part.name)
       const namespace = tool?.namespace === undefined ? {} : { namespace: tool.namespace }
       const call = {
-        call_id: event.id,
-        name: tool?.name ?? event.name,
+        call_id: part.id,
+        name: tool?.name ?? part.name,
         ...namespace,
         isCustom: tool?.isCustom === true,
       }
-      const { open, events } = begin(writing, 'call', call)
-      writing.calls.set(event.index, open)
+      const { open, events } = begin(state, 'call', call)
+      state.calls.set(part.index, open)
       return [...closing, ...events]
     }
     case 'tool-call-delta': {
-      const call = writing.calls.get(event.index)
-      return call === undefined || event.input === '' ? [] : growCall(call, event.input)
+      const call = state.calls.get(part.index)
+      return call === undefined || part.input === '' ? [] : growCall(call, part.input)
     }
     case 'opaque':
-      return event.native.dialect === 'responses' ? addWhole(writing, event.native.value) : []
+      return part.native.dialect === 'responses' ? addCompleteItem(state, part.native.value) : []
     default:
       return []
   }
 }
 
 /** Adds a delta to an item. The first delta starts the item, so no item is empty. */
-function appendDelta(writing: Writing, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
-  const opening = writing.current?.kind === kind ? [] : open(writing, kind)
-  const item = writing.current
+function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
+  const opening = state.current?.kind === kind ? [] : open(state, kind)
+  const item = state.current
   if (item === undefined) return opening
   const isFirst = item.pieces.length === 0
   item.pieces.push(delta)
@@ -112,25 +112,25 @@ function appendDelta(writing: Writing, kind: 'text' | 'thinking', delta: string)
   return [...opening, ...(isFirst ? [first] : []), event]
 }
 
-function open(writing: Writing, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
-  const closing = closeCurrent(writing)
-  const begun = begin(writing, kind)
-  writing.current = begun.open
+function open(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
+  const closing = closeCurrent(state)
+  const begun = begin(state, kind)
+  state.current = begun.open
   return [...closing, ...begun.events]
 }
 
 const PREFIXES = { text: 'msg', thinking: 'rs', call: 'fc' } as const
 
 function begin(
-  writing: Writing,
+  state: OutputState,
   kind: Open['kind'],
   call?: Open['call'],
 ): { readonly open: Open; readonly events: readonly ResponseEvent[] } {
-  const index = writing.items.length
-  const id = itemId(PREFIXES[kind], writing.stem, index)
+  const index = state.items.length
+  const id = itemId(PREFIXES[kind], state.stem, index)
   const open: Open = { kind, index, id, pieces: [], signature: [], ...(call === undefined ? {} : { call }) }
   const item = itemOf(open, 'in_progress')
-  writing.items.push(item)
+  state.items.push(item)
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
@@ -171,22 +171,22 @@ function growCall(call: Open, delta: string): readonly ResponseEvent[] {
 }
 
 /** Adds the signature to a reasoning item. A signature may arrive without reasoning text. */
-function appendSignature(writing: Writing, signature: string): readonly ResponseEvent[] {
-  const opening = writing.current?.kind === 'thinking' ? [] : open(writing, 'thinking')
-  writing.current?.signature.push(signature)
+function appendSignature(state: OutputState, signature: string): readonly ResponseEvent[] {
+  const opening = state.current?.kind === 'thinking' ? [] : open(state, 'thinking')
+  state.current?.signature.push(signature)
   return opening
 }
 
-function closeCurrent(writing: Writing, status: ItemStatus = 'completed'): readonly ResponseEvent[] {
-  const { current } = writing
-  writing.current = undefined
-  return current === undefined ? [] : close(writing, current, status)
+function closeCurrent(state: OutputState, status: ItemStatus = 'completed'): readonly ResponseEvent[] {
+  const { current } = state
+  state.current = undefined
+  return current === undefined ? [] : close(state, current, status)
 }
 
-function close(writing: Writing, open: Open, status: ItemStatus): readonly ResponseEvent[] {
+function close(state: OutputState, open: Open, status: ItemStatus): readonly ResponseEvent[] {
   const closing = closingEvents(open)
   const item = itemOf(open, status)
-  writing.items[open.index] = item
+  state.items[open.index] = item
   return [...closing, { type: 'response.output_item.done', output_index: open.index, item }]
 }
 
@@ -222,14 +222,14 @@ function customEvents(open: Open, input: string): readonly ResponseEvent[] {
   ]
 }
 
-function addRedacted(writing: Writing, redacted: string): readonly ResponseEvent[] {
-  return addWhole(writing, reasoningItem(itemId('rs', writing.stem, writing.items.length), '', { redacted }))
+function addRedacted(state: OutputState, redacted: string): readonly ResponseEvent[] {
+  return addCompleteItem(state, reasoningItem(itemId('rs', state.stem, state.items.length), '', { redacted }))
 }
 
-function addWhole(writing: Writing, item: JsonObject): readonly ResponseEvent[] {
-  const closing = closeCurrent(writing)
-  const output_index = writing.items.length
-  writing.items.push(item)
+function addCompleteItem(state: OutputState, item: JsonObject): readonly ResponseEvent[] {
+  const closing = closeCurrent(state)
+  const output_index = state.items.length
+  state.items.push(item)
   return [
     ...closing,
     { type: 'response.output_item.added', output_index, item },

@@ -1,8 +1,8 @@
 import {
   changedTools,
   documentText,
-  type RefuseContent,
-  refuseContentFor,
+  type RejectContent,
+  rejectContentFor,
   type UpstreamFormat,
   urlOf,
   writeOwnBody,
@@ -13,8 +13,8 @@ import { sourceOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure } from '../read-failure.ts'
-import { readCompletion, stepReader } from './answer-reader.ts'
-import { isPlainResponses } from '../answer-fields.ts'
+import { readCompletion, createReader } from './answer-reader.ts'
+import { canForwardResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
@@ -176,14 +176,14 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-export const refuseContent: RefuseContent = refuseContentFor('a model of the responses format')
+export const refuseContent: RejectContent = rejectContentFor('a model of the responses format')
 
 /** The upstream side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
   writePrompt,
   readCompletion,
-  stepReader,
-  isPlain: isPlainResponses,
+  createReader,
+  canForward: canForwardResponses,
   readFailure,
 }

@@ -27,9 +27,9 @@ describe('a failure in the chat format', () => {
 
   it('is the same object in a stream', () => {
     const failure = new GatewayError('upstream', 'It broke')
-    const frame = chatClient.writeFailureFrame(failure, 'r1')
-    expect(frame.event).toBeUndefined()
-    expect(JSON.parse(frame.data)).toEqual({
+    const event = chatClient.writeFailureEvent(failure, 'r1')
+    expect(event.event).toBeUndefined()
+    expect(JSON.parse(event.data)).toEqual({
       error: { message: 'It broke', type: 'upstream_error', param: null, code: null },
     })
   })

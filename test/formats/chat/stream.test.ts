@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type AnswerEvent, type Frame, type Step } from '../../../src/core/answer.ts'
+import { NO_USAGE, type StreamPart, type SseEvent, type StreamChunk } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { collector, stepsOf } from '../../../src/core/steps.ts'
+import { createCollector, toStreamChunks } from '../../../src/core/stream-chunks.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf, svcMetrics } from './support.ts'
@@ -14,23 +14,23 @@ const chunk = (delta: JsonObject, fields: JsonObject = {}, reason: string | null
   choices: [{ index: 0, delta, finish_reason: reason }],
   ...fields,
 })
-const frameOf = (value: JsonObject | string): Frame => ({
+const frameOf = (value: JsonObject | string): SseEvent => ({
   data: typeof value === 'string' ? value : JSON.stringify(value),
 })
 const usageChunk = chunk({}, { choices: [], usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 } })
 const DONE = '[DONE]'
 
-function read(values: readonly (JsonObject | string)[]): readonly Step[] {
-  const reader = chatUpstream.stepReader()
+function read(values: readonly (JsonObject | string)[]): readonly StreamChunk[] {
+  const reader = chatUpstream.createReader()
   return values.map((value) => reader(frameOf(value)))
 }
-const eventsOf = (values: readonly (JsonObject | string)[]): readonly AnswerEvent[] =>
-  read(values).flatMap((step) => step.events)
+const eventsOf = (values: readonly (JsonObject | string)[]): readonly StreamPart[] =>
+  read(values).flatMap((chunk) => chunk.parts)
 
-function write(steps: readonly Step[], fields: JsonObject = {}): readonly string[] {
-  const writer = chatClient.stepWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
-  const frames = steps.flatMap((step) => [...writer.write(step)])
-  return [...frames, ...writer.end(metrics)].map((frame) => frame.data)
+function write(chunks: readonly StreamChunk[], fields: JsonObject = {}): readonly string[] {
+  const writer = chatClient.createStreamWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
+  const events = chunks.flatMap((chunk) => [...writer.write(chunk)])
+  return [...events, ...writer.end(metrics)].map((event) => event.data)
 }
 const parsed = (data: string): JsonObject => JSON.parse(data) as JsonObject
 const asking = { stream_options: { include_usage: true } }
@@ -66,8 +66,8 @@ describe('reading a chat stream', () => {
       { type: 'tool-call', id: 'b', name: 'g', input: '{"y":2}' },
     ]
     const collect = (values: readonly JsonObject[]) => {
-      const collected = collector()
-      for (const step of read(values)) collected.add(step)
+      const collected = createCollector()
+      for (const chunk of read(values)) collected.add(chunk)
       return collected.completion().parts
     }
     const interleaved = [
@@ -126,7 +126,7 @@ describe('reading a chat stream', () => {
       chunk({ content: 'Two' }),
       chunk({}, {}, 'stop'),
     ]
-    const collected = collector()
+    const collected = createCollector()
     for (const step of read(values)) collected.add(step)
     expect(collected.completion()).toMatchObject({
       finish: 'tool-call',
@@ -176,15 +176,15 @@ describe('reading a chat stream', () => {
   })
 
   it('does not forward events that are not chunks', () => {
-    expect(read(['{"type":"ping"}'])).toEqual([{ events: [] }])
+    expect(read(['{"type":"ping"}'])).toEqual([{ parts: [] }])
   })
 
   it('is complete without its last event after every choice has ended', () => {
     const other = (reason: string | null) => chunk({}, { choices: [{ index: 1, delta: {}, finish_reason: reason }] })
     const verdict = (...values: JsonObject[]) => {
-      const reader = chatUpstream.stepReader()
+      const reader = chatUpstream.createReader()
       for (const value of values) reader(frameOf(value))
-      return reader.isWhole?.()
+      return reader.isComplete?.()
     }
     expect(verdict()).toBe(false)
     expect(verdict(chunk({ content: 'x' }))).toBe(false)
@@ -277,14 +277,14 @@ describe('forwarding a chat stream', () => {
   })
 
   it('ends with [DONE] when the upstream omits its last event', () => {
-    const steps = [...read([chunk({ content: 'A' }), chunk({}, {}, 'stop')]), { events: [{ type: 'done' } as const] }]
-    expect(write(steps).at(-1)).toBe(DONE)
-    expect(write(steps)).toHaveLength(3)
+    const chunks = [...read([chunk({ content: 'A' }), chunk({}, {}, 'stop')]), { parts: [{ type: 'done' } as const] }]
+    expect(write(chunks).at(-1)).toBe(DONE)
+    expect(write(chunks)).toHaveLength(3)
   })
 })
 
 describe('writing an answer as chat chunks', () => {
-  const steps = stepsOf({
+  const steps = toStreamChunks({
     id: 'msg_1',
     model: 'claude',
     parts: [

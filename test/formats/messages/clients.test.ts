@@ -3,10 +3,10 @@ import Anthropic, { BadRequestError } from '@anthropic-ai/sdk'
 import { ChatAnthropic } from '@langchain/anthropic'
 import { generateText, jsonSchema, streamText, type ToolSet } from 'ai'
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type Completion, type Frame } from '../../../src/core/answer.ts'
+import { NO_USAGE, type Completion, type SseEvent } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { stepsOf } from '../../../src/core/steps.ts'
+import { toStreamChunks } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../../src/formats/messages/upstream.ts'
 import { bodyOf, context, metrics, stepsFrom, written } from './samples.ts'
@@ -28,15 +28,15 @@ const answer: Completion = {
   usage: { ...NO_USAGE, inputTokens: 10, cacheReadTokens: 4, outputTokens: 7 },
 }
 
-const sse = (frames: readonly Frame[]): string =>
-  frames.map((frame) => `event: ${frame.event}\ndata: ${frame.data}\n\n`).join('')
+const sse = (events: readonly SseEvent[]): string =>
+  events.map((event) => `event: ${event.event}\ndata: ${event.data}\n\n`).join('')
 
 /** Answers every request by what this format writes: a stream where one is asked for. */
 const answering =
-  (frames: readonly Frame[] = written(stepsOf(answer)), whole: Completion = answer) =>
+  (events: readonly SseEvent[] = written(toStreamChunks(answer)), whole: Completion = answer) =>
   (_: unknown, init?: { readonly body?: unknown }): Promise<Response> => {
     const isStream = bodyOf(String(init?.body))['stream'] === true
-    const body = isStream ? sse(frames) : messagesClient.writeCompletion(whole, metrics, context)
+    const body = isStream ? sse(events) : messagesClient.writeCompletion(whole, metrics, context)
     const type = isStream ? 'text/event-stream' : 'application/json'
     return Promise.resolve(new Response(body, { headers: { 'content-type': type, 'request-id': 'req_1' } }))
   }
@@ -48,9 +48,9 @@ const official = (fetch: typeof globalThis.fetch) => new Anthropic({ apiKey: 'sk
 const question = { model: 'x', max_tokens: 100, messages: [{ role: 'user', content: 'Tea?' }] } satisfies JsonObject
 const asked = { ...question, messages: [{ role: 'user' as const, content: 'Tea?' }] }
 
-const broken: readonly Frame[] = [
-  ...written(stepsOf(answer)).slice(0, 3),
-  messagesClient.writeFailureFrame(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
+const broken: readonly SseEvent[] = [
+  ...written(toStreamChunks(answer)).slice(0, 3),
+  messagesClient.writeFailureEvent(new GatewayError('overloaded', 'The upstream is overloaded.'), 'req_1'),
 ]
 
 describe('the official client', () => {
@@ -83,7 +83,7 @@ describe('the official client', () => {
   })
 
   it('assembles a forwarded stream of an upstream of the format', async () => {
-    const passed = written(stepsFrom(written(stepsOf(answer))))
+    const passed = written(stepsFrom(written(toStreamChunks(answer))))
     const streamed = await official(answering(passed)).messages.stream(asked).finalMessage()
     expect(streamed.content).toHaveLength(3)
     expect(streamed.usage.output_tokens).toBe(7)
@@ -124,10 +124,10 @@ describe('the AI SDK', () => {
   })
 
   it.each([
-    ['written anew', written(stepsOf(answer))],
-    ['passed on', written(stepsFrom(written(stepsOf(answer))))],
-  ])('reads a stream that was %s without an error part', async (_, frames) => {
-    const result = streamText({ model: model(answering(frames)), prompt: 'Tea?', tools })
+    ['written anew', written(toStreamChunks(answer))],
+    ['passed on', written(stepsFrom(written(toStreamChunks(answer))))],
+  ])('reads a stream that was %s without an error part', async (_, events) => {
+    const result = streamText({ model: model(answering(events)), prompt: 'Tea?', tools })
     const types: string[] = []
     for await (const part of result.fullStream) types.push(part.type)
     expect(types).not.toContain('error')

@@ -3,7 +3,7 @@ import { GatewayError, type FailureKind } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { messagesFormat } from '../../support/whole-formats.ts'
 
-const { readFailure, writeFailure, writeFailureFrame } = messagesFormat
+const { readFailure, writeFailure, writeFailureEvent: writeFailureFrame } = messagesFormat
 
 describe('writing a failure', () => {
   it('has the shape that clients of the format parse', () => {
@@ -27,9 +27,9 @@ describe('writing a failure', () => {
   })
 
   it('ends a stream with an event named error', () => {
-    const frame = writeFailureFrame(new GatewayError('overloaded', 'Later.'), 'req_1')
-    expect(frame.event).toBe('error')
-    expect(JSON.parse(frame.data)).toEqual({
+    const event = writeFailureFrame(new GatewayError('overloaded', 'Later.'), 'req_1')
+    expect(event.event).toBe('error')
+    expect(JSON.parse(event.data)).toEqual({
       type: 'error',
       error: { type: 'overloaded_error', message: 'Later.' },
       request_id: 'req_1',

@@ -1,4 +1,4 @@
-import type { Frame, Step } from '../../../src/core/answer.ts'
+import type { SseEvent, StreamChunk } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
@@ -44,24 +44,24 @@ export function failureOf(action: () => unknown): GatewayError {
 }
 
 /** A frame as an upstream of the format sends it. */
-export function frame(data: JsonObject): Frame {
+export function frame(data: JsonObject): SseEvent {
   return { event: String(data['type']), data: JSON.stringify(data) }
 }
 
-export function dataOf(frames: readonly Frame[]): readonly JsonObject[] {
-  return frames.map((one) => JSON.parse(one.data) as JsonObject)
+export function dataOf(events: readonly SseEvent[]): readonly JsonObject[] {
+  return events.map((one) => JSON.parse(one.data) as JsonObject)
 }
 
 /** All steps through one writer, and its end. */
-export function written(steps: readonly Step[]): readonly Frame[] {
-  const writer = messagesClient.stepWriter(context)
-  return [...steps.flatMap((step) => writer.write(step)), ...writer.end(metrics)]
+export function written(chunks: readonly StreamChunk[]): readonly SseEvent[] {
+  const writer = messagesClient.createStreamWriter(context)
+  return [...chunks.flatMap((chunk) => writer.write(chunk)), ...writer.end(metrics)]
 }
 
 /** All frames through one reader. */
-export function stepsFrom(frames: readonly Frame[]): readonly Step[] {
-  const reader = messagesUpstream.stepReader()
-  return frames.map((one) => reader(one))
+export function stepsFrom(events: readonly SseEvent[]): readonly StreamChunk[] {
+  const reader = messagesUpstream.createReader()
+  return events.map((one) => reader(one))
 }
 
 export function bodyOf(text: string): JsonObject {

@@ -1,38 +1,39 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type AnswerEvent, type Frame } from '../../../src/core/answer.ts'
+import { NO_USAGE, type StreamPart, type SseEvent } from '../../../src/core/answer.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { collector } from '../../../src/core/steps.ts'
+import { createCollector } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, dataOf, failureOf, frame, metrics, stepsFrom, svcMetrics, written } from './samples.ts'
 
-const start = (usage: JsonObject = { input_tokens: 10, output_tokens: 1 }): Frame =>
+const start = (usage: JsonObject = { input_tokens: 10, output_tokens: 1 }): SseEvent =>
   frame({
     type: 'message_start',
     message: { id: 'msg_1', type: 'message', role: 'assistant', model: 'm', content: [], usage },
   })
-const block = (index: number, content_block: JsonObject): Frame =>
+const block = (index: number, content_block: JsonObject): SseEvent =>
   frame({ type: 'content_block_start', index, content_block })
-const delta = (index: number, value: JsonObject): Frame => frame({ type: 'content_block_delta', index, delta: value })
-const stop = (index: number): Frame => frame({ type: 'content_block_stop', index })
-const end = (usage: JsonObject = { output_tokens: 9 }, reason = 'end_turn'): Frame =>
+const delta = (index: number, value: JsonObject): SseEvent =>
+  frame({ type: 'content_block_delta', index, delta: value })
+const stop = (index: number): SseEvent => frame({ type: 'content_block_stop', index })
+const end = (usage: JsonObject = { output_tokens: 9 }, reason = 'end_turn'): SseEvent =>
   frame({ type: 'message_delta', delta: { stop_reason: reason, stop_sequence: null }, usage })
 const last = frame({ type: 'message_stop' })
 const ping = frame({ type: 'ping' })
 const text = [block(0, { type: 'text', text: '' }), delta(0, { type: 'text_delta', text: 'Hi' }), stop(0)]
 
-const eventsOf = (frames: readonly Frame[]) => stepsFrom(frames).flatMap((step) => step.events)
-const collected = (frames: readonly Frame[]) => {
-  const all = collector()
-  for (const step of stepsFrom(frames)) all.add(step)
+const eventsOf = (events: readonly SseEvent[]) => stepsFrom(events).flatMap((chunk) => chunk.parts)
+const collected = (events: readonly SseEvent[]) => {
+  const all = createCollector()
+  for (const chunk of stepsFrom(events)) all.add(chunk)
   return all.completion()
 }
 
 describe('reading a stream of the message format', () => {
   it('reads the events of each frame and keeps the frame', () => {
-    const frames = [start(), ping, ...text, end(), last]
-    const steps = stepsFrom(frames)
-    expect(steps.map((step) => step.native?.frame)).toEqual(frames)
-    expect(steps.flatMap((step) => step.events)).toEqual([
+    const events = [start(), ping, ...text, end(), last]
+    const chunks = stepsFrom(events)
+    expect(chunks.map((chunk) => chunk.native?.event)).toEqual(events)
+    expect(chunks.flatMap((chunk) => chunk.parts)).toEqual([
       { type: 'answer-start', id: 'msg_1', model: 'm' },
       { type: 'usage', usage: { inputTokens: 10 } },
       { type: 'text-start' },
@@ -61,7 +62,7 @@ describe('reading a stream of the message format', () => {
   })
 
   it('numbers tool calls separately from blocks, and reads missing arguments as an empty object', () => {
-    const frames = [
+    const events = [
       start(),
       ...text,
       block(1, { type: 'tool_use', id: 'a', name: 'one', input: {} }),
@@ -74,7 +75,7 @@ describe('reading a stream of the message format', () => {
       block(3, { type: 'tool_use', id: 'c', name: 'three', input: { at: 'once' } }),
       stop(3),
     ]
-    expect(collected(frames).parts.slice(1)).toEqual([
+    expect(collected(events).parts.slice(1)).toEqual([
       { type: 'tool-call', id: 'a', name: 'one', input: '{"q":1}' },
       { type: 'tool-call', id: 'b', name: 'two', input: '{}' },
       { type: 'tool-call', id: 'c', name: 'three', input: '{"at":"once"}' },
@@ -84,7 +85,7 @@ describe('reading a stream of the message format', () => {
   it('emits unknown blocks when they are complete', () => {
     const server = { type: 'server_tool_use', id: 's', name: 'web_search', input: {} }
     const found = { type: 'web_search_tool_result', tool_use_id: 's', content: [{ type: 'web_search_result' }] }
-    const frames = [
+    const events = [
       start(),
       block(0, server),
       delta(0, { type: 'input_json_delta', partial_json: '{"query":' }),
@@ -99,7 +100,7 @@ describe('reading a stream of the message format', () => {
       end(),
       last,
     ]
-    expect(collected(frames).parts).toEqual(
+    expect(collected(events).parts).toEqual(
       [{ ...server, input: { query: 'tea' } }, found, { type: 'compaction', content: 'Until now' }].map((value) => ({
         type: 'opaque',
         native: { dialect: 'anthropic', value },
@@ -135,13 +136,13 @@ describe('reading a stream of the message format', () => {
   })
 
   it('drops events after the end', () => {
-    const steps = stepsFrom([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
-    expect(steps.slice(-3)).toEqual([{ events: [] }, { events: [] }, { events: [] }])
+    const chunks = stepsFrom([start(), ...text, end(), last, ping, { data: '[DONE]' }, start()])
+    expect(chunks.slice(-3)).toEqual([{ parts: [] }, { parts: [] }, { parts: [] }])
   })
 
   it('uses the type in the data as the event name when the name is missing', () => {
-    const [step] = stepsFrom([{ data: start().data, id: '7' }])
-    expect(step?.native?.frame).toEqual({ event: 'message_start', data: start().data, id: '7' })
+    const [chunk] = stepsFrom([{ data: start().data, id: '7' }])
+    expect(chunk?.native?.event).toEqual({ event: 'message_start', data: start().data, id: '7' })
   })
 
   it('ends an answer without a stop reason', () => {
@@ -161,7 +162,7 @@ describe('reading a stream of the message format', () => {
     expect(failure.message).not.toContain('10.0.0.1')
   })
 
-  it.each<[string, Frame]>([
+  it.each<[string, SseEvent]>([
     ['cut JSON', { event: 'message_delta', data: '{"type":"mess' }],
     ['HTML', { data: '<html>' }],
     ['the end of the other format', { data: '[DONE]' }],
@@ -184,9 +185,9 @@ describe('reading a stream of the message format', () => {
 describe('forwarding a stream of the message format', () => {
   it('sends frames unchanged, and adds the bill to the last message_delta', () => {
     const odd = { event: 'message_start', data: start().data.replace('{', '{ ').replace('"m"', '"\\u006d"'), id: '1' }
-    const frames = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
-    const out = written(stepsFrom(frames))
-    expect(out.slice(0, 5)).toEqual(frames.slice(0, 5))
+    const events = [odd, ping, ...text, end({ output_tokens: 9, later: 1 }), last]
+    const out = written(stepsFrom(events))
+    expect(out.slice(0, 5)).toEqual(events.slice(0, 5))
     expect(out[6]).toEqual(last)
     expect(bodyOf(out[5]?.data ?? '')).toEqual({
       ...bodyOf(end().data),
@@ -196,9 +197,9 @@ describe('forwarding a stream of the message format', () => {
   })
 
   it('delays only the last of several message_deltas, and forwards pings', () => {
-    const writer = messagesClient.stepWriter(context)
+    const writer = messagesClient.createStreamWriter(context)
     const early = end({ output_tokens: 5 })
-    const out = stepsFrom([start(), early, end(), ping, last]).map((step) => writer.write(step))
+    const out = stepsFrom([start(), early, end(), ping, last]).map((chunk) => writer.write(chunk))
     expect(out).toEqual([[start()], [], [early], [ping], []])
     expect(dataOf(writer.end(metrics))).toMatchObject([
       { usage: { output_tokens: 9, total_tokens: 19 } },
@@ -207,8 +208,8 @@ describe('forwarding a stream of the message format', () => {
   })
 
   it('keeps the order when another event follows a message_delta', () => {
-    const frames = [start(), end(), ...text]
-    expect(written(stepsFrom(frames)).slice(0, 5)).toEqual(frames)
+    const events = [start(), end(), ...text]
+    expect(written(stepsFrom(events)).slice(0, 5)).toEqual(events)
   })
 
   it('sends the bill when the upstream sends no message_delta', () => {
@@ -225,27 +226,26 @@ describe('forwarding a stream of the message format', () => {
 })
 
 describe('writing a stream of another format', () => {
-  const steps = (...events: readonly AnswerEvent[]) => events.map((event) => ({ events: [event] }))
-  const opening: AnswerEvent = { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt' }
-  const closing: readonly AnswerEvent[] = [
+  const steps = (...parts: readonly StreamPart[]) => parts.map((part) => ({ parts: [part] }))
+  const opening: StreamPart = { type: 'answer-start', id: 'chatcmpl-1', model: 'gpt' }
+  const closing: readonly StreamPart[] = [
     { type: 'answer-end', finish: 'tool-call' },
     { type: 'usage', usage: { ...NO_USAGE, inputTokens: 10, cacheReadTokens: 2, outputTokens: 3 } },
     { type: 'done' },
   ]
-  const callStart = (index: number): AnswerEvent => ({
+  const callStart = (index: number): StreamPart => ({
     type: 'tool-call-start',
     index,
     id: `c${index}`,
     name: `n${index}`,
   })
-  const callDelta = (index: number, input: string): AnswerEvent => ({ type: 'tool-call-delta', index, input })
-  const blocks = (...events: readonly AnswerEvent[]) =>
-    dataOf(written(steps(opening, ...events, ...closing))).slice(1, -2)
+  const callDelta = (index: number, input: string): StreamPart => ({ type: 'tool-call-delta', index, input })
+  const blocks = (...parts: readonly StreamPart[]) => dataOf(written(steps(opening, ...parts, ...closing))).slice(1, -2)
 
   it('starts with counts of zero and ends with the counts and the bill', () => {
-    const frames = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
-    expect(frames.map((one) => one.event)).toEqual(dataOf(frames).map((data) => data['type']))
-    expect(dataOf(frames)).toEqual([
+    const events = written(steps(opening, { type: 'text-start' }, { type: 'text-delta', text: 'Hi' }, ...closing))
+    expect(events.map((one) => one.event)).toEqual(dataOf(events).map((data) => data['type']))
+    expect(dataOf(events)).toEqual([
       {
         type: 'message_start',
         message: {
@@ -280,7 +280,7 @@ describe('writing a stream of another format', () => {
   })
 
   it('sends text and the first tool call immediately', () => {
-    const writer = messagesClient.stepWriter(context)
+    const writer = messagesClient.createStreamWriter(context)
     const out = steps(opening, { type: 'text-delta', text: 'Hi' }, callStart(0), callDelta(0, '{"a"')).map((step) =>
       writer.write(step).map((one) => one.event),
     )
@@ -332,7 +332,7 @@ describe('writing a stream of another format', () => {
 
   it('writes thinking, blocks of the format, and text in several chunks', () => {
     const citation = { type: 'citations_delta', citation: { type: 'char_location' } }
-    const opaque = (value: JsonObject): AnswerEvent => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
+    const opaque = (value: JsonObject): StreamPart => ({ type: 'opaque', native: { dialect: 'anthropic', value } })
     const out = blocks(
       { type: 'thinking-start' },
       { type: 'thinking-delta', text: 'hm' },

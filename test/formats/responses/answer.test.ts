@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import type { Frame } from '../../../src/core/answer.ts'
+import type { SseEvent } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { collector } from '../../../src/core/steps.ts'
+import { createCollector } from '../../../src/core/stream-chunks.ts'
 import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf, metrics } from '../chat/support.ts'
@@ -47,7 +47,7 @@ const response: JsonObject = {
 }
 
 /** The events of a stream in the format, each named as its data is. */
-function frames(...events: readonly (JsonObject & { readonly type: string })[]): readonly Frame[] {
+function frames(...events: readonly (JsonObject & { readonly type: string })[]): readonly SseEvent[] {
   return events.map((event, index) => ({
     event: event.type,
     data: JSON.stringify({ sequence_number: index, ...event }),
@@ -128,14 +128,14 @@ describe('a response of the vendor', () => {
 
 describe('a stream of the vendor', () => {
   it('is read event by event, and is complete with its last event', () => {
-    const read = responsesUpstream.stepReader()
-    const collected = collector()
-    stream.forEach((frame, index) => {
-      expect(collected.isWhole(), String(index)).toBe(false)
-      collected.add(read(frame))
+    const read = responsesUpstream.createReader()
+    const collected = createCollector()
+    stream.forEach((event, index) => {
+      expect(collected.isComplete(), String(index)).toBe(false)
+      collected.add(read(event))
     })
 
-    expect(collected.isWhole()).toBe(true)
+    expect(collected.isComplete()).toBe(true)
     expect(collected.completion()).toMatchObject({
       id: 'resp_vendor',
       parts: [
@@ -149,9 +149,9 @@ describe('a stream of the vendor', () => {
   })
 
   it('is forwarded unchanged, with the bill in its last event', () => {
-    const read = responsesUpstream.stepReader()
-    const writer = responsesClient.stepWriter(context)
-    const written = stream.flatMap((frame) => [...writer.write(read(frame))])
+    const read = responsesUpstream.createReader()
+    const writer = responsesClient.createStreamWriter(context)
+    const written = stream.flatMap((event) => [...writer.write(read(event))])
     const [last, ...more] = writer.end(metrics)
 
     expect(written).toEqual(stream.slice(0, -1))
@@ -168,26 +168,26 @@ describe('a stream of the vendor', () => {
     ['upstream', { type: 'response.failed', response: { error: { code: 'server_error', message: 'secret' } } }],
     ['upstream-rate-limited', { type: 'error', error: { code: 'rate_limit_exceeded', message: 'm' } }],
   ])('throws %s when it contains %j', (kind, event) => {
-    const failure = failureOf(() => frames(event).map(responsesUpstream.stepReader()))
+    const failure = failureOf(() => frames(event).map(responsesUpstream.createReader()))
 
     expect(failure.kind).toBe(kind)
     expect(failure.message).not.toContain('secret')
   })
 
   it.each(['{', '[]', '7', ''])('throws for the event %j', (data) => {
-    expect(failureOf(() => responsesUpstream.stepReader()({ data })).kind).toBe('upstream')
+    expect(failureOf(() => responsesUpstream.createReader()({ data })).kind).toBe('upstream')
   })
 })
 
 describe('a broken stream', () => {
   it('ends in an error event with the next number, in both shapes that clients read', () => {
-    const writer = responsesClient.stepWriter(context)
-    writer.write({ events: [{ type: 'answer-start', id: 'x', model: 'm' }] })
-    const [frame, ...more] = writer.fail?.(new GatewayError('upstream', 'It broke.')) ?? []
+    const writer = responsesClient.createStreamWriter(context)
+    writer.write({ parts: [{ type: 'answer-start', id: 'x', model: 'm' }] })
+    const [event, ...more] = writer.fail?.(new GatewayError('upstream', 'It broke.')) ?? []
 
     expect(more).toEqual([])
-    expect(frame?.event).toBe('error')
-    expect(JSON.parse(frame?.data ?? '')).toEqual({
+    expect(event?.event).toBe('error')
+    expect(JSON.parse(event?.data ?? '')).toEqual({
       type: 'error',
       sequence_number: 2,
       code: 'upstream_error',
@@ -200,9 +200,9 @@ describe('a broken stream', () => {
 
 describe('calls with alternating pieces', () => {
   it('are written in parallel with separate output indexes', () => {
-    const writer = responsesClient.stepWriter(context)
+    const writer = responsesClient.createStreamWriter(context)
     const written = writer.write({
-      events: [
+      parts: [
         { type: 'answer-start', id: 'x', model: 'm' },
         { type: 'tool-call-start', index: 0, id: 'a', name: 'one' },
         { type: 'tool-call-start', index: 1, id: 'b', name: 'two' },
@@ -214,7 +214,7 @@ describe('calls with alternating pieces', () => {
     })
     const ending = writer.end(metrics)
 
-    const deltas = written.map((frame) => JSON.parse(frame.data) as JsonObject).filter((data) => 'delta' in data)
+    const deltas = written.map((event) => JSON.parse(event.data) as JsonObject).filter((data) => 'delta' in data)
     expect(deltas.map((data) => [data['output_index'], data['item_id'], data['delta']])).toEqual([
       [1, 'fc_77_1', '{"b"'],
       [0, 'fc_77_0', '{}'],

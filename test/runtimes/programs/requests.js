@@ -4,24 +4,24 @@ import { toNext } from 'sluice/next'
 /** Answers for one kind of behavior each, without a model. */
 const handlers = {
   async echo(request, sink) {
-    sink.whole(200, {}, await request.body({ maxBytes: 32 * 1024 * 1024, readMs: 60_000, after }))
+    sink.send(200, {}, await request.body({ maxBytes: 32 * 1024 * 1024, readMs: 60_000, after }))
   },
   json(request, sink) {
     const { method, path, query } = request
-    sink.whole(
+    sink.send(
       200,
       { 'content-type': 'application/json' },
       JSON.stringify([method, path, query, request.header('x-mark')]),
     )
   },
   whole(_request, sink) {
-    sink.whole(429, { 'retry-after': '7' }, 'café 漢')
+    sink.send(429, { 'retry-after': '7' }, 'café 漢')
   },
   empty(_request, sink) {
-    sink.whole(204, {}, '')
+    sink.send(204, {}, '')
   },
   'bad-header'(_request, sink) {
-    sink.whole(200, { 'x-model': 'a\nb' }, 'body')
+    sink.send(200, { 'x-model': 'a\nb' }, 'body')
   },
   break(_request, sink) {
     sink.begin(200, { 'content-type': 'text/event-stream' })
@@ -69,7 +69,7 @@ export function handlingFor(gateway) {
 
 async function sendKey(gateway, sink) {
   const { value } = await gateway.keys.create({ name: 'runtime' })
-  sink.whole(200, {}, value)
+  sink.send(200, {}, value)
 }
 
 /** The same as a Web-standard handler of every method. */

@@ -1,15 +1,15 @@
-import type { Step, AnswerSource } from '../../src/core/answer.ts'
+import type { StreamChunk, AnswerSource } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
-import type { StepWriter } from '../../src/formats/format.ts'
+import type { StreamWriter } from '../../src/formats/format.ts'
 import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
 import { isTooDeep } from '../../src/core/json.ts'
-import { isSource, sourceOfSteps, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
+import { isSource, createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */
-export type StepsReader = AsyncIterableIterator<Step>
+export type StepsReader = AsyncIterableIterator<StreamChunk>
 
-type Streamed = AsyncIterable<Step> | AnswerSource | UpstreamStream
+type Streamed = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
 
 /** A translator that writes nothing and keeps the steps, for `stepsOf`. */
 export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
@@ -27,7 +27,7 @@ export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
 /** Reads an answer through a translator, as the gateway does. The source is paused while no step is waited for. */
 export function stepsOf(answer: Streamed): StepsReader {
   if (answer instanceof UpstreamStream) return read(answer)
-  const source = isSource(answer) ? answer : sourceOfSteps(answer, 'tiny')
+  const source = isSource(answer) ? answer : createChunkSource(answer, 'tiny')
   const stream = new UpstreamStream(source, stepTranslator(source))
   const queue = queueOf(stream)
   stream.open({ after: () => () => {} }, 0).catch((error: unknown) => queue.break(error))
@@ -37,17 +37,17 @@ export function stepsOf(answer: Streamed): StepsReader {
 function read(stream: UpstreamStream): StepsReader {
   const queue = queueOf(stream)
   queue.onDemand = (isWanted) => (isWanted ? stream.resume() : stream.pause())
-  stream.attach({ onChunk: () => {}, onWhole: () => queue.end(), onError: (error) => queue.break(error) })
+  stream.attach({ onChunk: () => {}, onComplete: () => queue.end(), onError: (error) => queue.break(error) })
   stream.pause()
   return queue.iterate(() => stream.abort())
 }
 
 /** Keeps what it is given, and writes nothing. */
-class StepKeeper implements StepWriter {
-  readonly steps = new PullQueue<Step>()
+class StepKeeper implements StreamWriter {
+  readonly steps = new PullQueue<StreamChunk>()
 
-  write(step: Step): readonly [] {
-    this.steps.push(step)
+  write(chunk: StreamChunk): readonly [] {
+    this.steps.push(chunk)
     return []
   }
 
@@ -56,7 +56,7 @@ class StepKeeper implements StepWriter {
   }
 }
 
-function queueOf({ translator }: UpstreamStream): PullQueue<Step> {
+function queueOf({ translator }: UpstreamStream): PullQueue<StreamChunk> {
   if (translator.writer instanceof StepKeeper) return translator.writer.steps
   throw new Error('The translator of this stream is not one of stepTranslator')
 }

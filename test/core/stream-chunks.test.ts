@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { NO_USAGE, type AnswerEvent, type Completion } from '../../src/core/answer.ts'
-import { collector, stepsOf } from '../../src/core/steps.ts'
+import { NO_USAGE, type StreamPart, type Completion } from '../../src/core/answer.ts'
+import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 
-function collect(events: readonly AnswerEvent[]): Completion {
-  const collected = collector()
-  for (const event of events) collected.add({ events: [event] })
+function collect(parts: readonly StreamPart[]): Completion {
+  const collected = createCollector()
+  for (const part of parts) collected.add({ parts: [part] })
   return collected.completion()
 }
 
@@ -57,19 +57,19 @@ describe('a collector', () => {
   })
 
   it('reports a complete answer after the last event of the protocol', () => {
-    const collected = collector()
-    collected.add({ events: [{ type: 'text-delta', text: 'x' }] })
-    expect([collected.isFinished(), collected.isWhole()]).toEqual([false, false])
-    collected.add({ events: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
-    expect([collected.isFinished(), collected.isWhole()]).toEqual([true, false])
-    collected.add({ events: [{ type: 'done' }] })
-    expect(collected.isWhole()).toBe(true)
+    const collected = createCollector()
+    collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
+    expect([collected.isFinished(), collected.isComplete()]).toEqual([false, false])
+    collected.add({ parts: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
+    expect([collected.isFinished(), collected.isComplete()]).toEqual([true, false])
+    collected.add({ parts: [{ type: 'done' }] })
+    expect(collected.isComplete()).toBe(true)
     expect(collected.completion()).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })
   })
 
   it('joins 200,000 pieces', () => {
-    const collected = collector()
-    for (let piece = 0; piece < 200_000; piece++) collected.add({ events: [{ type: 'text-delta', text: 'ab' }] })
+    const collected = createCollector()
+    for (let piece = 0; piece < 200_000; piece++) collected.add({ parts: [{ type: 'text-delta', text: 'ab' }] })
     expect(collected.completion().parts).toEqual([{ type: 'text', text: 'ab'.repeat(200_000) }])
   })
 
@@ -82,24 +82,24 @@ describe('the steps of a stored answer', () => {
   it('contain opaque parts unchanged', () => {
     const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
     const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
-    const collected = collector()
-    for (const step of stepsOf(completion)) collected.add(step)
+    const collected = createCollector()
+    for (const chunk of toStreamChunks(completion)) collected.add(chunk)
     expect(collected.completion()).toEqual(completion)
-    expect(collected.isWhole()).toBe(true)
+    expect(collected.isComplete()).toBe(true)
   })
 
   it('contain images and tool results as opaque parts, and omit those without a native block', () => {
     const native = { dialect: 'anthropic', value: { type: 'image' } } as const
     const source = { type: 'url', url: 'https://example.com/a.png' } as const
     const image = { type: 'image', source } as const
-    const steps = stepsOf({ id: 'a', model: 'm', parts: [{ ...image, native }, image], finish: 'stop' })
-    expect(steps.flatMap((step) => step.events).filter((event) => event.type === 'opaque')).toEqual([
+    const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [{ ...image, native }, image], finish: 'stop' })
+    expect(chunks.flatMap((chunk) => chunk.parts).filter((part) => part.type === 'opaque')).toEqual([
       { type: 'opaque', native },
     ])
   })
 
   it('contain no native frames', () => {
-    const steps = stepsOf({ id: 'a', model: 'm', parts: [{ type: 'text', text: 'x' }], finish: 'stop' })
-    expect(steps.every((step) => step.native === undefined)).toBe(true)
+    const chunks = toStreamChunks({ id: 'a', model: 'm', parts: [{ type: 'text', text: 'x' }], finish: 'stop' })
+    expect(chunks.every((chunk) => chunk.native === undefined)).toBe(true)
   })
 })

@@ -1,12 +1,19 @@
-import { NO_USAGE, type AnswerEvent, type Completion, type Finish, type Step, type Usage } from './answer.ts'
+import {
+  NO_USAGE,
+  type StreamPart,
+  type Completion,
+  type FinishReason,
+  type StreamChunk,
+  type Usage,
+} from './answer.ts'
 import type { Part } from './prompt.ts'
 
-/** Assembles an answer from its steps, in linear time. */
+/** Assembles an answer from its chunks, in linear time. */
 export interface Collector {
-  add(step: Step): void
+  add(chunk: StreamChunk): void
   /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
   completion(): Completion
-  isWhole(): boolean
+  isComplete(): boolean
   isFinished(): boolean
 }
 
@@ -43,13 +50,13 @@ interface Draft {
   thinking: ThinkingBlock | undefined
   readonly calls: Map<number, ToolCallBlock>
   usage: Partial<Usage> | undefined
-  finish: Finish | undefined
+  finish: FinishReason | undefined
   stopSequence: string | undefined
-  whole: boolean
+  isComplete: boolean
   readonly furtherTexts: string[]
 }
 
-export function collector(): Collector {
+export function createCollector(): Collector {
   const draft: Draft = {
     id: '',
     model: '',
@@ -60,79 +67,79 @@ export function collector(): Collector {
     usage: undefined,
     finish: undefined,
     stopSequence: undefined,
-    whole: false,
+    isComplete: false,
     furtherTexts: [],
   }
   return {
-    add: (step) => {
-      for (const event of step.events) take(draft, event)
-      if (step.furtherText !== undefined) draft.furtherTexts.push(step.furtherText)
+    add: (chunk) => {
+      for (const part of chunk.parts) addPart(draft, part)
+      if (chunk.furtherText !== undefined) draft.furtherTexts.push(chunk.furtherText)
     },
     completion: () => ({
       id: draft.id,
       model: draft.model,
-      parts: draft.blocks.map(partOf),
+      parts: draft.blocks.map(toPart),
       ...(draft.furtherTexts.length === 0 ? {} : { furtherText: draft.furtherTexts.join('') }),
       finish: draft.finish ?? 'stop',
       ...(draft.stopSequence === undefined ? {} : { stopSequence: draft.stopSequence }),
       ...(draft.usage === undefined ? {} : { usage: { ...NO_USAGE, ...draft.usage } }),
     }),
-    isWhole: () => draft.whole,
+    isComplete: () => draft.isComplete,
     isFinished: () => draft.finish !== undefined,
   }
 }
 
-function take(draft: Draft, event: AnswerEvent): void {
-  switch (event.type) {
+function addPart(draft: Draft, part: StreamPart): void {
+  switch (part.type) {
     case 'answer-start':
-      draft.id = event.id
-      draft.model = event.model
+      draft.id = part.id
+      draft.model = part.model
       return
     case 'usage':
-      draft.usage = { ...draft.usage, ...event.usage }
+      draft.usage = { ...draft.usage, ...part.usage }
       return
     case 'answer-end':
-      draft.finish = event.finish
-      draft.stopSequence = event.stopSequence
+      draft.finish = part.finish
+      draft.stopSequence = part.stopSequence
       return
     case 'done':
-      draft.whole = true
+      draft.isComplete = true
       return
     default:
-      takeContent(draft, event)
+      addContent(draft, part)
   }
 }
 
-type ContentEvent = Exclude<AnswerEvent, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
+type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
 
-function takeContent(draft: Draft, event: ContentEvent): void {
-  switch (event.type) {
+function addContent(draft: Draft, part: ContentPart): void {
+  switch (part.type) {
     case 'text-start':
       startText(draft)
       return
     case 'text-delta':
-      ;(draft.text ?? startText(draft)).pieces.push(event.text)
+      ;(draft.text ?? startText(draft)).pieces.push(part.text)
       return
     case 'thinking-start':
-      startThinking(draft, event.redacted)
+      startThinking(draft, part.redacted)
       return
     case 'thinking-delta': {
       const block = draft.thinking ?? startThinking(draft, undefined)
-      if (event.text !== undefined) block.pieces.push(event.text)
-      if (event.signature !== undefined) block.signature.push(event.signature)
+      if (part.text !== undefined) block.pieces.push(part.text)
+      if (part.signature !== undefined) block.signature.push(part.signature)
       return
     }
     case 'tool-call-start': {
-      const block: ToolCallBlock = { type: 'tool-call', id: event.id, name: event.name, pieces: [] }
-      draft.calls.set(event.index, block)
+      const block: ToolCallBlock = { type: 'tool-call', id: part.id, name: part.name, pieces: [] }
+      draft.calls.set(part.index, block)
       draft.blocks.push(block)
       return
     }
     case 'tool-call-delta':
-      draft.calls.get(event.index)?.pieces.push(event.input)
+      draft.calls.get(part.index)?.pieces.push(part.input)
       return
     case 'opaque':
-      draft.blocks.push({ type: 'done', part: event })
+      draft.blocks.push({ type: 'done', part: part })
   }
 }
 
@@ -150,7 +157,7 @@ function startThinking(draft: Draft, redacted: string | undefined): ThinkingBloc
   return block
 }
 
-function partOf(block: Block): Part {
+function toPart(block: Block): Part {
   switch (block.type) {
     case 'text':
       return { type: 'text', text: block.pieces.join('') }
@@ -167,32 +174,32 @@ function partOf(block: Block): Part {
 }
 
 /**
- * Returns the steps of a stream that replays a stored answer. Images, documents and tool results are replayed as opaque
+ * Returns the chunks of a stream that replays a stored answer. Images, documents and tool results are replayed as opaque
  * parts. The replayed text, reasoning and tool calls have no `native`.
  */
-export function stepsOf(completion: Completion): readonly Step[] {
+export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
-  const steps: Step[] = [{ events: [{ type: 'answer-start', id, model }] }]
+  const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]
   let calls = 0
   for (const part of parts) {
-    const events = eventsOf(part, calls)
+    const events = streamPartsOf(part, calls)
     if (part.type === 'tool-call') calls++
-    if (events.length > 0) steps.push({ events })
+    if (events.length > 0) chunks.push({ parts: events })
   }
-  if (usage !== undefined) steps.push({ events: [{ type: 'usage', usage }] })
+  if (usage !== undefined) chunks.push({ parts: [{ type: 'usage', usage }] })
   const end = stopSequence === undefined ? { finish } : { finish, stopSequence }
-  steps.push({ events: [{ type: 'answer-end', ...end }] }, { events: [{ type: 'done' }] })
-  return steps
+  chunks.push({ parts: [{ type: 'answer-end', ...end }] }, { parts: [{ type: 'done' }] })
+  return chunks
 }
 
-function eventsOf(part: Part, index: number): readonly AnswerEvent[] {
+function streamPartsOf(part: Part, index: number): readonly StreamPart[] {
   switch (part.type) {
     case 'text':
       return part.text === ''
         ? [{ type: 'text-start' }]
         : [{ type: 'text-start' }, { type: 'text-delta', text: part.text }]
     case 'thinking':
-      return thinkingEvents(part.text, part.signature, part.redacted === true)
+      return thinkingParts(part.text, part.signature, part.redacted === true)
     case 'tool-call': {
       const start = { type: 'tool-call-start', index, id: part.id, name: part.name } as const
       return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index, input: part.input }]
@@ -206,10 +213,10 @@ function eventsOf(part: Part, index: number): readonly AnswerEvent[] {
   }
 }
 
-function thinkingEvents(text: string, signature: string | undefined, redacted: boolean): readonly AnswerEvent[] {
+function thinkingParts(text: string, signature: string | undefined, redacted: boolean): readonly StreamPart[] {
   if (redacted) return [{ type: 'thinking-start', redacted: text }]
-  const events: AnswerEvent[] = [{ type: 'thinking-start' }]
-  if (text !== '') events.push({ type: 'thinking-delta', text })
-  if (signature !== undefined) events.push({ type: 'thinking-delta', signature })
-  return events
+  const parts: StreamPart[] = [{ type: 'thinking-start' }]
+  if (text !== '') parts.push({ type: 'thinking-delta', text })
+  if (signature !== undefined) parts.push({ type: 'thinking-delta', signature })
+  return parts
 }

@@ -1,5 +1,5 @@
-import type { Frame } from '../../src/core/answer.ts'
-import { createFrameReader } from '../../src/http/sse.ts'
+import type { SseEvent } from '../../src/core/answer.ts'
+import { createSseParser } from '../../src/http/sse.ts'
 
 const MIB = 1024 * 1024
 
@@ -7,8 +7,8 @@ const MIB = 1024 * 1024
 export async function* readFrames(
   body: AsyncIterable<Uint8Array>,
   maxEventChars = MIB,
-): AsyncGenerator<Frame, void, undefined> {
-  const reader = createFrameReader(maxEventChars)
+): AsyncGenerator<SseEvent, void, undefined> {
+  const reader = createSseParser(maxEventChars)
   for await (const bytes of body) yield* reader.read(bytes)
   yield* reader.end()
 }
