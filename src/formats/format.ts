@@ -211,6 +211,11 @@ export function changedTools(before: readonly Json[], tools: readonly Tool[], wr
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
+/** Joins changes of different fields. An object literal with several spreads is many times slower. */
+export function joinChanges(...changes: readonly Changes[]): Changes {
+  return Object.assign({}, ...changes)
+}
+
 /**
  * Writes the body of a prompt in its own format. Reuses the received bytes with the model replaced, unless a
  * received field changes.

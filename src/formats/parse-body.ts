@@ -2,7 +2,15 @@ import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
 import { decodeUtf8, notAnObject, parseText } from './fields.ts'
-import { LARGE_BODY_BYTES, scanJson, type LongString, type ParseLimits, type Steps } from './scan-json.ts'
+import {
+  LARGE_BODY_BYTES,
+  scanJson,
+  scanSmallJson,
+  type JsonScan,
+  type LongString,
+  type ParseLimits,
+  type Steps,
+} from './scan-json.ts'
 
 export interface ParsedBody {
   readonly body: JsonObject
@@ -27,6 +35,7 @@ const EXPONENT_GROWTH = 22
  * is serialized again, because servers treat repeated keys differently. A key `__proto__` becomes an own property.
  */
 export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBody {
+  if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
   const steps = parseSteps(bytes, limits)
   for (;;) {
     const step = steps.next()
@@ -41,6 +50,7 @@ export interface ParsePauses {
 
 /** Parses like `parseBody`, in steps of a few milliseconds. */
 export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
+  if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
   if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
   const steps = parseSteps(bytes, limits)
   const first = steps.next()
@@ -73,23 +83,48 @@ export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBo
 /** Parses a body larger than 1 MiB. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
+/** Maximum size of a body that is parsed in one step, in bytes. */
+const SMALL_BODY_BYTES = 16 * 1024
+
+function parseSmallBody(received: Uint8Array, limits: ParseLimits): ParsedBody {
+  const bytes = withoutByteOrderMark(received)
+  const scan = scanSmallJson(bytes, limits)
+  const text = decodeUtf8(bytes)
+  return parsedBody(parseText(text, false), { scan, bytes, text, size: received.length })
+}
+
 const MANY_KEYS = 10_000
 
 function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: ParseLarge): Steps<ParsedBody> {
   const bytes = withoutByteOrderMark(received)
-  const { keys, exponents, modelSpan, longStrings } = yield* scanJson(bytes, limits)
-  const size = received.length + exponents * EXPONENT_GROWTH
-  const isLong = bytes.length > LARGE_BODY_BYTES || keys > MANY_KEYS
+  const scan = yield* scanJson(bytes, limits)
+  const isLong = bytes.length > LARGE_BODY_BYTES || scan.keys > MANY_KEYS
   if (isLong) yield
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
-  const body = parseLarge === undefined ? parseText(text, false) : yield* parseLarge(bytes, longStrings)
-  if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
+  const body = parseLarge === undefined ? parseText(text, false) : yield* parseLarge(bytes, scan.longStrings)
   if (isLong) yield
-  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: size }
-  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: size }
+  return parsedBody(body, { scan, bytes, text, size: received.length })
+}
+
+interface Source {
+  readonly scan: JsonScan
+  /** The body without a byte order mark. */
+  readonly bytes: Uint8Array
+  /** The decoded body. Empty for a large body. */
+  readonly text: string
+  /** Size of the received body, in bytes. */
+  readonly size: number
+}
+
+function parsedBody(body: unknown, { scan, bytes, text, size }: Source): ParsedBody {
+  const { keys, exponents, modelSpan } = scan
+  if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
+  const maxSize = size + exponents * EXPONENT_GROWTH
+  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: maxSize }
+  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: maxSize }
   const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
-  const spliced = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
-  return { body, hasRepeatedKeys: false, bytes: size, received: spliced }
+  const received = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
+  return { body, hasRepeatedKeys: false, bytes: maxSize, received }
 }
 
 const encoder = new TextEncoder()

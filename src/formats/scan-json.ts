@@ -39,7 +39,7 @@ export interface LongString extends Span {
   readonly isBase64: boolean
 }
 
-class ScanState {
+class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
   /** 1 for each array among the open brackets. V8 stores at most 64 bytes on its heap. */
@@ -60,7 +60,7 @@ class ScanState {
   escapes = 0
   models = 0
   isModelNext = false
-  modelSpan: Span | undefined
+  modelSpan: Span | undefined = undefined
 
   constructor(bytes: Uint8Array, limits: ParseLimits) {
     const { depth = 64, keys = 100_000, numbers = 500_000 } = limits
@@ -88,19 +88,27 @@ const MIN_BYTES_PER_ESCAPE = 16
  */
 export function* scanJson(bytes: Uint8Array, limits: ParseLimits): Steps<JsonScan> {
   const state = new ScanState(bytes, limits)
-  for (;;) {
-    const sliceEnd = Math.min(state.at + SLICE_BYTES, bytes.length)
-    while (state.at < sliceEnd) {
-      if (!state.isInString) readToken(state)
-      else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
-      else checkBase64(state, sliceEnd)
-    }
-    checkSyntax(state)
-    if (state.at >= bytes.length) break
-    yield
+  while (!scanSlice(state)) yield
+  return state
+}
+
+/** Like `scanJson`, for bodies that are too small to pause for. */
+export function scanSmallJson(bytes: Uint8Array, limits: ParseLimits): JsonScan {
+  const state = new ScanState(bytes, limits)
+  while (!scanSlice(state));
+  return state
+}
+
+/** Scans the next slice. Returns true at the end of the body. */
+function scanSlice(state: ScanState): boolean {
+  const sliceEnd = Math.min(state.at + SLICE_BYTES, state.bytes.length)
+  while (state.at < sliceEnd) {
+    if (!state.isInString) readToken(state)
+    else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
+    else checkBase64(state, sliceEnd)
   }
-  const { keys, exponents, models, modelSpan, longStrings } = state
-  return { keys, exponents, modelSpan: models === 1 ? modelSpan : undefined, longStrings }
+  checkSyntax(state)
+  return state.at >= state.bytes.length
 }
 
 const QUOTE = 34
@@ -168,7 +176,9 @@ function countKey(state: ScanState): void {
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'another'
   // A key with escapes counts as two, because its value cannot be replaced in the bytes.
-  if (state.isModelNext) state.models += key === 'plain' ? 1 : 2
+  if (!state.isModelNext) return
+  state.models += key === 'plain' ? 1 : 2
+  state.modelSpan = undefined
 }
 
 function countElement(state: ScanState): void {
@@ -247,7 +257,7 @@ function checkBase64(state: ScanState, sliceEnd: number): void {
 
 function closeString(state: ScanState, isText: boolean): void {
   const { bytes, stringStart, stringEnd, limits } = state
-  if (state.isModelNext) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
+  if (state.isModelNext && state.models === 1) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
   state.isModelNext = false
   state.isInString = false
   state.at = stringEnd + 1

@@ -33,9 +33,14 @@ export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims 
   const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
   const worst = hasKind('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
   const tokens = hasKind('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
-  const claimed = limits.filter((limit) => limit.kind !== 'budget' || worst > 0 || limit.max === 0)
   const minGrant = worst > 0 ? minGrantOf(quote, worst) : 0
-  const claims = claimed.map((limit) => claim(limit, tokens, worst))
+  const claimed: Limit[] = []
+  const claims: Claim[] = []
+  for (const limit of limits) {
+    if (limit.kind === 'budget' && worst === 0 && limit.max !== 0) continue
+    claimed.push(limit)
+    claims.push(claim(limit, tokens, worst))
+  }
   return { limits: claimed, claims, worst, minGrant: Math.max(1, minGrant), tokens }
 }
 
@@ -105,7 +110,9 @@ export function rateStatus(
 ): RateStatus {
   let shown: Limit | undefined
   let remaining = Infinity
-  for (const [index, limit] of limits.entries()) {
+  for (let index = 0; index < limits.length; index++) {
+    const limit = limits[index]
+    if (limit === undefined) break
     const left = Math.max(0, limit.max - (levels[index] ?? 0))
     const isRefused = limit === refused && limit.kind !== 'budget'
     if (!isRefused && (limit.kind !== 'requests' || left >= remaining)) continue

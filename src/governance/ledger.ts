@@ -53,9 +53,17 @@ export interface LedgerOptions {
 
 const EXPIRES_AFTER_MS = 600_000
 
+/** Returns ids that are unique across processes: a random prefix and a counter, which cost less than a UUID each. */
+function uniqueIds(uuid: () => string): () => string {
+  let prefix: string | undefined
+  let count = 0
+  return () => `${(prefix ??= uuid())}.${(count += 1)}`
+}
+
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, uuid, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
+  const { store, now, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
   const settlements = createSettlements(store, options.settlements)
+  const nextId = uniqueIds(options.uuid)
   let carryOver: CarryOver | undefined
   /** Loads the module for carried amounts on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
@@ -92,7 +100,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       const limits = requests === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
       const limitClaims = claimsFor(limits, quote)
       const { claims, minGrant } = limitClaims
-      const request = { reservationId: uuid(), claims, least: minGrant, expiresAfterMs }
+      const request = { reservationId: nextId(), claims, least: minGrant, expiresAfterMs }
       const step = { quote, requests, at, windows, limits, limitClaims, reservationId: request.reservationId }
       const outcome = chain(reserveInStore(request, wait), (result) => outcomeOf(step, result))
       return allowsUnreserved && isPromise(outcome) ? outcome.catch((error) => unreserved(step, error)) : outcome
@@ -102,20 +110,20 @@ export function createLedger(options: LedgerOptions): Ledger {
   /**
    * Returns a reservation without an entry in the store, because the store failed. The settlement creates the entry.
    */
-  function unreserved(chunk: Step, error: unknown): Outcome {
+  function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
-    const opening = { reservationId: uuid(), claims: [], expiresAfterMs }
-    const { limits: claimed, worst } = chunk.limitClaims
-    const rate = rateStatus(claimed, [], { now: chunk.at, refused: undefined })
+    const opening = { reservationId: nextId(), claims: [], expiresAfterMs }
+    const { limits: claimed, worst } = step.limitClaims
+    const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
     const reservation = reservationOf(
-      { ...chunk, reservationId: opening.reservationId },
+      { ...step, reservationId: opening.reservationId },
       { rate, granted: worst, opening },
     )
     return { reservation }
   }
 
-  function outcomeOf(chunk: Step, result: ReserveResult): Outcome {
-    const { quote, requests, at, limitClaims } = chunk
+  function outcomeOf(step: Step, result: ReserveResult): Outcome {
+    const { quote, requests, at, limitClaims } = step
     const { limits: claimed, worst, tokens } = limitClaims
     // The request is rejected even if a store returns an index out of range.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
@@ -126,7 +134,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
     }
     const granted = result.accepted && result.granted < worst ? result.granted : worst
-    return { reservation: reservationOf(chunk, { rate, granted }) }
+    return { reservation: reservationOf(step, { rate, granted }) }
   }
 
   function reservationOf(
@@ -153,7 +161,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const { claims } = claimsFor(limits, NO_PROMPT)
-    const reservationId = uuid()
+    const reservationId = nextId()
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
     const rate = rateStatus(limits, result.levels, { now: at, refused })

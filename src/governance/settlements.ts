@@ -243,7 +243,8 @@ function withHour(
   hourField: string | undefined,
   billed: number,
 ): Readonly<Record<string, number>> {
-  return hourField === undefined || billed === 0 ? amounts : { ...amounts, [hourField]: billed }
+  // A spread with an added field is several times slower.
+  return hourField === undefined || billed === 0 ? amounts : Object.assign({ [hourField]: billed }, amounts)
 }
 
 const MAX_CACHED_MODELS = 200

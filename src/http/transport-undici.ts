@@ -146,7 +146,10 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
     if (this.#isOver || status < 200) return
-    this.#handler.onHead(status, (name) => single(headers[name]))
+    this.#handler.onHead(status, (name) => {
+      const value = headers[name]
+      return Array.isArray(value) ? value.join(', ') : value
+    })
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Uint8Array): void {
@@ -166,10 +169,6 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
 }
 
 type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>
-
-function single(value: string | string[] | undefined): string | undefined {
-  return Array.isArray(value) ? value.join(', ') : value
-}
 
 interface SplitUrl {
   readonly origin: string

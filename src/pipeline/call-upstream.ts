@@ -1,11 +1,12 @@
 import type { Completion, AnswerSource } from '../core/answer.ts'
-import { type MaybePromise, lazy } from '../core/async.ts'
+import { type Cancellation, type MaybePromise, lazy } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { supportsDialect } from '../core/ports.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
-import type { PortablePrompt, PortableTarget } from '../formats/portable.ts'
+import type { PortablePrompt } from '../formats/portable.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
+import type { Attempts } from '../upstream/attempts.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -25,8 +26,12 @@ export function callUpstream(planned: Planned, services: Services): MaybePromise
   if (plan.kind === 'replay') return answeredBy(planned, replay(plan.answer, planned, services))
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
-  if (!isTranslated) return call(planned, { plan, portable: (sent) => ({ prompt: sent, ignored: [] }) }, services)
-  return loadPortable().then((portable) => call(planned, { plan, portable }, services))
+  if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
+  return loadPortable().then((portable) => {
+    const translate: Translate = (sent, { provider, model }) =>
+      portable(sent, { dialect: provider.dialect, model, isLossy: services.isLossy })
+    return call(new RoutedCall(planned, plan, translate), planned, services)
+  })
 }
 
 const loadPortable = lazy(async () => {
@@ -34,40 +39,55 @@ const loadPortable = lazy(async () => {
   return portablePrompt
 })
 
-interface UpstreamCall {
-  readonly plan: UpstreamPlan
-  readonly portable: (prompt: Prompt, target: PortableTarget) => PortablePrompt
-}
+/** Translates a prompt to the format of a route. */
+type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
-interface RoutedCall extends UpstreamStreamCall {
-  /** Returns the names of the request fields dropped in translation or by the provider. */
-  readonly ignoredFor: (route: Route, hints: readonly string[]) => readonly string[]
-}
+class RoutedCall implements UpstreamStreamCall {
+  readonly headers: UpstreamStreamCall['headers']
+  readonly cancellation: Cancellation
+  readonly keyId: string
+  readonly startedAt: number
+  readonly attempts: Attempts
+  readonly #planned: Planned
+  readonly #prompt: Prompt
+  readonly #translate: Translate | undefined
+  #dropped: Map<Route['model'], readonly string[]> | undefined
 
-function call(planned: Planned, { plan, portable }: UpstreamCall, services: Services): Promise<Answered> {
-  const { prompt } = planned
-  let losses: Map<Route['model'], readonly string[]> | undefined
-  const routed: RoutedCall = {
-    promptFor: (route) => {
-      const { provider, model } = route
-      if (supportsDialect(provider, prompt.native.dialect)) return promptFor(plan.prompt, route, planned)
-      const target = { dialect: provider.dialect, model, isLossy: services.isLossy }
-      const translated = portable(plan.prompt, target)
-      losses = (losses ?? new Map()).set(model, translated.ignored)
-      return promptFor(translated.prompt, route, planned)
-    },
-    ignoredFor: ({ model }, hints) => {
-      const droppedFields = losses?.get(model)
-      return droppedFields === undefined ? hints : [...droppedFields, ...hints]
-    },
-    translatorFor: (route, source) => translatorFor(planned, route, source),
-    headers: formatHeaders(planned.request),
-    cancellation: planned.cancellation,
-    keyId: planned.key.id,
-    startedAt: planned.startedAt,
-    attempts: plan.attempts,
+  /** @param translate Absent if all routes use the format of the request. */
+  constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
+    this.headers = formatHeaders(planned.request)
+    this.cancellation = planned.cancellation
+    this.keyId = planned.key.id
+    this.startedAt = planned.startedAt
+    this.attempts = plan.attempts
+    this.#planned = planned
+    this.#prompt = plan.prompt
+    this.#translate = translate
   }
-  return prompt.stream ? openStream(planned, routed, services) : complete(planned, routed, services)
+
+  promptFor(route: Route): Prompt {
+    const planned = this.#planned
+    if (this.#translate === undefined || supportsDialect(route.provider, planned.prompt.native.dialect)) {
+      return withOutputLimit(this.#prompt, route, planned)
+    }
+    const { prompt, ignored } = this.#translate(this.#prompt, route)
+    this.#dropped = (this.#dropped ?? new Map()).set(route.model, ignored)
+    return withOutputLimit(prompt, route, planned)
+  }
+
+  translatorFor(route: Route, source: AnswerSource): AnswerTranslator {
+    return translatorFor(this.#planned, route, source)
+  }
+
+  /** Returns the names of the request fields dropped in translation or by the provider. */
+  ignoredFor({ model }: Route, hints: readonly string[]): readonly string[] {
+    const dropped = this.#dropped?.get(model)
+    return dropped === undefined ? hints : [...dropped, ...hints]
+  }
+}
+
+function call(routed: RoutedCall, planned: Planned, services: Services): Promise<Answered> {
+  return planned.prompt.stream ? openStream(planned, routed, services) : complete(planned, routed, services)
 }
 
 function complete(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
@@ -149,7 +169,7 @@ function underOwnId(completion: Completion, planned: Planned, services: Services
  * Returns the prompt with the granted output limit if the caller requested more than the budget covers. Also sets the
  * limit if the caller omitted it and the upstream requires a limit or does not enforce its own maximum.
  */
-function promptFor(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
+function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
   const granted = planned.reservation.outputTokens
   const isUnset = requested === undefined && granted >= model.maxOutputTokens

@@ -70,51 +70,61 @@ export function createFailover(given: FailoverOptions): Failover {
   const { runtime, breaker } = options
   return {
     complete: (candidates, call) =>
-      callInOrder(options, candidates, call, (attempt) => {
-        const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
-        return attempt.candidate.provider.complete(outgoing).then((sent) => {
-          attempt.paid.answered(sent.answer)
+      callInOrder(options, candidates, call, {
+        send: (attempt) =>
+          attempt.candidate.provider.complete(new OutgoingCall(attempt, call.promptFor(attempt.candidate))),
+        accept: (attempt, answer) => {
+          attempt.paid.answered(answer)
           attempt.pass.succeeded(runtime.now())
-          return sent
-        })
+        },
       }),
     stream: (candidates, call) => {
       const forwardAt = runtime.now() + MAX_HOLD_MS
-      return callInOrder(options, candidates, call, async (attempt) => {
-        const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
-        const { answer, ignored } = await attempt.candidate.provider.stream(outgoing)
-        const holdMs = Math.max(0, forwardAt - runtime.now())
-        return { answer: await openStream(attempt, call, { answer, holdMs }), ignored }
+      return callInOrder(options, candidates, call, {
+        send: async (attempt) => {
+          const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
+          const { answer, ignored } = await attempt.candidate.provider.stream(outgoing)
+          const holdMs = Math.max(0, forwardAt - runtime.now())
+          return { answer: await openStream(attempt, call, { answer, holdMs }), ignored }
+        },
       })
     },
     embed: (candidates, call) =>
-      callInOrder(options, candidates, call, async (attempt) => {
-        const { provider } = attempt.candidate
-        if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
-        const { prompt: _prompt, ...shared } = new OutgoingCall(attempt, undefined)
-        const { cancellation } = call
-        const answer = await provider.embed({ ...shared, signal: cancellation.signal, request: call.request })
-        attempt.paid.answered({ usage: { ...NO_USAGE, inputTokens: answer.inputTokens ?? 0 } })
-        attempt.pass.succeeded(runtime.now())
-        return { answer, ignored: [] }
+      callInOrder(options, candidates, call, {
+        send: async (attempt) => {
+          const { provider } = attempt.candidate
+          if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
+          const { prompt: _prompt, ...shared } = new OutgoingCall(attempt, undefined)
+          const { signal } = call.cancellation
+          return { answer: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
+        },
+        accept: (attempt, { inputTokens }) => {
+          attempt.paid.answered({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
+          attempt.pass.succeeded(runtime.now())
+        },
       }),
     circuits: () => breaker.reports(runtime.now()),
   }
 }
 
 type Options = Required<FailoverOptions>
-type CallUpstream<T> = (attempt: UpstreamAttempt) => Promise<Sent<T>>
+
+interface ProviderMethod<T> {
+  readonly send: (attempt: UpstreamAttempt) => Promise<Sent<T>>
+  /** Called with the answer of a successful attempt. */
+  readonly accept?: ((attempt: UpstreamAttempt, answer: T) => void) | undefined
+}
 
 async function callInOrder<T>(
   options: Options,
   candidates: readonly Candidate[],
   call: FailoverRequest,
-  callUpstream: CallUpstream<T>,
+  method: ProviderMethod<T>,
 ): Promise<FailoverAnswer<T>> {
   let firstFailure: unknown
   for (let index = 0; index < candidates.length; index++) {
     try {
-      return await callCandidate(options, candidates, index, call, callUpstream)
+      return await callCandidate(firstAttempt(options, candidates, index, call), method)
     } catch (error) {
       throwIfFinal(error, call)
       firstFailure ??= error
@@ -124,30 +134,53 @@ async function callInOrder<T>(
   throw firstFailure ?? noProvider()
 }
 
-async function callCandidate<T>(
+/** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
+function firstAttempt(
   options: Options,
   candidates: readonly Candidate[],
   index: number,
   call: FailoverRequest,
-  callUpstream: CallUpstream<T>,
-): Promise<FailoverAnswer<T>> {
+): UpstreamAttempt {
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
   const circuit = circuitOf(candidate)
-  const others = candidates.slice(index + 1)
-  const hasAlternative = others.some((other) => !options.breaker.isOpen(circuitOf(other), call.keyId))
+  const isOpen = (other: Candidate): boolean => options.breaker.isOpen(circuitOf(other), call.keyId)
+  const hasAlternative = index + 1 < candidates.length && !candidates.slice(index + 1).every(isOpen)
   const pass = admit(options, call.keyId, { circuit, hasAlternative, provider: candidate.provider.name })
-  const [isFirstCandidate, isLastCandidate] = [index === 0, index === candidates.length - 1]
-  for (let number = 1; ; number += 1) {
-    const paid = call.attempts.begin(candidate)
-    const attempt = { options, call, candidate, circuit, isFirstCandidate, isLastCandidate, pass, number, paid }
-    try {
-      const { answer, ignored } = await callUpstream(attempt)
-      return { answer, ignored, route: candidate }
-    } catch (error) {
-      await waitForRetry(attempt, error)
-    }
+  return {
+    options,
+    call,
+    candidate,
+    circuit,
+    isFirstCandidate: index === 0,
+    isLastCandidate: index === candidates.length - 1,
+    pass,
+    number: 1,
+    paid: call.attempts.begin(candidate),
   }
+}
+
+/** Calls a candidate until it answers or must not be called again. Creates one promise for the first attempt. */
+function callCandidate<T>(attempt: UpstreamAttempt, { send, accept }: ProviderMethod<T>): Promise<FailoverAnswer<T>> {
+  const { candidate, call, number } = attempt
+  let sent: Promise<Sent<T>>
+  try {
+    sent = send(attempt)
+  } catch (error) {
+    // A provider that throws is handled like a provider that rejects.
+    sent = Promise.reject(error)
+  }
+  return sent.then(
+    ({ answer, ignored }) => {
+      accept?.(attempt, answer)
+      return { answer, ignored, route: candidate }
+    },
+    async (error: unknown) => {
+      await waitForRetry(attempt, error)
+      const next = { ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }
+      return callCandidate(next, { send, accept })
+    },
+  )
 }
 
 function noProvider(): GatewayError {

@@ -77,9 +77,9 @@ class HttpCall implements TransportHandler, AnswerSource {
   /** Time at which the last chunk arrived or the reader resumed. */
   #activeAt = 0
   #isPaused = false
-  #cancelTotal: () => void = noop
-  #cancelSilence: () => void = noop
-  #unsubscribe: () => void = noop
+  #cancelTotal: (() => void) | undefined
+  #cancelSilence: (() => void) | undefined
+  #unsubscribe: (() => void) | undefined
 
   readonly format: StreamFormat | undefined
 
@@ -111,7 +111,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#status = status
     this.#header = header
     this.#maxBytes = maxBytes(status)
-    this.#cancelSilence()
+    this.#cancelSilence?.()
     if (isStream?.(status, header) !== true) return
     this.#stream = new PacedStream({
       pauseReading: () => this.#call?.pause(),
@@ -233,10 +233,8 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   #end(): void {
     this.#isOver = true
-    this.#cancelTotal()
-    this.#cancelSilence()
-    this.#unsubscribe()
+    this.#cancelTotal?.()
+    this.#cancelSilence?.()
+    this.#unsubscribe?.()
   }
 }
-
-function noop(): void {}

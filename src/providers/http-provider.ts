@@ -1,5 +1,6 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { asCount, parseObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type {
@@ -107,13 +108,20 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   }
 }
 
-async function complete(given: MaybePromise<Target>, call: ProviderCall): Promise<Sent<Completion>> {
-  const target = isPromise(given) ? await given : given
-  const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
-  const response = await request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
-  if (response.status >= 400) throw await refusalOf(target, call, response)
-  const { text, value } = readJson(target, call, response)
-  return { answer: readAnswer(target.name, () => target.format.readCompletion(value, text)), ignored }
+function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<Sent<Completion>> {
+  if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
+  const { format } = target
+  const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
+  const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
+  return sent.then((response) => {
+    if (response.status >= 400) return rejectWith(refusalOf(target, call, response))
+    const { text, value } = readJson(target, call, response)
+    return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
+  })
+}
+
+async function rejectWith(error: Promise<GatewayError>): Promise<never> {
+  throw await error
 }
 
 /** Status and content type are checked before any part of the answer is forwarded. */

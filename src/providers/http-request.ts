@@ -82,12 +82,11 @@ function headersFor(
   { isStream, contentType = JSON_TYPE }: Outgoing,
 ): Record<string, string> {
   const accept = isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE
-  const sent: Record<string, string> = {
-    'content-type': contentType,
-    accept,
-    'accept-encoding': 'identity',
-    ...headers,
-  }
+  // A spread after other fields is several times slower.
+  const sent: Record<string, string> = Object.assign(
+    { 'content-type': contentType, accept, 'accept-encoding': 'identity' },
+    headers,
+  )
   for (const name of passes) {
     const value = call.headers?.[name]
     if (value !== undefined) sent[name] = value

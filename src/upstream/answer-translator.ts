@@ -47,13 +47,13 @@ export interface TranslatorOptions {
  */
 export class AnswerTranslator {
   /** The upstream's id of the answer. */
-  answerId: string | undefined
+  answerId: string | undefined = undefined
   /** True after the first event with visible content. */
   hasContent = false
   /** True after the last event of the protocol. */
   isComplete = false
   /** The failure of an event that followed valid events in the same chunk. Later bytes are ignored. */
-  failure: unknown
+  failure: unknown = undefined
 
   readonly writer: StreamWriter
   readonly #options: TranslatorOptions

@@ -2,6 +2,7 @@ import {
   changedTools,
   documentText,
   isAsReceived,
+  joinChanges,
   type RejectContent,
   rejectContentFor,
   translate,
@@ -26,12 +27,13 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   const { value, settings } = prompt.native
   const tools = [...asArray(value['tools']), ...asArray(value['functions'])]
   const isSame = isAsReceived(prompt.tools, tools)
-  return writeOwnBody(prompt, model, {
-    ...(prompt.settings === settings ? {} : changedChatSettings(value, prompt.settings, model)),
-    ...changedStream(value, prompt.stream),
-    ...(isSame ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined }),
-    ...changedMessages(value, prompt),
-  })
+  const changes = joinChanges(
+    prompt.settings === settings ? {} : changedChatSettings(value, prompt.settings, model),
+    changedStream(value, prompt.stream),
+    isSame ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined },
+    changedMessages(value, prompt),
+  )
+  return writeOwnBody(prompt, model, changes)
 }
 
 function changedStream(value: JsonObject, stream: boolean): Changes {

@@ -4,6 +4,7 @@ import {
   isAsReceived,
   translate,
   type UpstreamFormat,
+  joinChanges,
   writeOwnBody,
   type WrittenPrompt,
 } from '../format.ts'
@@ -22,12 +23,13 @@ import { blocksOf } from './blocks.ts'
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
-  return writeOwnBody(prompt, model, {
-    ...(prompt.settings === settings ? {} : changedSettings(value, prompt.settings)),
-    ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
-    ...changedTools(asArray(value['tools']), prompt.tools, writeMessageTool),
-    ...changedMessages(prompt),
-  })
+  const changes = joinChanges(
+    prompt.settings === settings ? {} : changedSettings(value, prompt.settings),
+    (value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream },
+    changedTools(asArray(value['tools']), prompt.tools, writeMessageTool),
+    changedMessages(prompt),
+  )
+  return writeOwnBody(prompt, model, changes)
 }
 
 function changedMessages(prompt: Prompt): Changes {

@@ -5,6 +5,7 @@ import {
   rejectContentFor,
   type UpstreamFormat,
   urlOf,
+  joinChanges,
   writeOwnBody,
   type WrittenPrompt,
 } from '../format.ts'
@@ -24,12 +25,13 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 
 function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   const { value } = prompt.native
-  return writeOwnBody(prompt, model, {
-    ...changedResponseSettings(value, prompt.settings),
-    ...((value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream }),
-    ...changedTools(asArray(value['tools']), prompt.tools, writeResponseTool),
-    ...changedInput(prompt),
-  })
+  const changes = joinChanges(
+    changedResponseSettings(value, prompt.settings),
+    (value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream },
+    changedTools(asArray(value['tools']), prompt.tools, writeResponseTool),
+    changedInput(prompt),
+  )
+  return writeOwnBody(prompt, model, changes)
 }
 
 function changedInput(prompt: Prompt): Changes {
