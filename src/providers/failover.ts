@@ -177,8 +177,8 @@ function callCandidate<T>(attempt: UpstreamAttempt, { send, accept }: ProviderMe
     },
     async (error: unknown) => {
       await waitForRetry(attempt, error)
-      const next = { ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }
-      return callCandidate(next, { send, accept })
+      const retry = { ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }
+      return callCandidate(retry, { send, accept })
     },
   )
 }
