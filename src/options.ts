@@ -1,17 +1,17 @@
 import { checkCache, type SemanticCacheOptions } from './cache/cache-options.ts'
 import {
-  aFunction,
+  functionCheck,
   checkOptions,
   expects,
   listOf,
   numberFrom,
   objectWith,
-  offOr,
+  falseOr,
   oneOf,
   optionsOf,
   type OptionCheck,
   unchecked,
-  wholeFrom,
+  integerFrom,
 } from './core/option-checks.ts'
 import type { Provider, Timeouts } from './core/ports.ts'
 import type { Store } from './core/store.ts'
@@ -134,14 +134,14 @@ export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
  * Times are limited to one day, because timers overflow after 24 days, and because amounts stay reserved for the
  * duration of the longest request.
  */
-const milliseconds = wholeFrom(1, 86_400_000, 'number of milliseconds')
+const milliseconds = integerFrom(1, 86_400_000, 'number of milliseconds')
 
-const whole = wholeFrom(1)
+const positiveInteger = integerFrom(1)
 
 const endpointFields = optionsOf({
   provider: expects('the name of a provider', (value) => typeof value === 'string'),
-  price: aFunction('price(request) that returns dollars'),
-  finalPrice: aFunction('finalPrice(request, answer) that returns dollars'),
+  price: functionCheck('price(request) that returns dollars'),
+  finalPrice: functionCheck('finalPrice(request, answer) that returns dollars'),
   free: oneOf(true, false),
 })
 
@@ -172,18 +172,18 @@ const checkGateway = optionsOf(
     store: objectWith('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle']),
     onStoreFailure: oneOf('refuse', 'allow'),
     storeTimeoutMs: milliseconds,
-    keyCacheMs: wholeFrom(0, 5_000, 'number of milliseconds'),
+    keyCacheMs: integerFrom(0, 5_000, 'number of milliseconds'),
     margin: expects(
       'a number from 0 to 1000, or a function that returns one',
       (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
     ),
     catalog: unchecked,
     savings: checkSavings,
-    cache: offOr(checkCache),
+    cache: falseOr(checkCache),
     governance: unchecked,
     admin: optionsOf({
       key: expects('a string of at least 16 characters', (value) => typeof value === 'string' && value.length >= 16),
-      authorize: aFunction('authorize(request)'),
+      authorize: functionCheck('authorize(request)'),
     }),
     batches: checkBatches,
     streams: checkStreams,
@@ -192,29 +192,29 @@ const checkGateway = optionsOf(
       (value) => typeof value === 'string' && /^(\/[\w.~-]+)*$/.test(value),
     ),
     limits: optionsOf({
-      bodyBytes: whole,
-      bodyBytesPerKey: whole,
-      bodyReadMs: whole,
-      jsonDepth: whole,
-      jsonKeys: whole,
-      jsonNumbers: whole,
-      jsonSyntaxBytes: whole,
-      promptBytes: whole,
+      bodyBytes: positiveInteger,
+      bodyBytesPerKey: positiveInteger,
+      bodyReadMs: positiveInteger,
+      jsonDepth: positiveInteger,
+      jsonKeys: positiveInteger,
+      jsonNumbers: positiveInteger,
+      jsonSyntaxBytes: positiveInteger,
+      promptBytes: positiveInteger,
       maxTemperature: numberFrom(0, 2),
       vendorTools: oneOf('reserve', 'refuse', 'allow'),
       surcharges: oneOf('refuse', 'allow'),
-      heartbeatMs: whole,
+      heartbeatMs: positiveInteger,
     }),
     onUntranslatable: oneOf('refuse', 'drop'),
     passthrough: checkPassthrough,
     timeouts: optionsOf({ connect: milliseconds, firstByte: milliseconds, idle: milliseconds, total: milliseconds }),
     circuitBreaker: checkCircuitBreaker,
-    log: aFunction('log(record)'),
+    log: functionCheck('log(record)'),
     runtime: optionsOf({
-      now: aFunction('now()'),
-      random: aFunction('random()'),
-      uuid: aFunction('uuid()'),
-      fetch: aFunction('fetch(url, init)'),
+      now: functionCheck('now()'),
+      random: functionCheck('random()'),
+      uuid: functionCheck('uuid()'),
+      fetch: functionCheck('fetch(url, init)'),
     }),
   },
   ['providers'],

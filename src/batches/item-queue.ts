@@ -29,7 +29,7 @@ export interface ItemClaim {
   storedValue: string
 }
 
-export type TakeResult =
+export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: ItemClaim }
   /** Another process has claimed or delayed the item until about this time. */
   | { readonly kind: 'busy'; readonly until: number }
@@ -58,7 +58,7 @@ export interface ItemResult {
 export interface ItemQueue {
   /** Returns positions of unfinished items after a position, in order. */
   positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
-  take(batch: OpenBatch, position: string): Promise<TakeResult>
+  claim(batch: OpenBatch, position: string): Promise<ClaimResult>
   /** Renews the claim. Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
   /** Releases the item. Any process may claim it after `at`, in milliseconds since 1970. */
@@ -102,7 +102,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return keys.map((found) => found.slice(prefix.length))
   }
 
-  async function take(batch: OpenBatch, position: string): Promise<TakeResult> {
+  async function take(batch: OpenBatch, position: string): Promise<ClaimResult> {
     const todo = key('todo', { batch, position })
     const storedValue = newClaim()
     const write = smallValueOf(batch.keyId)
@@ -179,7 +179,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
 
   return {
     positions,
-    take,
+    claim: take,
     renew,
     release,
     batch: async ({ keyId, id }) => parseBatch(await store.get(headKey(keyId, id))),
@@ -281,7 +281,7 @@ export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: strin
         continue
       }
       last = position
-      const result = await queue.take(batch, position)
+      const result = await queue.claim(batch, position)
       if (result.kind === 'claimed') return { kind: 'item', claim: result.claim }
       if (result.kind !== 'busy') continue
       cycle.busyCount += 1

@@ -5,7 +5,7 @@ import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { CacheDirectives } from './cache-options.ts'
-import { isPending, refuseCancelled, whenReady } from './deadlines.ts'
+import { isPending, throwIfCancelled, whenReady } from './deadlines.ts'
 import { attempt, findSame, type CacheHit, type CacheParts } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
@@ -158,10 +158,10 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
     isOwned: () => isOwned,
     join: async (findStream) => {
       try {
-        isOwned = await claims.take(key.id, CLAIM_MS)
+        isOwned = await claims.acquire(key.id, CLAIM_MS)
         return isOwned ? undefined : await waitForOther(parts, lookup, { claims, findStream })
       } catch {
-        refuseCancelled({ cancellation })
+        throwIfCancelled({ cancellation })
         return undefined
       }
     },
@@ -188,8 +188,8 @@ async function waitForOther<Stream>(
   const deadline = runtime.now() + CLAIM_MS
   for (let ms = MIN_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
     await pause(ms, runtime, cancellation)
-    refuseCancelled({ cancellation })
-    if (!(await claims.isTaken(key.id))) {
+    throwIfCancelled({ cancellation })
+    if (!(await claims.isHeld(key.id))) {
       return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
     }
     const stream = await findStream?.()

@@ -1,4 +1,4 @@
-import { withTimeout as waitWithTimeout, type Cancellation } from '../core/async.ts'
+import { type Cancellation, withTimeout } from '../core/async.ts'
 import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -13,27 +13,27 @@ export interface Timeout {
  * Returns the result of `work`. If the result is a promise, the returned promise is rejected, and the signal passed to
  * `work` is aborted, on a timeout or when the caller disconnects.
  */
-export function withTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
-  refuseCancelled(timeout)
+export function runWithTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
+  throwIfCancelled(timeout)
   const ending = new AbortController()
   const result = work(ending.signal)
   return isPending(result) ? race(timeout, result, ending) : result
 }
 
-/** Like `withTimeout`, for work that cannot be aborted. */
+/** Like `runWithTimeout`, for work that cannot be aborted. */
 export function withDeadline<T>(timeout: Timeout, work: () => T | Promise<T>): T | Promise<T> {
-  refuseCancelled(timeout)
+  throwIfCancelled(timeout)
   const result = work()
   return isPending(result) ? race(timeout, result, undefined) : result
 }
 
-export function refuseCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
+export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
   if (cancellation?.isCancelled === true) throw cancellation.reason
 }
 
 function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
   const late = (): Error => new Error(`A part of the cache took longer than ${timeout.ms} ms.`)
-  const raced = waitWithTimeout(work, { ...timeout, late })
+  const raced = withTimeout(work, { ...timeout, late })
   return ending === undefined ? raced : raced.finally(() => ending.abort())
 }
 
@@ -124,8 +124,8 @@ export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStor
     size: () => store.size(),
     ...(claims !== undefined && {
       claims: {
-        take: async (id, ttlMs) => bounded(() => claims.take(id, ttlMs)),
-        isTaken: async (id) => bounded(() => claims.isTaken(id)),
+        acquire: async (id, ttlMs) => bounded(() => claims.acquire(id, ttlMs)),
+        isHeld: async (id) => bounded(() => claims.isHeld(id)),
         release: async (id) => bounded(() => claims.release(id)),
         ...(values !== undefined && {
           values: {

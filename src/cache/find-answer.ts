@@ -4,7 +4,7 @@ import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
 import type { Cancellation } from '../core/async.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
-import { isPending, whenReady, withDeadline, withTimeout, type Timeout } from './deadlines.ts'
+import { isPending, whenReady, withDeadline, runWithTimeout, type Timeout } from './deadlines.ts'
 import { differenceOf, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
@@ -141,7 +141,7 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | 
   if (verifyHit === undefined) return recordHit(parts, accepted)
   const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
-  const verdict = withTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
+  const verdict = runWithTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
     verifyHit(query, accepted.entry, { smallModel, signal: ending }),
   )
   return whenReady(verdict, (result) => {

@@ -2,7 +2,14 @@ import { LRUCache } from 'lru-cache'
 import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Canonical, canonicalize } from './canonical.ts'
-import { createFailurePause, type FailurePause, isPending, whenReady, withDeadline, withTimeout } from './deadlines.ts'
+import {
+  createFailurePause,
+  type FailurePause,
+  isPending,
+  whenReady,
+  withDeadline,
+  runWithTimeout,
+} from './deadlines.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 import { GatewayError } from '../core/errors.ts'
 import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
@@ -141,7 +148,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const pending = withTimeout(timeout, (ending) => embedder.embed(texts, ending))
+      const pending = runWithTimeout(timeout, (ending) => embedder.embed(texts, ending))
       return isPending(pending) ? pending.then(accept, failed) : accept(pending)
     } catch (error) {
       return failed(error)

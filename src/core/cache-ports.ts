@@ -57,8 +57,8 @@ export interface AnswerStore {
  */
 export interface AnswerClaims {
   /** Returns true for the process that must compute the answer. */
-  take(id: string, ttlMs: number): Promise<boolean>
-  isTaken(id: string): Promise<boolean>
+  acquire(id: string, ttlMs: number): Promise<boolean>
+  isHeld(id: string): Promise<boolean>
   /** Ends a claim of this process. */
   release(id: string): Promise<void>
   /**

@@ -59,11 +59,11 @@ export function listOf(expected: string, item: OptionCheck, min = 0): OptionChec
 }
 
 /** Returns a check that accepts `false` and every value that `check` accepts. */
-export function offOr(check: OptionCheck): OptionCheck {
+export function falseOr(check: OptionCheck): OptionCheck {
   return (value, path) => (value === false ? undefined : check(value, path))
 }
 
-export function wholeFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit = 'number'): OptionCheck {
+export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit = 'number'): OptionCheck {
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
   return expects(`a whole ${unit} ${range}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
 }
@@ -77,7 +77,7 @@ export function oneOf(...values: readonly unknown[]): OptionCheck {
 }
 
 /** @param signature The call signature of the function, such as `now()`. */
-export function aFunction(signature: string): OptionCheck {
+export function functionCheck(signature: string): OptionCheck {
   return expects(`a function ${signature}`, (value) => typeof value === 'function')
 }
 

@@ -180,17 +180,17 @@ export function rejectContentFor(target: string): RejectContent {
 }
 
 /**
- * Returns the URL of a source. Throws the error of `refuse` for the id of a stored file, which is valid only with
+ * Returns the URL of a source. Throws the error of `reject` for the id of a stored file, which is valid only with
  * the vendor that issued it.
  */
-export function urlOf(source: Source, refuse: (what: string) => GatewayError): string {
+export function urlOf(source: Source, reject: (what: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
       return `data:${source.mediaType};base64,${source.data}`
     case 'url':
       return source.url
     case 'file':
-      throw refuse('a file id of another vendor')
+      throw reject('a file id of another vendor')
   }
 }
 

@@ -58,11 +58,11 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
   if (modelSpan === undefined) return bytes
   const replacement = new TextEncoder().encode(model)
   const { start, end } = modelSpan
-  const whole = new Uint8Array(bytes.length - (end - start) + replacement.length)
-  whole.set(bytes.subarray(0, start))
-  whole.set(replacement, start)
-  whole.set(bytes.subarray(end), start + replacement.length)
-  return whole
+  const replaced = new Uint8Array(bytes.length - (end - start) + replacement.length)
+  replaced.set(bytes.subarray(0, start))
+  replaced.set(replacement, start)
+  replaced.set(bytes.subarray(end), start + replacement.length)
+  return replaced
 }
 
 function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {

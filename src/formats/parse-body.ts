@@ -152,13 +152,13 @@ export function replaceModel(received: ReceivedBody, model: string, added: JsonO
 }
 
 function joined(pieces: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
+  const buffer = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
   let at = 0
   for (const piece of pieces) {
-    whole.set(piece, at)
+    buffer.set(piece, at)
     at += piece.byteLength
   }
-  return whole
+  return buffer
 }
 
 function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {

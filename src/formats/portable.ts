@@ -280,8 +280,8 @@ function descriptionOf({ description, format }: JsonObject, isCustom: boolean): 
 }
 
 function flatName(name: string, namespace: string | undefined): string {
-  const whole = namespace === undefined ? name : `${namespace}__${name}`
-  return whole.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
+  const fullName = namespace === undefined ? name : `${namespace}__${name}`
+  return fullName.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
 }
 
 function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): string {

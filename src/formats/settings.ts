@@ -214,9 +214,9 @@ function readChatTool(item: Json, param: string): Tool {
   return { name: asString(asObject(value[type])?.['name']) ?? type, native: { dialect: 'openai', value } }
 }
 
-function readFunction(declared: Json | undefined, whole: Json, param: string): Tool {
+function readFunction(declared: Json | undefined, tool: Json, param: string): Tool {
   const value = objectAt(declared, param, 'an object with a name')
-  return readFunctionTool(value, { dialect: 'openai', value: objectAt(whole, param) }, param)
+  return readFunctionTool(value, { dialect: 'openai', value: objectAt(tool, param) }, param)
 }
 
 /** Reads the tools. For a tool that is not a function, the vendor runs the tool or defines its schema. */

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
-import { refuseContent, writeMessages } from './chat/upstream.ts'
+import { rejectContent, writeMessages } from './chat/upstream.ts'
 import { type RejectContent, rejectContentFor, setTranslators, type WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
 import {
@@ -27,7 +27,7 @@ export function enableTranslation(): void {
 
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf } = sourceOf(prompt)
-  const hints = omittedFields(prompt, refuseContent)
+  const hints = omittedFields(prompt, rejectContent)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
@@ -78,7 +78,7 @@ const DEFAULT_MAX_TOKENS = 4096
 
 /** Returns the request body. Throws `invalid-request` for required content that the messages format cannot express. */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
-  const ignored = omittedFields(prompt, refuseBlock, '.type')
+  const ignored = omittedFields(prompt, rejectBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const messagesWithPaths = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
     message,
@@ -122,7 +122,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const refuseBlock = rejectContentFor('this model, which uses the message format')
+const rejectBlock = rejectContentFor('this model, which uses the message format')
 
 /**
  * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
@@ -168,20 +168,20 @@ function findUnusedId(id: string, { usedIds, numbers }: Names): string {
 }
 
 /**
- * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `refuse`
+ * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `reject`
  * for a required field or a tool that is not a function.
  */
-export function omittedFields(prompt: Prompt, refuse: RejectContent, toolField = ''): readonly string[] {
+export function omittedFields(prompt: Prompt, reject: RejectContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hints.has(name) && !source.isUnset(body[name])))
   for (const hint of source.innerHints(prompt)) names.add(hint)
   for (const { param, what, details, isEssential } of requiredFields(prompt, source)) {
-    if (prompt.isLossy !== true || isEssential === true) throw refuse(param, what, details)
+    if (prompt.isLossy !== true || isEssential === true) throw reject(param, what, details)
     names.add(param)
   }
   for (const [index, { name, parameters }] of prompt.tools.entries()) {
-    if (parameters === undefined) throw refuse(`tools[${index}]${toolField}`, `the tool ${name}`)
+    if (parameters === undefined) throw reject(`tools[${index}]${toolField}`, `the tool ${name}`)
   }
   return [...names]
 }

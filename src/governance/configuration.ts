@@ -61,7 +61,7 @@ const keySettings = {
   token_reset_duration: optional(field.duration),
   provider_configs: optional(field.list<WireForm<KeyProvider>>(provider, 100)),
   allowed_models: optional(modelNames),
-  max_tokens: optional(field.whole(1, 1_000_000_000)),
+  max_tokens: optional(field.integer(1, 1_000_000_000)),
   disable_tools: optional(field.flag),
   plan: optional(field.oneOf(PLAN_NAMES)),
   expires_at: optional(field.moment),

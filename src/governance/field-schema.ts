@@ -15,7 +15,7 @@ function expecting<Value>(expectation: string, accepts: (value: unknown) => bool
   return z.custom<Value>(accepts, { error: expectation })
 }
 
-function isWhole(value: unknown, min: number, max: number): boolean {
+function isIntegerWithin(value: unknown, min: number, max: number): boolean {
   return Number.isSafeInteger(value) && Number(value) >= min && Number(value) <= max
 }
 
@@ -35,8 +35,8 @@ export function oneOf<Value extends string>(values: readonly Value[]): z.ZodMini
   return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as Value))
 }
 
-export function whole(min: number, max: number): z.ZodMiniType<number> {
-  return expecting(`a whole number from ${min} to ${max}`, (value) => isWhole(value, min, max))
+export function integer(min: number, max: number): z.ZodMiniType<number> {
+  return expecting(`a whole number from ${min} to ${max}`, (value) => isIntegerWithin(value, min, max))
 }
 
 export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniType<Item[]> {
@@ -79,7 +79,7 @@ export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
 export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
 
 function limit(max: number): z.ZodMiniType<number> {
-  const accepts = (value: unknown): boolean => value === UNLIMITED || isWhole(value, 0, max)
+  const accepts = (value: unknown): boolean => value === UNLIMITED || isIntegerWithin(value, 0, max)
   return expecting(`a whole number from 0 to ${max} (or null for no limit)`, accepts)
 }
 

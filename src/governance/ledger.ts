@@ -86,7 +86,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     let reserved: RateStatus | undefined
     for (let { recount, refusal: failure } = refused; ;) {
       if (recount === undefined) throw failure
-      if (recount.callsUpstream) reserved ??= await takeRequests(key, wait)
+      if (recount.callsUpstream) reserved ??= await reserveRequests(key, wait)
       const outcome = await attempt({ key, quote: await recount.run(), requests: reserved, wait })
       if ('reservation' in outcome) return outcome.reservation
       recount = outcome.recount
@@ -156,7 +156,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /** Takes one request from each request limit, because the exact count calls an upstream. */
-  async function takeRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
+  async function reserveRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })

@@ -202,7 +202,7 @@ function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
 export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request from each of the key's request limits. Throws `rate-limited` if one of them has been reached. */
-export async function takeRequest(
+export async function reserveOneRequest(
   ledger: { reserve(key: VirtualKey, quote: Quote): MaybePromise<Reservation> },
   key: VirtualKey,
 ): Promise<RateStatus> {

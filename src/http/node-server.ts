@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { HttpHandling } from '../core/http.ts'
-import { checkOptions, expects, optionsOf, wholeFrom } from '../core/option-checks.ts'
+import { checkOptions, expects, optionsOf, integerFrom } from '../core/option-checks.ts'
 import { type NodeIncoming, NodeRequest } from './node-request.ts'
 import { NodeSink } from './node-sink.ts'
 
@@ -23,10 +23,10 @@ export interface ServeOptions {
 
 /** The maximum delay of a timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
-const milliseconds = wholeFrom(0, MAX_TIMER_MS, 'number of milliseconds')
+const milliseconds = integerFrom(0, MAX_TIMER_MS, 'number of milliseconds')
 const CHECK = optionsOf(
   {
-    port: wholeFrom(0, 65_535),
+    port: integerFrom(0, 65_535),
     hostname: expects('a host name or an address', (value) => typeof value === 'string'),
     drainMs: milliseconds,
     keepAliveMs: milliseconds,

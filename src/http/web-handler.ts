@@ -62,10 +62,10 @@ class WebRequest implements HttpRequest {
   }
 
   onDisconnect(listener: () => void): void {
-    let hasLeft = false
+    let isDisconnected = false
     const once = (): void => {
-      if (!hasLeft) listener()
-      hasLeft = true
+      if (!isDisconnected) listener()
+      isDisconnected = true
     }
     const { signal } = this.#request
     this.#sink.onCancel = once

@@ -44,7 +44,7 @@ export async function answerItem(job: ItemJob, services: Services, keyById: KeyB
   const postponed = postponeSettlement(services)
   const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
     const key = checkValid(await keyById(batch.keyId), services.runtime.now())
-    refuseStream(request)
+    rejectStream(request)
     exchange.key = key
     return exchange as Authenticated
   }
@@ -75,7 +75,7 @@ function exchangeOf(
   return new Exchange(start, { isConnected: false, isDetached: false, cancellation })
 }
 
-function refuseStream({ params }: StoredRequest): void {
+function rejectStream({ params }: StoredRequest): void {
   if (params['stream'] !== true) return
   throw new GatewayError('invalid-request', 'An item of a batch cannot be streamed. Leave stream out of its params.', {
     param: 'stream',

@@ -48,7 +48,7 @@ export class BodyCapacity {
    * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests are waiting or
    * the wait is too long, and with `cancelled` if the caller disconnects.
    */
-  take(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
+  acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
     const size = sizeOf(bytes)
     if (size === 0) return new Held(this, keyId, 0)
     const owner = this.#ownerOf(keyId)
@@ -108,7 +108,7 @@ export class BodyCapacity {
       }
       owner.waiting.add(waiter)
       const cancelDeadline = this.#options.after(this.#options.waitMs, () => refuse(tooMany()))
-      const forgetCaller = cancellation.onCancel(() => refuse(left(cancellation.reason)))
+      const forgetCaller = cancellation.onCancel(() => refuse(clientDisconnected(cancellation.reason)))
     })
   }
 }
@@ -149,6 +149,6 @@ function tooMany(): GatewayError {
   )
 }
 
-function left(cause: unknown): GatewayError {
+function clientDisconnected(cause: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller left.', { cause })
 }

@@ -106,7 +106,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
 }
 
 /** Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. */
-export function billForLeft(planned: Planned): Bill | undefined {
+export function billForDisconnect(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'upstream' ? plan.attempts.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)

@@ -65,7 +65,7 @@ async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Servic
     }
     sink.begin(status, { ...headers, ...repeated.head })
     const stopReading = repeated.recording.follow(0, eventSinkOf(parsed, services))
-    parsed.onLeave = () => {
+    parsed.onDisconnect = () => {
       stopReading()
       repeated.leave()
     }

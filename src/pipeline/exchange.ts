@@ -56,9 +56,9 @@ export class Exchange {
   /** True if the request continues after its caller disconnects. */
   isDetached: boolean
   /** True after the caller has disconnected, even if others still read the answer. */
-  hasLeft = false
+  isDisconnected = false
   /** Called when the caller disconnects. */
-  onLeave: (() => void) | undefined = undefined
+  onDisconnect: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
   /** The body as received, before earlier turns are inserted. */
@@ -116,8 +116,8 @@ export class Exchange {
     // This subscription never ends, so the request is not cancelled.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
-      this.hasLeft = true
-      this.onLeave?.()
+      this.isDisconnected = true
+      this.onDisconnect?.()
       leave()
     })
     return subscribers
@@ -206,7 +206,7 @@ export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
   readonly optimized: WaterfallResult
-  readonly counted: Counted
+  readonly counted: PromptCounts
   readonly keep: Keep
   readonly attempts: Attempts
   /** Present if the prompt has markers for the vendor's prompt cache. */
@@ -222,7 +222,7 @@ export interface Keep {
 }
 
 /** Local counts of the prompt before and after optimization. */
-export interface Counted {
+export interface PromptCounts {
   readonly original: number
   readonly sent: number
   /**

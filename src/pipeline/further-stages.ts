@@ -9,8 +9,8 @@ import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
 import { embeddingRoutes } from './resolve.ts'
 import { marginOf, parsePrompt, readJson, readSteering, routeName } from './parse-request.ts'
-import { untouched } from './plan.ts'
-import { callerLeft, release, settle } from './settle.ts'
+import { planUnchanged } from './plan.ts'
+import { clientDisconnected, release, settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
 import { windowOf } from '../tokens/bound.ts'
 import type { Services } from './services.ts'
@@ -110,7 +110,7 @@ function withOverhead(counter: Counter | undefined, overhead: number): Counter |
  */
 async function respondWithVectors(reserved: Reserved, services: Services): Promise<undefined> {
   const { embedding } = reserved
-  const planned = untouched(reserved)
+  const planned = planUnchanged(reserved)
   if (embedding === undefined || planned.plan.kind !== 'upstream') return undefined
   const { key, startedAt, cancellation, resolved } = planned
   const { attempts } = planned.plan
@@ -197,7 +197,7 @@ async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Service
   const headers = formatHeaders(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   const counted = await provider.countTokens?.(call).catch((error: unknown) => {
-    if (cancellation.isCancelled) throw callerLeft(error)
+    if (cancellation.isCancelled) throw clientDisconnected(error)
     return undefined
   })
   return counted === undefined

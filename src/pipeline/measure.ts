@@ -6,7 +6,7 @@ import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import type { Authenticated, Counter, Resolved, Route, Size } from './exchange.ts'
-import { callerLeft } from './settle.ts'
+import { clientDisconnected } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
@@ -189,7 +189,7 @@ async function countUpstream(route: Route, { prompt, measured }: PromptSize): Pr
     const counted = await route.provider.countTokens?.(call)
     return counted === undefined ? undefined : counted + COUNT_SLACK_TOKENS
   } catch (error) {
-    if (cancellation.isCancelled) throw callerLeft(error)
+    if (cancellation.isCancelled) throw clientDisconnected(error)
     return undefined
   }
 }

@@ -14,8 +14,8 @@ const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 /** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
 export function checkJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
-  const said = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
-  const text = said.join('').trim()
+  const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+  const text = answerText.join('').trim()
   const json = FENCED.exec(text)?.[1] ?? text
   if (!isObjectText(json)) throw notJson()
   if (json === text) return completion

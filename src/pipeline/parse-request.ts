@@ -102,7 +102,7 @@ export function readBytes(
   const { request, key, cancellation } = exchange
   const expected = expectedBytes(request, bodyLimits.maxBytes)
   if (expected > 0 && expected <= LARGE_BODY_BYTES) return request.body(bodyLimits)
-  return chain(bodyCapacity.take(key.id, expected, cancellation), (capacity) => {
+  return chain(bodyCapacity.acquire(key.id, expected, cancellation), (capacity) => {
     exchange.capacity = capacity
     return chain(request.body(bodyLimits), (bytes) => {
       capacity.resize(bytes.byteLength)

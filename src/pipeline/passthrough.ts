@@ -11,7 +11,7 @@ import { joinBytes } from '../http/body.ts'
 import { brokenUpstream, tooSlow } from '../upstream/upstream-failure.ts'
 import { PASSTHROUGH } from './charge.ts'
 import type { Authenticated, Resolved } from './exchange.ts'
-import { asFailure, callerLeft, settle } from './settle.ts'
+import { asFailure, clientDisconnected, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
 import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
@@ -57,7 +57,7 @@ async function callVendor(
   const { runtime, timeouts } = services
   const total = remainingMs(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByte : total
-  if (cancellation.isCancelled) throw callerLeft(cancellation.reason)
+  if (cancellation.isCancelled) throw clientDisconnected(cancellation.reason)
   try {
     const passed = await request.provider.passThrough?.({
       ...request.call,
@@ -72,7 +72,7 @@ async function callVendor(
     throw brokenUpstream(request.provider.name, 'has no such endpoint')
   } catch (error) {
     if (!cancellation.isCancelled) throw error
-    const failure = callerLeft(error)
+    const failure = clientDisconnected(error)
     await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.price) }, services)
     throw failure
   }
@@ -110,7 +110,7 @@ function sendStream(sending: Sending): Promise<undefined> {
         if (!sink.write(bytes)) source.pause()
       },
       onEnd: () => void end(undefined),
-      onError: (error) => void end(cancellation.isCancelled ? callerLeft(error) : asFailure(error)),
+      onError: (error) => void end(cancellation.isCancelled ? clientDisconnected(error) : asFailure(error)),
     })
   })
 }
@@ -128,11 +128,11 @@ async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): 
     await settle(exchange, { status, bill }, services)
     exchange.sink.send(status, headersOf(exchange, passed, bill), bytes)
   } catch (error) {
-    const hasLeft = exchange.cancellation.isCancelled
-    const failure = hasLeft ? callerLeft(error) : asFailure(error)
+    const isDisconnected = exchange.cancellation.isCancelled
+    const failure = isDisconnected ? clientDisconnected(error) : asFailure(error)
     const bill = billOf(exchange, request.price)
-    const status = hasLeft ? CLIENT_CLOSED : failureStatus(failure)
-    const charged = hasLeft ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
+    const status = isDisconnected ? CLIENT_CLOSED : failureStatus(failure)
+    const charged = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
     await settle(exchange, { status, failure, bill: charged }, services)
     throw failure
   }

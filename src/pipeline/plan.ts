@@ -5,14 +5,14 @@ import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
-import type { Counted, Planned, Reserved, Size } from './exchange.ts'
+import type { PromptCounts, Planned, Reserved, Size } from './exchange.ts'
 import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
 /** Chooses between an answer from the cache and an upstream call, and optimizes the prompt for the call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
-  if (isThread(reserved)) return untouched(reserved)
+  if (isThread(reserved)) return planUnchanged(reserved)
   return chain(recall(reserved, services), (recalled) =>
     'replay' in recalled
       ? Object.assign(reserved, { plan: recalled.replay })
@@ -31,7 +31,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
-  if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return untouched(reserved, recalled)
+  if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return planUnchanged(reserved, recalled)
   return optimize(reserved, recalled, services).catch((error: unknown) => {
     recalled.keep.finish({ status: 500 })
     throw error
@@ -115,15 +115,15 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
 const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /** Plans to send the prompt unchanged. Counts its tokens only if the bill needs them. */
-export function untouched(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
+export function planUnchanged(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
-  const optimized = new Untouched(size, spent)
+  const optimized = new UnchangedPrompt(size, spent)
   const attempts = new Attempts(cancellation)
   reserved.plan = { kind: 'upstream', prompt, optimized, counted: optimized, keep, attempts }
   return reserved as Planned
 }
 
-class Untouched implements WaterfallResult, Counted {
+class UnchangedPrompt implements WaterfallResult, PromptCounts {
   readonly spent: NanoUsd
   readonly verdicts: WaterfallResult['verdicts'] = []
   readonly #size: Size

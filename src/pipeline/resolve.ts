@@ -49,8 +49,8 @@ function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Re
 function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): Resolved | undefined {
   if (key.providers.some((config) => name.startsWith(`${config.provider}/`))) return undefined
   const names = weighProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
-  const permitted = names.filter((whole) => mayUse(key, name, [whole]))
-  const routes = (permitted.length > 0 ? permitted : names).flatMap((whole) => find(whole) ?? [])
+  const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
+  const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => find(fullName) ?? [])
   const [first, ...others] = routes
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
@@ -76,14 +76,14 @@ function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly
     Math.abs(candidate.length - lowerCase.length) > maxDistance
       ? maxDistance + 1
       : editDistance(candidate.toLowerCase(), lowerCase)
-  const near = models.list().flatMap(({ name: whole }) => {
-    const away = Math.min(distanceTo(whole), distanceTo(whole.slice(whole.indexOf('/') + 1)))
-    return away <= maxDistance && mayUse(key, whole) ? [{ whole, away }] : []
+  const near = models.list().flatMap(({ name: fullName }) => {
+    const away = Math.min(distanceTo(fullName), distanceTo(fullName.slice(fullName.indexOf('/') + 1)))
+    return away <= maxDistance && mayUse(key, fullName) ? [{ whole: fullName, away }] : []
   })
   return near
     .toSorted((a, b) => a.away - b.away)
     .slice(0, MAX_NEAR)
-    .map(({ whole }) => whole)
+    .map(({ whole: fullName }) => fullName)
 }
 
 function unknown(name: string, near: readonly string[]): GatewayError {

@@ -2,7 +2,7 @@ import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { RateStatus, Used } from '../governance/reservation.ts'
-import { billForFailure, billForLeft, prepareBill } from './charge.ts'
+import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
 import type { Exchange, Plan, Planned, RequestOutcome, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
@@ -34,7 +34,7 @@ export function release(exchange: Exchange, outcome: RequestOutcome, services: S
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
   const isLeft = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
-    const bill = isLeft ? billForLeft(exchange) : billForFailure(exchange)
+    const bill = isLeft ? billForDisconnect(exchange) : billForFailure(exchange)
     if (bill === undefined) return end(exchange, nothingUsed(exchange), outcome, services)
     return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
   })
@@ -126,7 +126,7 @@ function nothingUsed({ resolved }: Exchange): Used {
 
 /** Ends a failed request and sends the error in the caller's format. Never rejects. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
-  const failure = exchange.cancellation.isCancelled ? callerLeft(error) : asFailure(error)
+  const failure = exchange.cancellation.isCancelled ? clientDisconnected(error) : asFailure(error)
   const status = failureStatus(failure)
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
   await release(exchange, { status, failure }, services)
@@ -150,7 +150,7 @@ async function concludeFirst({ first }: Exchange, failure: GatewayError, body: s
 }
 
 /** Returns the error for a request whose caller has disconnected. */
-export function callerLeft(cause?: unknown): GatewayError {
+export function clientDisconnected(cause?: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
 }
 

@@ -5,7 +5,7 @@ import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
-import { asFailure, callerLeft, release, settle } from './settle.ts'
+import { asFailure, clientDisconnected, release, settle } from './settle.ts'
 import type { Answered, RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
@@ -55,7 +55,7 @@ class StreamAnswer {
     const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignored), STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
-    answered.onLeave = leave
+    answered.onDisconnect = leave
     first?.share(headers, this.#buffer)
     this.#share()
     if (isDetached) this.#detach(leave)
@@ -105,8 +105,8 @@ class StreamAnswer {
    * pauses it.
    */
   #detach(leave: () => void): void {
-    if (this.#answered.hasLeft) this.#buffer.drain()
-    this.#answered.onLeave = () => {
+    if (this.#answered.isDisconnected) this.#buffer.drain()
+    this.#answered.onDisconnect = () => {
       leave()
       this.#buffer.drain()
     }
@@ -174,7 +174,7 @@ class StreamAnswer {
   #abandon(): void {
     if (this.#isOver) return
     this.#stream.abort()
-    this.#finish(this.#partialBill(), { status: 499, failure: callerLeft() }, () => {
+    this.#finish(this.#partialBill(), { status: 499, failure: clientDisconnected() }, () => {
       this.#buffer.finish(this.#writeFailure(generationStopped()), false)
     })
   }

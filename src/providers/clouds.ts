@@ -81,7 +81,7 @@ export function vertex(options: VertexOptions): Provider {
     known: pricedModels('vertex', 'vertex', parsed),
     format: isGoogle ? GEMINI : MESSAGES_ON_VERTEX,
     urls: { create: isGoogle ? generateAddress(published) : predictAddress(published) },
-    passes: isGoogle ? [] : ['anthropic-beta'],
+    forwardedHeaders: isGoogle ? [] : ['anthropic-beta'],
     credentials:
       sign === undefined ? keyCredentials({ who: name, apiKey, variables: ['GOOGLE_VERTEX_ACCESS_TOKEN'] }) : { sign },
   })
@@ -160,7 +160,7 @@ export function bedrock(options: BedrockOptions): Provider {
     known: pricedModels('bedrock', 'bedrock', parsed),
     format: isChat ? CHAT : MESSAGES,
     urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
-    passes: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
+    forwardedHeaders: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
     headers: isChat ? {} : { 'anthropic-version': '2023-06-01' },
     credentials: credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
   })

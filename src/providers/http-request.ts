@@ -16,7 +16,7 @@ export interface RequestOptions {
   /** Headers sent with each request, including credentials. Names are in lowercase. */
   readonly headers: Readonly<Record<string, string>>
   /** Names of client headers that are forwarded. They override `headers`. @default none */
-  readonly passes?: readonly string[] | undefined
+  readonly forwardedHeaders?: readonly string[] | undefined
   /** Called for each request with its final headers and body. @default requests are not changed */
   readonly sign?: SignRequest | undefined
   /** Strings that are redacted from messages. @default none */
@@ -77,7 +77,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
 
 /** Returns the headers of a request. Forwards only the client headers of the format. */
 function headersFor(
-  { headers, passes = [] }: LoadedUpstream,
+  { headers, forwardedHeaders = [] }: LoadedUpstream,
   call: RequestCall,
   { isStream, contentType = JSON_TYPE }: Outgoing,
 ): Record<string, string> {
@@ -87,7 +87,7 @@ function headersFor(
     { 'content-type': contentType, accept, 'accept-encoding': 'identity' },
     headers,
   )
-  for (const name of passes) {
+  for (const name of forwardedHeaders) {
     const value = call.headers?.[name]
     if (value !== undefined) sent[name] = value
   }

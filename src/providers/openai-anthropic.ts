@@ -148,7 +148,7 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
     format: MESSAGES,
     urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
     headers: { 'anthropic-version': version },
-    passes: ['anthropic-version', 'anthropic-beta'],
+    forwardedHeaders: ['anthropic-version', 'anthropic-beta'],
     credentials: keyCredentials({ who: name, header: 'x-api-key', apiKey, variables: ['ANTHROPIC_API_KEY'] }),
   })
 }

@@ -85,7 +85,7 @@ export const vendorFields: OptionFields<VendorOptions> = {
 }
 
 /** The differences between vendors. */
-interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'passes'> {
+interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'forwardedHeaders'> {
   /** The name of the function in error messages. */
   readonly who: string
   readonly family: string

@@ -127,9 +127,9 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0)
 }
 
-/** Returns `part` divided by `whole`, rounded to six fraction digits, or 0 if `whole` is 0. */
-function fraction(part: number, whole: number): number {
-  return whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6
+/** Returns `part` divided by `total`, rounded to six fraction digits, or 0 if `total` is 0. */
+function fraction(part: number, total: number): number {
+  return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
 
 /** Rounds to three fraction digits. */

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
   /** Reserves bytes. If they would exceed a limit, reserves none and returns false. */
-  take(bytes: number): boolean
+  reserve(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   release(): void
 }
@@ -101,7 +101,7 @@ export class EventBuffer implements Recording {
 
   push(chunk: EventChunk): void {
     if (this.#isOver || chunk.length === 0) return
-    if (this.#isStored && this.#capacity?.take(sizeOf(chunk)) !== true) this.#stopStoring()
+    if (this.#isStored && this.#capacity?.reserve(sizeOf(chunk)) !== true) this.#stopStoring()
     const original = this.#original
     if (!this.#isStored && original === undefined) return
     if (!this.#isStored && original?.isBlocked === false && this.#readers.size === 1)

@@ -2,7 +2,7 @@ import { Cancellation, type TimeLimit, withTimeout } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
-import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
+import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 import {
   createRun,
   type RepeatableAnswer,
@@ -67,7 +67,7 @@ export interface Idempotency {
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
   /** Retention of a stored answer in seconds. @default 86,400 (24 hours) */
-  readonly keepSeconds?: number
+  readonly retentionSeconds?: number
   /** Time after which the first request is abandoned if its process died, in milliseconds. @default 30,000 */
   readonly leaseMs?: number
   /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
@@ -83,7 +83,7 @@ const MAX_DOUBLINGS = 10
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const { store, now, uuid, after } = options
-  const { keepSeconds = DAY_SECONDS, leaseMs = LEASE_MS, pollMs = POLL_MS } = options
+  const { retentionSeconds = DAY_SECONDS, leaseMs = LEASE_MS, pollMs = POLL_MS } = options
   const runs = new Map<string, Run>()
   const closing = new Set<Promise<void>>()
 
@@ -138,7 +138,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const expected = await store.get(name)
       const record = expected === undefined ? undefined : readClaim(expected)
       if (record === undefined) {
-        const lease = await takeLease({ store, after }, { name, expected, text, leaseMs, quota })
+        const lease = await acquireLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
         // The next read usually finds the first request. If store reads lag behind store writes, a pause is needed before the next read.
         if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
@@ -172,7 +172,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     const close = (answer: RepeatableAnswer | undefined): Promise<void> => {
       const done =
         answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint: run.fingerprint, answer })
-      const closed = lease.end(done, keepSeconds * 1000).then(end)
+      const closed = lease.end(done, retentionSeconds * 1000).then(end)
       closing.add(closed)
       return closed.finally(() => void closing.delete(closed))
     }

@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Quota, Store } from '../core/store.ts'
 import { textOf, type EventSink, type Recording } from './event-buffer.ts'
-import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
+import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 
 /**
  * The location of a stream that one process generates and other processes follow through the store.
@@ -81,7 +81,7 @@ async function publish(
   const expected = readHead(last)?.parts === undefined ? undefined : last
   const text = JSON.stringify({ token, about: stream.about })
   const leaseRequest = { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota }
-  const lease = await takeLease({ store: values, ...runtime }, leaseRequest)
+  const lease = await acquireLease({ store: values, ...runtime }, leaseRequest)
   if (lease === undefined) return
   // Keeps the stream running for its followers after its caller disconnects.
   const leave = stream.subscribers?.join()
@@ -214,7 +214,7 @@ function followedStream(head: Head, context: FollowContext): LiveStream {
         (end) => {
           summary = end?.summary ?? {}
           if (end !== undefined) sink.end()
-          else if (!reader.hasLeft()) sink.fail(streamLost())
+          else if (!reader.isDisconnected()) sink.fail(streamLost())
         },
         (error: unknown) => sink.fail(GatewayError.is(error) ? error : streamLost()),
       )
@@ -229,7 +229,7 @@ function followedStream(head: Head, context: FollowContext): LiveStream {
 type Reader = ReturnType<typeof createReader>
 
 function createReader(sink: EventSink) {
-  let hasLeft = false
+  let isDisconnected = false
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
@@ -238,10 +238,10 @@ function createReader(sink: EventSink) {
       if (!sink.write(text)) await new Promise<void>((resolve) => (wake = resolve))
     },
     leave: (): void => {
-      hasLeft = true
+      isDisconnected = true
       wake()
     },
-    hasLeft: (): boolean => hasLeft,
+    isDisconnected: (): boolean => isDisconnected,
   }
 }
 
@@ -252,7 +252,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   let failures = 0
   let pollMs = MIN_POLL_MS
   let readAt = runtime.now()
-  while (!reader.hasLeft() && runtime.now() - readAt < runtime.idleMs) {
+  while (!reader.isDisconnected() && runtime.now() - readAt < runtime.idleMs) {
     const found = await readPart(location, token, part).catch((error: unknown) => ({ error }))
     if ('error' in found) {
       failures += 1

@@ -2,7 +2,7 @@ import { asObject, isJsonObject, type JsonObject, parseJson } from '../core/json
 import type { Runtime } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { LiveStream } from './live-stream.ts'
-import { type Lease, type Subscribers, takeLease } from './lifetime.ts'
+import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.ts'
 
 /** The stored form of a finished answer. */
@@ -57,11 +57,11 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
   /** If false, no stream is registered or stored. @default true */
   readonly isOn?: boolean
   /** How long a finished answer is retained, in seconds. @default 3600 */
-  readonly keepSeconds?: number
+  readonly retentionSeconds?: number
 }
 
 const MIB = 1024 * 1024
-const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, bytesOfOne: 8 * MIB }
+const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, maxBytesPerStream: 8 * MIB }
 const HOUR_SECONDS = 3600
 /** Time after which a recording is abandoned if its process died, in milliseconds. */
 const LEASE_MS = 30_000
@@ -70,9 +70,9 @@ const LIVE = 'live'
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, after, uuid, isOn = true, keepSeconds = HOUR_SECONDS, ...limits } = options
+  const { store, after, uuid, isOn = true, retentionSeconds = HOUR_SECONDS, ...limits } = options
   const capacity = createRecordingCapacity({ ...DEFAULT_LIMITS, ...limits })
-  const maxBytes = limits.bytesOfOne ?? DEFAULT_LIMITS.bytesOfOne
+  const maxBytes = limits.maxBytesPerStream ?? DEFAULT_LIMITS.maxBytesPerStream
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
@@ -94,7 +94,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 
   const put = (owner: string, id: string, text: string): Promise<void> =>
-    store.set(nameOf(owner, id), text, { ttlMs: keepSeconds * 1000, quota: quotaOf('recording', owner) })
+    store.set(nameOf(owner, id), text, { ttlMs: retentionSeconds * 1000, quota: quotaOf('recording', owner) })
 
   async function keepWhenEnded(
     recorded: Live,
@@ -105,7 +105,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     const { text } = await recorded.live.ended
     const lease = await leased
     const stored = text === undefined ? undefined : write({ kind: 'events', text })
-    if (lease !== undefined) await save(name, lease.end(stored, keepSeconds * 1000))
+    if (lease !== undefined) await save(name, lease.end(stored, retentionSeconds * 1000))
     else if (stored !== undefined && live.get(name) === recorded) await save(name, put(owner, id, stored))
     if (live.get(name) === recorded) live.delete(name)
   }
@@ -113,7 +113,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   async function takeName({ owner, id }: RecordingName): Promise<Lease | undefined> {
     const text = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
     const lease = { name: nameOf(owner, id), expected: undefined, text, leaseMs: LEASE_MS }
-    return takeLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
+    return acquireLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
   async function publish({ live: recording, subscribers }: Live, name: string, owner: string): Promise<void> {
@@ -189,7 +189,7 @@ export interface CapacityLimits {
   readonly entries: number
   readonly bytes: number
   /** Maximum size of one recording, in bytes. */
-  readonly bytesOfOne: number
+  readonly maxBytesPerStream: number
 }
 
 /**
@@ -225,12 +225,12 @@ export function createRecordingCapacity(limits: CapacityLimits): RecordingCapaci
 
     function fits(added: number): boolean {
       const free = limits.bytes - bytes - added
-      if (free < 0 || ownBytes + added > limits.bytesOfOne) return false
+      if (free < 0 || ownBytes + added > limits.maxBytesPerStream) return false
       return own.entries === 1 || own.bytes + added <= free
     }
 
     return {
-      take: (added) => {
+      reserve: (added) => {
         if (isReleased || !fits(added)) return false
         ownBytes += added
         own.bytes += added

@@ -5,7 +5,7 @@ import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import { parseBodyInTurns, textOf } from '../formats/parse-body.ts'
-import { takeRequest } from '../governance/reservation.ts'
+import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
@@ -66,7 +66,7 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   const { request } = call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
-  const capacity = await bodyCapacity.take(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
+  const capacity = await bodyCapacity.acquire(key.id, expectedBytes(request, bodyLimits.maxBytes), new Cancellation())
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
@@ -91,7 +91,7 @@ async function store(
     },
     pause: yieldToEventLoop,
   })
-  await takeRequest(parts.services.ledger, key)
+  await reserveOneRequest(parts.services.ledger, key)
   const batch = await parts.repository.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
   parts.wake(key.id)
   return batch

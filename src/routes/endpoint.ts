@@ -108,7 +108,7 @@ export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
 }
 
 /** Sends the error for a failed call that is not a model request. */
-export function refuse(
+export function sendFailure(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,
   { writeFailure, rate }: { readonly writeFailure: WriteFailure; readonly rate: RateStatus },

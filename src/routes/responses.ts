@@ -2,7 +2,7 @@ import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { HeldResponseCall } from '../core/ports.ts'
-import { takeRequest } from '../governance/reservation.ts'
+import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
@@ -61,7 +61,7 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
     if (provider === undefined) {
       return sendToKey(call, key, services, await fromTurns(key, call))
     }
-    const rate = await takeRequest(services.ledger, key)
+    const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))
     sendJson(call.sink, 200, baseHeaders(call.id, rate), text)

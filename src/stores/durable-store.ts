@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { aFunction, type OptionCheck, optionsOf, wholeFrom } from '../core/option-checks.ts'
+import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
 import {
   type Claim,
   type Level,
@@ -40,11 +40,11 @@ export interface BulkLimits {
   readonly logs: PoolLimit
 }
 
-const checkLimit = optionsOf({ entries: wholeFrom(0), bytes: wholeFrom(0) }, ['entries', 'bytes'])
+const checkLimit = optionsOf({ entries: integerFrom(0), bytes: integerFrom(0) }, ['entries', 'bytes'])
 
 export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
   limits: optionsOf({ owned: checkLimit, expiring: checkLimit, logs: checkLimit }),
-  now: aFunction('now()'),
+  now: functionCheck('now()'),
 }
 
 const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }
@@ -83,7 +83,7 @@ export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | unde
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
 
-export function refuseOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
+export function rejectOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isOversized(bytes, limit, quota)) return
   throw quota === undefined || bytes > limit.bytes ? storeFullError() : quotaExceeded(quota)
 }
@@ -108,7 +108,7 @@ export function valueRequest(
   const { ttlMs, quota, mustFit = false } = options
   const pool = poolOf(options)
   const bytes = bytesOf(key, value)
-  if (pool === 'expiring') refuseOversized(bytes, limits.expiring, quota)
+  if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
   return {
     key: encodeText(key),
     value: encodeText(value),
@@ -124,7 +124,7 @@ export function valueRequest(
 
 export function entryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
   const bytes = bytesOf(log, value)
-  refuseOversized(bytes, limits.logs, quota)
+  rejectOversized(bytes, limits.logs, quota)
   return {
     log: encodeText(log),
     at,

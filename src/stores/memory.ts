@@ -1,4 +1,4 @@
-import { aFunction, checkOptions, optionsOf, wholeFrom } from '../core/option-checks.ts'
+import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/option-checks.ts'
 import type { Store } from '../core/store.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
@@ -60,17 +60,17 @@ const DEFAULTS: MemoryBounds = {
   logs: { entries: 100_000, bytes: 64 * MIB, entriesOfOneLog: 50_000 },
 }
 
-const pool = { entries: wholeFrom(0), bytes: wholeFrom(0) }
+const pool = { entries: integerFrom(0), bytes: integerFrom(0) }
 const checkPool = optionsOf(pool, ['entries', 'bytes'])
 const CHECK = optionsOf({
-  now: aFunction('now()'),
+  now: functionCheck('now()'),
   durable: checkPool,
   owned: checkPool,
   expiring: checkPool,
-  counters: wholeFrom(0),
-  tickets: wholeFrom(0),
-  tallies: wholeFrom(0),
-  logs: optionsOf({ ...pool, entriesOfOneLog: wholeFrom(0) }, ['entries', 'bytes', 'entriesOfOneLog']),
+  counters: integerFrom(0),
+  tickets: integerFrom(0),
+  tallies: integerFrom(0),
+  logs: optionsOf({ ...pool, entriesOfOneLog: integerFrom(0) }, ['entries', 'bytes', 'entriesOfOneLog']),
 })
 
 /**

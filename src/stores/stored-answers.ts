@@ -1,6 +1,6 @@
 import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
-import { wholeFrom, type OptionCheck } from '../core/option-checks.ts'
+import { integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './durable-store.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -14,8 +14,8 @@ export interface StoredAnswersOptions {
 }
 
 export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCheck>> = {
-  maxEntriesPerKey: wholeFrom(0),
-  maxBytesPerKey: wholeFrom(0),
+  maxEntriesPerKey: integerFrom(0),
+  maxBytesPerKey: integerFrom(0),
 }
 
 const MAX_ENTRIES = 10_000
@@ -109,8 +109,8 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     clear,
     size: counter.size,
     claims: {
-      take: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
-      isTaken: async (id) => (await store.get(claimKey(id))) !== undefined,
+      acquire: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
+      isHeld: async (id) => (await store.get(claimKey(id))) !== undefined,
       release: async (id) => void (await store.swap(claimKey(id), token, undefined)),
       values: store,
     },

@@ -273,14 +273,14 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
     it('grants a claim on an answer to one request until it is released, if it supports claims', async () => {
       const { claims } = store
       if (claims === undefined) return
-      expect(await claims.isTaken('a')).toBe(false)
-      const taken = await Promise.all(['a', 'a', 'a'].map((id) => claims.take(id, 60_000)))
+      expect(await claims.isHeld('a')).toBe(false)
+      const taken = await Promise.all(['a', 'a', 'a'].map((id) => claims.acquire(id, 60_000)))
       expect(taken.filter(Boolean)).toHaveLength(1)
-      expect(await claims.isTaken('a')).toBe(true)
-      expect(await claims.take('b', 60_000)).toBe(true)
+      expect(await claims.isHeld('a')).toBe(true)
+      expect(await claims.acquire('b', 60_000)).toBe(true)
       await claims.release('a')
-      expect(await claims.isTaken('a')).toBe(false)
-      expect(await claims.isTaken('b')).toBe(true)
+      expect(await claims.isHeld('a')).toBe(false)
+      expect(await claims.isHeld('b')).toBe(true)
     })
 
     it('counts its entries', async () => {

@@ -40,7 +40,7 @@ interface Sizes {
   bytes?: number
 }
 
-type Counted = Message | Tool
+type CountedItem = Message | Tool
 
 /**
  * Returns the default meter, which uses the given tokenizer.
@@ -50,7 +50,7 @@ type Counted = Message | Tool
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
-  const seen = new WeakMap<Counted, Sizes>()
+  const seen = new WeakMap<CountedItem, Sizes>()
   const cached = new LRUCache<number, Sizes>({ max: MAX_CACHED_COUNTS })
   let seedValue: number | undefined
 
@@ -64,7 +64,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return sizes
   }
 
-  const sizesOf = (item: Counted): Sizes => {
+  const sizesOf = (item: CountedItem): Sizes => {
     const known = seen.get(item)
     if (known !== undefined) return known
     const sizes = sizesOfText(textOf(item))
@@ -72,12 +72,12 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return sizes
   }
 
-  const estimate = (item: Counted): number => {
+  const estimate = (item: CountedItem): number => {
     const sizes = sizesOf(item)
     return (sizes.exact ?? (sizes.estimate ??= tokenizer.estimate(textOf(item)))) + fixedTokens(item)
   }
 
-  const count = async (item: Counted, signal?: AbortSignal): Promise<number> => {
+  const count = async (item: CountedItem, signal?: AbortSignal): Promise<number> => {
     const sizes = sizesOf(item)
     return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
@@ -86,9 +86,9 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
    * Returns an upper bound on the tokens. A string never has more tokens than bytes. The estimate is not an upper
    * bound, because it is too low for rare words.
    */
-  const bound = (item: Counted): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
+  const bound = (item: CountedItem): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
-  const sumOf = (prompt: Prompt, measure: (item: Counted) => number): number => {
+  const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
     let sum = ANSWER_FRAME_TOKENS
     for (const message of prompt.messages) sum += measure(message)
     for (const tool of prompt.tools) sum += measure(tool)
@@ -151,7 +151,7 @@ function hasEstimate({ estimate, exact }: Sizes): boolean {
   return estimate !== undefined || exact !== undefined
 }
 
-function textOf(item: Counted): string {
+function textOf(item: CountedItem): string {
   return 'parts' in item ? item.parts.map(textOfPartCounted).join('\n') : jsonOf(item.native.value)
 }
 
@@ -162,7 +162,7 @@ function textOfPartCounted(part: Part): string {
 }
 
 /** Returns the tokens that are not part of the counted text: overhead, images and documents. */
-function fixedTokens(item: Counted): number {
+function fixedTokens(item: CountedItem): number {
   if (!('parts' in item)) return TOOL_FRAME_TOKENS
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
 }

@@ -1,14 +1,14 @@
 import { lazy } from '../core/async.ts'
-import { aFunction, optionsOf, wholeFrom, type OptionCheck } from '../core/option-checks.ts'
+import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { BatchOptions, BatchSources, openBatches } from '../pipeline/batch-worker.ts'
 import type { Traffic } from '../pipeline/services.ts'
 
 /** Validates the `batches` option of the gateway. */
 export const checkBatches: OptionCheck = optionsOf({
-  concurrency: wholeFrom(0, 1000),
-  leaseMs: wholeFrom(1000),
-  waitUntil: aFunction('waitUntil(promise)'),
+  concurrency: integerFrom(0, 1000),
+  leaseMs: integerFrom(1000),
+  waitUntil: functionCheck('waitUntil(promise)'),
 })
 
 type OpenBatches = ReturnType<typeof openBatches>

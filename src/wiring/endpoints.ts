@@ -11,7 +11,7 @@ import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
 import { INTERNAL } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { completions, IncomingCall, inTraffic, refuse, type Call, type Handler } from '../routes/endpoint.ts'
+import { completions, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called on each request, before its endpoint. */
@@ -32,7 +32,7 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
     } catch {
       // If the limits cannot be read, the response is sent without them.
     }
-    refuse(call, failure, { writeFailure, rate })
+    sendFailure(call, failure, { writeFailure, rate })
   }
 
   return (request, sink) => {

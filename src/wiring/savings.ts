@@ -131,7 +131,7 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
     observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
       parts.onShadowFailure,
     )
-    return untouched(job)
+    return unchangedResult(job)
   }
   return Object.assign(shadowed, { isBelow: waterfall.isBelow })
 }
@@ -146,7 +146,7 @@ function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts
     return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
-    if (!custom && !mayApply(job, own)) return untouched(job)
+    if (!custom && !mayApply(job, own)) return unchangedResult(job)
     const waterfall = await load()
     return waterfall(job)
   }
@@ -175,7 +175,7 @@ function isSteered({ steering }: TierJob): boolean {
   return steering.level !== undefined || steering.vanishing || steering.recursive
 }
 
-function untouched(job: TierJob): WaterfallResult {
+function unchangedResult(job: TierJob): WaterfallResult {
   return { tokens: job.tokens, spent: ZERO, verdicts: [] }
 }
 

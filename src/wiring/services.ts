@@ -22,7 +22,7 @@ import type { Unsettled } from '../governance/ledger.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { MetricsReports } from '../routes/info.ts'
-import { offOr, type OptionCheck, optionsOf, wholeFrom } from '../core/option-checks.ts'
+import { falseOr, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
 import { createDetached, type Detached } from '../replay/lifetime.ts'
 import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
@@ -184,21 +184,26 @@ export function createMetricsReports(parts: {
 /** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit. */
 export interface StreamsOptions {
   /** Time for which a message can be replayed, in seconds. @default 3600 */
-  readonly keepSeconds?: number
+  readonly retentionSeconds?: number
   /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
   readonly entries?: number
   /** Maximum size of all concurrent recordings, in bytes. @default 67_108_864 (64 MiB) */
   readonly bytes?: number
   /** Maximum size of one recording, in bytes. @default 8_388_608 (8 MiB) */
-  readonly bytesOfOne?: number
+  readonly maxBytesPerStream?: number
 }
 
 /** Validates the `streams` option. */
-export const checkStreams: OptionCheck = offOr(
+export const checkStreams: OptionCheck = falseOr(
   optionsOf(
-    { keepSeconds: wholeFrom(1), entries: wholeFrom(1), bytes: wholeFrom(1), bytesOfOne: wholeFrom(1) },
+    {
+      retentionSeconds: integerFrom(1),
+      entries: integerFrom(1),
+      bytes: integerFrom(1),
+      maxBytesPerStream: integerFrom(1),
+    },
     [],
-    'false or an object of keepSeconds, entries, bytes and bytesOfOne',
+    'false or an object of retentionSeconds, entries, bytes and maxBytesPerStream',
   ),
 )
 

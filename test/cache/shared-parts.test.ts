@@ -75,12 +75,12 @@ describe('a claim on an answer', () => {
   function claimed(changes: Partial<AnswerClaims> = {}): AnswerStore & { readonly taken: Set<string> } {
     const taken = new Set<string>()
     const claims: AnswerClaims = {
-      take: async (id) => {
+      acquire: async (id) => {
         const isFree = !taken.has(id)
         taken.add(id)
         return isFree
       },
-      isTaken: async (id) => taken.has(id),
+      isHeld: async (id) => taken.has(id),
       release: async (id) => void taken.delete(id),
       ...changes,
     }
@@ -142,7 +142,7 @@ describe('a claim on an answer', () => {
   })
 
   it('does not delay a request if the storage fails or the caller has disconnected', async () => {
-    const failing = await twoMisses(claimed({ take: () => Promise.reject(new Error('down')) }))
+    const failing = await twoMisses(claimed({ acquire: () => Promise.reject(new Error('down')) }))
     expect(await failing.claims[1].join()).toBeUndefined()
 
     const cancellation = new Cancellation()

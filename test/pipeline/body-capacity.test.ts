@@ -30,15 +30,15 @@ const caller = (): Cancellation => new Cancellation()
 describe('the capacity for large bodies', () => {
   it('admits small bodies immediately', () => {
     const { capacity } = createSubject()
-    capacity.take('key', 100 * MIB, caller())
-    expect(capacity.take('key', MIB, caller())).not.toBeInstanceOf(Promise)
+    capacity.acquire('key', 100 * MIB, caller())
+    expect(capacity.acquire('key', MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
   it('admits large bodies in the order of arrival', async () => {
     const { capacity } = createSubject()
-    const first = await capacity.take('key', 8 * MIB, caller())
-    const second = follow(capacity.take('key', 8 * MIB, caller()))
-    const third = follow(capacity.take('key', 2 * MIB, caller()))
+    const first = await capacity.acquire('key', 8 * MIB, caller())
+    const second = follow(capacity.acquire('key', 8 * MIB, caller()))
+    const third = follow(capacity.acquire('key', 2 * MIB, caller()))
     await turn()
     expect([second.held, third.held]).toEqual([undefined, undefined])
     first.release()
@@ -49,14 +49,14 @@ describe('the capacity for large bodies', () => {
 
   it('is separate for each key', async () => {
     const { capacity } = createSubject()
-    await capacity.take('hostile', 10 * MIB, caller())
-    expect(capacity.take('other', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
+    await capacity.acquire('hostile', 10 * MIB, caller())
+    expect(capacity.acquire('other', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
   it('releases the unneeded capacity of a body of unknown length', async () => {
     const { capacity } = createSubject()
-    const unknown = await capacity.take('key', 10 * MIB, caller())
-    const waiting = follow(capacity.take('key', 9 * MIB, caller()))
+    const unknown = await capacity.acquire('key', 10 * MIB, caller())
+    const waiting = follow(capacity.acquire('key', 9 * MIB, caller()))
     unknown.resize(500)
     await turn()
     expect(waiting.held).toBeDefined()
@@ -64,28 +64,28 @@ describe('the capacity for large bodies', () => {
 
   it('refuses with rate-limited after the maximum wait', async () => {
     const { capacity, runtime } = createSubject()
-    const first = await capacity.take('key', 8 * MIB, caller())
-    const second = follow(capacity.take('key', 8 * MIB, caller()))
+    const first = await capacity.acquire('key', 8 * MIB, caller())
+    const second = follow(capacity.acquire('key', 8 * MIB, caller()))
     runtime.advance(1000)
     await turn()
     expect(second.failure).toMatchObject({ kind: 'rate-limited', details: { retryAfterSeconds: 5 } })
     first.release()
-    expect(capacity.take('key', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
+    expect(capacity.acquire('key', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
   it('refuses immediately when a hundred requests are waiting', async () => {
     const { capacity } = createSubject()
-    await capacity.take('key', 10 * MIB, caller())
-    for (let at = 0; at < 100; at++) follow(capacity.take('key', 10 * MIB, caller()))
-    expect(() => capacity.take('key', 10 * MIB, caller())).toThrow('Too many large requests')
+    await capacity.acquire('key', 10 * MIB, caller())
+    for (let at = 0; at < 100; at++) follow(capacity.acquire('key', 10 * MIB, caller()))
+    expect(() => capacity.acquire('key', 10 * MIB, caller())).toThrow('Too many large requests')
   })
 
   it('removes a waiting request whose caller disconnects', async () => {
     const { capacity, runtime } = createSubject()
-    const first = await capacity.take('key', 10 * MIB, caller())
+    const first = await capacity.acquire('key', 10 * MIB, caller())
     const leaving = caller()
-    const gone = follow(capacity.take('key', 10 * MIB, leaving))
-    const next = follow(capacity.take('key', 10 * MIB, caller()))
+    const gone = follow(capacity.acquire('key', 10 * MIB, leaving))
+    const next = follow(capacity.acquire('key', 10 * MIB, caller()))
     leaving.cancel(new Error('left'))
     first.release()
     await turn()
@@ -101,7 +101,7 @@ describe('the capacity for large bodies', () => {
       const inside = new Map<HeldCapacity, number>()
       let taken = 0
       for (const { bytes, leaves } of steps) {
-        void Promise.resolve(capacity.take('key', bytes, caller())).then((held) => {
+        void Promise.resolve(capacity.acquire('key', bytes, caller())).then((held) => {
           taken++
           inside.set(held, bytes > MIB ? bytes : 0)
         })

@@ -40,7 +40,7 @@ function create(options: Partial<HttpProviderOptions> = {}): Provider {
     model: () => testModel,
     urls: { create: `${upstream.url}/create`, count: `${upstream.url}/count`, ping: `${upstream.url}/models` },
     headers: { authorization: `Bearer ${secret}`, 'x-version': 'ours' },
-    passes: ['x-version', 'x-beta'],
+    forwardedHeaders: ['x-version', 'x-beta'],
     secrets: [secret],
     ...options,
   })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
 import { createRecordingCapacity } from '../../src/replay/recordings.ts'
 
-const ROOMY = { entries: 10, bytes: 1_000_000, bytesOfOne: 1_000_000 }
+const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }
 const END = 'data: end\n\n'
 
 const event = (id: number): string => `id: ${id}\ndata: ${'x'.repeat(id % 7)}\n\n`
@@ -125,7 +125,7 @@ describe('an event buffer', () => {
   })
 
   it('fails a follower as soon as the capacity is exceeded, although the original reader has left', () => {
-    const { buffer, demands } = bufferOf({ ...ROOMY, bytesOfOne: 100 })
+    const { buffer, demands } = bufferOf({ ...ROOMY, maxBytesPerStream: 100 })
     const leave = buffer.attachOriginal(new Reader())
     const followers = [new Reader(), new Reader(1)]
     for (const follower of followers) buffer.follow(0, follower)
@@ -274,8 +274,8 @@ describe('an event buffer whose capacity is exhausted', () => {
 
   it('sends all events to the original reader, at any time of the overflow', () => {
     fc.assert(
-      fc.property(fc.nat(20_000), fc.nat(99), fc.integer({ min: 1, max: 5 }), (bytesOfOne, stopsAt, takes) => {
-        const { buffer } = bufferOf({ ...ROOMY, bytesOfOne })
+      fc.property(fc.nat(20_000), fc.nat(99), fc.integer({ min: 1, max: 5 }), (maxBytesPerStream, stopsAt, takes) => {
+        const { buffer } = bufferOf({ ...ROOMY, maxBytesPerStream })
         const original = new Reader(takes)
         buffer.attachOriginal(original)
         buffer.follow(0, new Reader())
@@ -291,7 +291,7 @@ describe('an event buffer whose capacity is exhausted', () => {
   })
 
   it('ends its followers with an error, and accepts no others', async () => {
-    const { buffer } = bufferOf({ ...ROOMY, bytesOfOne: 1000 })
+    const { buffer } = bufferOf({ ...ROOMY, maxBytesPerStream: 1000 })
     const [original, follower, late] = [new Reader(), new Reader(), new Reader()]
     buffer.attachOriginal(original)
     buffer.follow(0, follower)
@@ -310,7 +310,7 @@ describe('an event buffer whose capacity is exhausted', () => {
       fc.property(
         fc.array(fc.tuple(fc.nat(60), fc.constantFrom('stays', 'leaves', 'slow')), { maxLength: 20 }),
         (all) => {
-          const bounds = { entries: 5, bytes: 20_000, bytesOfOne: 8000 }
+          const bounds = { entries: 5, bytes: 20_000, maxBytesPerStream: 8000 }
           const room = createRecordingCapacity(bounds)
           const made = all.map(([length, kind]) => {
             const buffer = new EventBuffer(room.reserve('key'))

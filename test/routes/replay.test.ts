@@ -129,7 +129,7 @@ describe('a message streamed again', () => {
   it.each<[string, StageOptions, Record<string, string>]>([
     ['where streams are off', { streams: false }, {}],
     ['where the request wants nothing stored', {}, { 'cache-control': 'no-store' }],
-    ['where it is longer than one may be', { streams: { bytesOfOne: 500 } }, {}],
+    ['where it is longer than one may be', { streams: { maxBytesPerStream: 500 } }, {}],
   ])('is not found %s, although it was answered', async (_, options, headers) => {
     const stage = await watched(options)
     const streamed = await (await ask(stage, true, headers)).text()
@@ -181,7 +181,7 @@ describe('a live message', () => {
 
   it('is not slowed or buffered beyond the bounds by a follower that does not read', async () => {
     const text = Array.from({ length: 400 }, (_, index) => `${index} `.repeat(20))
-    const stage = await watched({ reply: () => ({ text }), streams: { bytesOfOne: 40_000 } })
+    const stage = await watched({ reply: () => ({ text }), streams: { maxBytesPerStream: 40_000 } })
     const first = reading(await ask(stage))
     const id = messageIdOf(await first.events(1))
     const slow = await again(stage, id)
@@ -256,11 +256,11 @@ it.each([
   [{ entries: 0 }, 'createGateway: streams.entries: expected a whole number of at least 1, got 0.'],
   [
     { lifetime: 3 },
-    'createGateway: streams.lifetime: there is no such option. The options are keepSeconds, entries, bytes, bytesOfOne.',
+    'createGateway: streams.lifetime: there is no such option. The options are retentionSeconds, entries, bytes, maxBytesPerStream.',
   ],
   [
     true,
-    'createGateway: streams: expected false or an object of keepSeconds, entries, bytes and bytesOfOne, got true.',
+    'createGateway: streams: expected false or an object of retentionSeconds, entries, bytes and maxBytesPerStream, got true.',
   ],
 ])('refuses invalid options of streams by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)

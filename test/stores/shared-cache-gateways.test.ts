@@ -102,9 +102,9 @@ function watchClaims(onWait: () => void): (answers: AnswerStore) => AnswerStore 
     if (claims === undefined) throw new Error('the store has no claims')
     const watched: AnswerClaims = {
       ...claims,
-      isTaken: (id) => {
+      isHeld: (id) => {
         onWait()
-        return claims.isTaken(id)
+        return claims.isHeld(id)
       },
     }
     return { ...answers, claims: watched }

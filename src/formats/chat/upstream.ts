@@ -99,7 +99,7 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   const texts = result.content.flatMap((part) => {
     if (part.type === 'text') return [part.text]
     if (part.type === 'opaque' && nativeOf(part.native) === undefined) {
-      throw refuseContent(param, `a ${String(part.native.value['type'])} block in a tool result`)
+      throw rejectContent(param, `a ${String(part.native.value['type'])} block in a tool result`)
     }
     return []
   })
@@ -144,11 +144,11 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'text':
       return { type: 'text', text: part.text }
     case 'image':
-      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => refuseContent(param, what)) } }
+      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => rejectContent(param, what)) } }
     case 'document':
       return writeDocument(part, param)
     case 'opaque':
-      throw refuseContent(param, `a ${String(part.native.value['type'])} block`)
+      throw rejectContent(param, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -156,8 +156,8 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'text', text }
-  if (source.type === 'url') throw refuseContent(param, 'a document given by its address')
-  const data = urlOf(source, (what) => refuseContent(param, what))
+  if (source.type === 'url') throw rejectContent(param, 'a document given by its address')
+  const data = urlOf(source, (what) => rejectContent(param, what))
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 
@@ -165,7 +165,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-export const refuseContent: RejectContent = rejectContentFor('a model of the chat format')
+export const rejectContent: RejectContent = rejectContentFor('a model of the chat format')
 
 /** The upstream side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {

@@ -24,9 +24,9 @@ import { readFinish, readGeminiUsage } from '../usage.ts'
  */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
-  const hints = omittedFields(prompt, refuseContent)
+  const hints = omittedFields(prompt, rejectContent)
   // The vendor bills all candidates, but the gateway reads only one.
-  if ((prompt.settings.choices ?? 1) > 1) throw refuseContent('n', 'more than one choice')
+  if ((prompt.settings.choices ?? 1) > 1) throw rejectContent('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
   const { settings, tools } = prompt
   const generationConfig = writeSettings(settings, model)
@@ -150,7 +150,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
     case 'thinking':
       return []
     case 'opaque':
-      throw refuseContent(state.path, `a ${String(part.native.value['type'])} block`)
+      throw rejectContent(state.path, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -158,12 +158,12 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   const { source } = part
   if (source.type === 'text') return { text: source.text }
   if (source.type === 'base64') return { inlineData: { mimeType: source.mediaType, data: source.data } }
-  throw refuseContent(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
+  throw rejectContent(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
 
 function writeResult(result: ToolResultPart, state: ContentState): readonly JsonObject[] {
   const name = state.names.get(result.callId)
-  if (name === undefined) throw refuseContent(state.path, `a result without its tool call ("${result.callId}")`)
+  if (name === undefined) throw rejectContent(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   const response = result.failed ? { error: text } : (asObject(parseJson(text)) ?? { result: text })
@@ -180,7 +180,7 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-export const refuseContent: RejectContent = rejectContentFor('a Gemini model')
+export const rejectContent: RejectContent = rejectContentFor('a Gemini model')
 
 /** The upstream side of `generateContent`. No client uses this format. */
 export const geminiUpstream: UpstreamFormat = {

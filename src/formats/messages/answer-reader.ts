@@ -223,10 +223,10 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
 /** Applies an unknown delta. Appends strings and replaces other fields. */
 function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
-  return fields.reduce((whole, [name, value]) => {
-    const before = whole[name]
+  return fields.reduce((joinedFields, [name, value]) => {
+    const before = joinedFields[name]
     const joined = typeof before === 'string' && typeof value === 'string' ? before + value : value
-    return { ...whole, [name]: joined }
+    return { ...joinedFields, [name]: joined }
   }, block)
 }
 

@@ -174,7 +174,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw refuseBlock(path, 'a file that was stored at another vendor; send its content instead')
+      throw rejectBlock(path, 'a file that was stored at another vendor; send its content instead')
   }
 }
 
@@ -187,7 +187,7 @@ function writeDocumentSource(source: Source | TextSource, path: string): JsonObj
   if (source.type === 'text') return { type: 'text', media_type: 'text/plain', data: source.text }
   if (source.type !== 'base64' || source.mediaType === 'application/pdf') return writeSource(source, path)
   if (!source.mediaType.startsWith('text/')) {
-    throw refuseBlock(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
+    throw rejectBlock(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
   }
   return { type: 'text', media_type: 'text/plain', data: decodeText(source.data, path) }
 }
@@ -199,7 +199,7 @@ function decodeText(base64: string, path: string): string {
     for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at)
     return new TextDecoder().decode(bytes)
   } catch {
-    throw refuseBlock(path, 'a file whose data is not base64')
+    throw rejectBlock(path, 'a file whose data is not base64')
   }
 }
 
@@ -216,12 +216,12 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
 /** Writes a refusal as text. Throws for other opaque parts of other formats. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw refuseBlock(path, 'a content part that the message format does not support')
+    throw rejectBlock(path, 'a content part that the message format does not support')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
 
-function refuseBlock(path: string, content: string): GatewayError {
+function rejectBlock(path: string, content: string): GatewayError {
   return new GatewayError(
     'invalid-request',
     `${path} is ${content}: models that use the message format do not support it.`,

@@ -62,9 +62,9 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
  */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
-  const hints = omittedFields(prompt, refuseContent)
+  const hints = omittedFields(prompt, rejectContent)
   const { stop, topK } = prompt.settings
-  if (stop !== undefined && stop.length > 0) throw refuseContent(names.stop, 'a stop sequence')
+  if (stop !== undefined && stop.length > 0) throw rejectContent(names.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
   const body = {
@@ -117,7 +117,7 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
-      if (native === undefined) throw refuseContent(path, `a ${String(part.native.value['type'])} block`)
+      if (native === undefined) throw rejectContent(path, `a ${String(part.native.value['type'])} block`)
       return isContent(native) ? undefined : [native]
     }
     default:
@@ -149,11 +149,11 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return { type: 'input_image', image_url: urlOf(part.source, (what) => refuseContent(path, what)), detail: 'auto' }
+      return { type: 'input_image', image_url: urlOf(part.source, (what) => rejectContent(path, what)), detail: 'auto' }
     case 'document':
       return writeDocument(part, path)
     default:
-      throw refuseContent(path, `a ${part.type} as content of a message`)
+      throw rejectContent(path, `a ${part.type} as content of a message`)
   }
 }
 
@@ -162,7 +162,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  const data = urlOf(source, (what) => refuseContent(path, what))
+  const data = urlOf(source, (what) => rejectContent(path, what))
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
@@ -178,7 +178,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-export const refuseContent: RejectContent = rejectContentFor('a model of the responses format')
+export const rejectContent: RejectContent = rejectContentFor('a model of the responses format')
 
 /** The upstream side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {

@@ -83,7 +83,7 @@ export function createCounters(
     return counter
   }
 
-  function refuseIfFull(required: readonly { readonly counter: string }[]): void {
+  function throwIfFull(required: readonly { readonly counter: string }[]): void {
     if (counters.size + required.length <= bounds.counters) return
     const added = required.filter(({ counter }) => !counters.has(counter)).length
     if (counters.size + added > bounds.counters) throw capacityExceeded('counters')
@@ -97,7 +97,7 @@ export function createCounters(
     const before = request.claims.map((claim) => levelSum(claim.counter))
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
-    refuseIfFull(request.claims)
+    throwIfFull(request.claims)
     if (reservations.size >= bounds.reservations) throw capacityExceeded('open reservations')
     const { granted } = decision
     const holds = request.claims.map((claim) => {
@@ -121,7 +121,7 @@ export function createCounters(
     const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
     const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
     for (const charge of present) checkAmount(charge.counter, charge.amount)
-    refuseIfFull(present)
+    throwIfFull(present)
     release(reservation)
     reservations.delete(reservationId)
     reservationExpiries.schedule(reservation, Infinity)

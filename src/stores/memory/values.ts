@@ -63,8 +63,8 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
       share: quota?.name ?? key.slice(0, key.indexOf(':') + 1),
       dueAt: Infinity,
     }
-    if (pool === expiring) refuseOversized(entry, quota)
-    else if (!mustFit) refuseIfFull(entry, old, quota)
+    if (pool === expiring) rejectOversized(entry, quota)
+    else if (!mustFit) throwIfFull(entry, old, quota)
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     if (pool === expiring) dropUntilFits(entry, quota)
@@ -118,13 +118,13 @@ function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds
 }
 
 /** Throws if a value would exceed the limits even after all other values were dropped. */
-function refuseOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
+function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw storeFullError()
 }
 
 /** Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds. */
-function refuseIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
+function throwIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const { pool, share, bytes } = entry
   const isReplaced = old?.pool === pool && old.share === share
   const moreEntries = isReplaced ? 0 : 1

@@ -1,5 +1,5 @@
 import type { VectorIndex } from '../../core/cache-ports.ts'
-import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
+import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
 import { encodeText, fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
@@ -27,9 +27,9 @@ const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
   {
     ...POSTGRES_CHECKS,
-    dimensions: wholeFrom(1, MAX_DIMENSIONS),
-    maxPerScope: wholeFrom(0),
-    maxPerKey: wholeFrom(0),
+    dimensions: integerFrom(1, MAX_DIMENSIONS),
+    maxPerScope: integerFrom(0),
+    maxPerKey: integerFrom(0),
   },
   ['client'],
 )

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { lazy } from '../../core/async.ts'
 import type { Neighbor, VectorIndex } from '../../core/cache-ports.ts'
-import { checkOptions, optionsOf, wholeFrom } from '../../core/option-checks.ts'
+import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
 import { fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
 import { REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { checkVector } from '../stored-answers.ts'
@@ -23,7 +23,12 @@ export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client
 const MAX_DIMENSIONS = 4096
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
-  { ...REDIS_CHECKS, dimensions: wholeFrom(1, MAX_DIMENSIONS), maxPerScope: wholeFrom(0), maxPerKey: wholeFrom(0) },
+  {
+    ...REDIS_CHECKS,
+    dimensions: integerFrom(1, MAX_DIMENSIONS),
+    maxPerScope: integerFrom(0),
+    maxPerKey: integerFrom(0),
+  },
   ['client'],
 )
 /** Maximum number of vectors per scope without vector sets. Each process copies and compares these vectors. */

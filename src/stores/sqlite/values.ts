@@ -15,7 +15,7 @@ import {
   type PoolLimit,
   type ValuePool,
   poolOf,
-  refuseOversized,
+  rejectOversized,
   shareOf,
 } from '../durable-store.ts'
 import { NEVER, numberIn, type Row, type Sql, textIn } from './database.ts'
@@ -66,9 +66,9 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
       share: encodeText(shareOf(key, quota)),
       expiresAt: ttlMs === undefined ? NEVER : now() + ttlMs,
     }
-    if (entry.pool === 'expiring') refuseOversized(entry.bytes, limits.expiring, quota)
+    if (entry.pool === 'expiring') rejectOversized(entry.bytes, limits.expiring, quota)
     const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', entry.key)
-    if (entry.pool === 'owned' && quota !== undefined && !mustFit) refuseIfFull(entry, old, quota)
+    if (entry.pool === 'owned' && quota !== undefined && !mustFit) throwIfFull(entry, old, quota)
     if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', entry.key)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     if (entry.pool === 'expiring')
@@ -87,7 +87,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
   /**
    * Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds.
    */
-  function refuseIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
+  function throwIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
     const isReplaced = old?.['pool'] === 'owned' && old['share'] === entry.share
     const moreEntries = isReplaced ? 0 : 1
     const moreBytes = entry.bytes - (isReplaced ? numberIn(old, 'bytes') : 0)
@@ -197,7 +197,7 @@ const MAX_TIME = 8.64e15
 export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
   function append(log: string, { at, value, ttlMs, quota }: NewLogEntry): void {
     const bytes = bytesOf(log, value)
-    refuseOversized(bytes, limits.logs, quota)
+    rejectOversized(bytes, limits.logs, quota)
     const time = now()
     sql.run(
       'DELETE FROM log_entries WHERE id IN (SELECT id FROM log_entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
