@@ -65,7 +65,7 @@ export function makeBill(item: Billable): Bill {
   const sent = promptTokens(usage)
   const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counted, sent)))
   const theoretical = costOfTokens(item.price, original, usage.outputTokens)
-  return {
+  const bill: Bill = {
     originalTokens: original,
     optimizedTokens: sent,
     completionTokens: usage.outputTokens,
@@ -76,8 +76,8 @@ export function makeBill(item: Billable): Bill {
     cache: 'MISS',
     strategy: item.strategy,
     estimated: item.estimated,
-    ...(cutOff !== undefined && { cutOff }),
   }
+  return cutOff === undefined ? bill : { ...bill, cutOff }
 }
 
 /**

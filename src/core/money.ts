@@ -83,7 +83,8 @@ export function formatUsd(amount: NanoUsd): string {
 }
 
 export function toDollars(amount: NanoUsd): number {
-  return Number(decimal(amount))
+  // Adding 0 turns -0 into 0.
+  return Math.round(amount / 1000) / 1e6 + 0
 }
 
 /** Returns the amount in cents, rounded half up. For display only. */
@@ -93,7 +94,7 @@ export function toCents(amount: NanoUsd): number {
 
 function decimal(amount: NanoUsd): string {
   const micro = Math.round(amount / 1000)
-  const digits = String(Math.abs(micro)).padStart(7, '0')
-  const sign = micro < 0 ? '-' : ''
-  return `${sign}${digits.slice(0, -6)}.${digits.slice(-6)}`
+  const dollars = Math.trunc(Math.abs(micro) / 1e6)
+  const fraction = Math.abs(micro) - dollars * 1e6
+  return `${micro < 0 ? '-' : ''}${dollars}.${String(1e6 + fraction).slice(1)}`
 }

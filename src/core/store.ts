@@ -216,7 +216,8 @@ const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
 }
 
 export function quotaOf(kind: QuotaKind, keyId: string): Quota {
-  return { name: `${kind}:${keyId}`, ...BOUNDS[kind] }
+  const { maxEntries, maxBytes } = BOUNDS[kind]
+  return { name: `${kind}:${keyId}`, maxEntries, maxBytes }
 }
 
 /** Returns the error for a value that exceeds its quota. */

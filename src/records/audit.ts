@@ -84,10 +84,9 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     dropped += 1
   }
 
-  /** Uses `Object.assign`, which is ten times as fast as spreading the object and adding a field. */
   function entriesOf(finished: Finished): readonly SettledEntry[] {
-    const entry = entryOf(finished)
-    return logsOf(finished).map((log) => Object.assign({ log }, entry))
+    const { at, value, quota } = entryOf(finished)
+    return logsOf(finished).map((log) => ({ log, at, value, quota }))
   }
 
   async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
@@ -109,7 +108,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
  * Returns the log entry for a request. Unbilled requests that were not answered have a small quota of their own, so
  * their records never replace others. Otherwise, a key could displace them for free with rejected requests.
  */
-function entryOf(finished: Finished): NewLogEntry {
+function entryOf(finished: Finished): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
   const record = toRecord(finished)
   const kind = bill === undefined && record.outcome !== 'answered' ? 'audit-unbilled' : 'audit'

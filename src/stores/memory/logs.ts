@@ -20,7 +20,8 @@ interface Line extends Pick<LogEntry, 'at'> {
   readonly sequence: number
   value: string
   readonly bytes: number
-  readonly expiresAt: number
+  /** In milliseconds since 1970. Undefined if the line does not expire. */
+  readonly expiresAt: number | undefined
   /** True for a dropped line, which remains in the queue of its log until half of the queue is dropped. */
   isDropped: boolean
 }
@@ -84,10 +85,10 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
 
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
-    const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
+    const expiresAt = ttlMs === undefined ? undefined : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    const line: Line = { log: queue, sequence, at, value, bytes: size, expiresAt, isDropped: false }
+    const line: Line = { log: queue, sequence, at, value: flatten(value), bytes: size, expiresAt, isDropped: false }
     let share = shares.get(shareName)
     if (share === undefined) shares.set(shareName, (share = emptyShare(shareName)))
     queue.lines.push(line)
@@ -115,7 +116,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function dropExpired(share: Share): void {
     const at = now()
     for (let first = firstOf(share.queue); first !== undefined; first = firstOf(share.queue)) {
-      if (first.expiresAt > at) return
+      if (first.expiresAt === undefined || first.expiresAt > at) return
       dropFirst(share)
     }
   }
@@ -156,7 +157,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
       if (line === undefined || found.length >= query.limit) break
-      if (line.isDropped || line.expiresAt <= at) continue
+      if (line.isDropped || (line.expiresAt !== undefined && line.expiresAt <= at)) continue
       if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
       found.push({ cursor: cursorOf(line), at: line.at, value: line.value })
     }
@@ -174,6 +175,14 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
 
 function sizeOfLine(log: string, value: string): number {
   return 2 * (log.length + value.length) + OVERHEAD_BYTES
+}
+
+/**
+ * Returns the same string. V8 joins strings lazily: serialized JSON of 300 characters consists of eight objects until a
+ * character is read. Stored strings survive several garbage collections, which copy each object.
+ */
+function flatten(text: string): string {
+  return text.charCodeAt(0) >= 0 ? text : ''
 }
 
 function emptyQueue(name: string): Queue {
