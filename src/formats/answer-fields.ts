@@ -7,7 +7,7 @@ export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }
 }
 
-/** Returns the native form of an answer. Omits the text if the body was changed. */
+/** Omits the text if the body was modified. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
   return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
 }
@@ -22,7 +22,7 @@ export function parseSseEvent(event: SseEvent): JsonObject {
   return asObject(parseJson(event.data)) ?? {}
 }
 
-/** The type of the open block. The next delta of the same type continues the block. */
+/** A delta of the same type continues the block. */
 export interface OpenBlock {
   open: 'text' | 'thinking' | undefined
 }
@@ -35,11 +35,8 @@ export function blockParts(state: OpenBlock, type: 'text' | 'thinking', text: st
 }
 
 const LF = 10
-
 const SPACE = 32
-
 const CLOSE_BRACE = 125
-
 const LOWER_N = 110
 
 /**
@@ -50,7 +47,6 @@ const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'
 const FINISH_REASON_KEY = '_reason"'
 
-/** Returns true if every key that ends with `keyEnd` has the value null. */
 function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
   for (let at = search.find(keyEnd); at !== -1; at = search.find(keyEnd, at + 1)) {
     // Skips the colon and one optional space.
@@ -62,8 +58,8 @@ function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
 }
 
 /**
- * Returns true if every event is one line `data: {…}` and every object starts with one of `beginnings`. Events with
- * comments, several data lines or incomplete objects must be parsed.
+ * Returns true if every event is one line `data: {…}` and starts with one of `beginnings`. Events with comments,
+ * several data lines or incomplete objects must be parsed.
  */
 export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
   const { bytes } = search
@@ -96,9 +92,7 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
 
 const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
 
-/**
- * Returns true for chunks that contain only content. Chunks with tool calls must be parsed, because ids may be missing.
- */
+/** Allows only chunks with plain content. Chunks with tool calls must be parsed, because ids may be missing. */
 export function canForwardChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
@@ -107,22 +101,18 @@ export function canForwardChat(search: ByteSearch): boolean {
   )
 }
 
-/**
- * The beginnings of deltas and pings. The event name must equal the type in the data, because the name is forwarded
- * too.
- */
+/** Deltas and pings. The event name must equal the type in the data, because the name is forwarded too. */
 const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
   ['', ' '].map((space) => asciiBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
 
-/** Returns true for deltas and pings. */
 export function canForwardMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find(ERROR_KEY) !== -1 || search.find('\r') !== -1) return false
   return isEveryEventAnObject(search, PLAIN_MESSAGES)
 }
 
-/** Names of events that contain only a delta. Other events repeat the complete text. */
+/** Events that contain only a delta. Other events repeat the complete text. */
 const DELTAS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
@@ -138,15 +128,11 @@ const DELTAS = [
 
 const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
 
-/** Returns true for events that contain only a delta, by the event name. */
 export function canForwardResponses(search: ByteSearch): boolean {
   return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
 }
 
-/**
- * Returns a random id. The id must be unique, because vendors refuse a conversation in which two calls have the same
- * id.
- */
+/** Vendors reject a conversation in which two calls have the same id. */
 export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
@@ -155,10 +141,7 @@ export function idOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/**
- * Returns the object with a new field value. Returns the same object if the value is equal, because an unchanged object
- * is forwarded unchanged.
- */
+/** Returns the same object if the value is equal, so that unchanged objects can be forwarded as received. */
 function replaceField(object: JsonObject, field: string, value: Json | undefined): JsonObject {
   return object[field] === value ? object : { ...object, [field]: value }
 }
@@ -199,8 +182,8 @@ interface StreamedCall {
 }
 
 /**
- * Returns a function that adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A
- * chunk without an index belongs to the preceding call unless the chunk has a name.
+ * Adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A chunk without an index
+ * belongs to the preceding call unless it has a name.
  */
 export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, StreamedCall>()
@@ -238,7 +221,6 @@ export function fillMessageCallIds(message: JsonObject): JsonObject {
   return replaceItems(message, 'content', withMessageCallId)
 }
 
-/** Returns the event with an id for the tool call in `content_block_start` if the id is missing. */
 export function fillEventCallId(event: JsonObject): JsonObject {
   return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
 }
@@ -260,9 +242,7 @@ function withId(item: JsonObject, known?: string): JsonObject {
   return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
 }
 
-/**
- * Returns a function that adds one `call_id` to all events of a tool call. Calls are identified by their output index.
- */
+/** Adds the same `call_id` to all events of a tool call. Calls are identified by their output index. */
 export function responseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()
   const fill = (item: JsonObject, index: Json | undefined): JsonObject => {

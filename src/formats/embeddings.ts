@@ -5,14 +5,13 @@ import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './usage.ts'
 
-/** Limits of OpenAI: inputs per request, and tokens per input. */
+/** Maximum inputs per request, and maximum tokens per input, as at OpenAI. */
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536
-/** Maximum length of one text, in UTF-16 code units. Longer than the context window of every embedding model. */
+/** Maximum length of an input string, in UTF-16 code units. Exceeds the context window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
 
-/** Parses an embedding request. Throws `invalid-request` with the invalid `param`. */
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
@@ -42,22 +41,22 @@ function readInputs(value: Json | undefined): readonly EmbedInput[] {
   )
 }
 
-const EXPECTED = 'a text, an array of texts, an array of tokens, or an array of arrays of tokens'
+const EXPECTED = 'a string, an array of strings, an array of tokens, or an array of token arrays'
 
 function readText(text: string, param: string): string {
-  if (text === '') throw badField(param, text, 'a text that is not empty')
+  if (text === '') throw badField(param, text, 'a non-empty string')
   if (text.length > MAX_TEXT_LENGTH)
     throw badField(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
   return text
 }
 
 function readTokens(value: Json, param: string): readonly number[] {
-  if (!Array.isArray(value)) throw badField(param, value, 'a text or an array of tokens')
+  if (!Array.isArray(value)) throw badField(param, value, 'a string or an array of tokens')
   const tokens = arrayAt(value, param, MAX_TOKENS)
   if (tokens.length === 0) throw badField(param, value, 'at least one token')
   return tokens.map((token, index) => {
     if (typeof token === 'number' && Number.isInteger(token) && token >= 0) return token
-    throw badField(`${param}[${index}]`, token, 'a whole number of 0 or more')
+    throw badField(`${param}[${index}]`, token, 'an integer of 0 or more')
   })
 }
 
@@ -87,7 +86,7 @@ function vectorOf(value: Json | undefined): Embedding | undefined {
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
-/** Returns the body of the response. Converts only vectors that do not have the requested encoding. */
+/** Converts only vectors that are not in the requested encoding. */
 export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
@@ -107,10 +106,10 @@ function encode(embedding: Embedding, encoding: Encoding): Embedding {
 }
 
 const BYTES_PER_NUMBER = 4
-/** Maximum number of arguments of `String.fromCharCode` per call. Engines limit this number. */
+/** Maximum number of arguments per call of `String.fromCharCode`. Engines limit it. */
 const MAX_ARGUMENTS = 8_192
 
-/** Returns the base64 of little-endian 32-bit floats, independent of the byte order of the machine. */
+/** Encodes little-endian 32-bit floats, regardless of the byte order of the machine. */
 function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))

@@ -8,7 +8,7 @@ export interface FailureRow {
   readonly code?: string
 }
 
-/** Status, type and code of each kind of failure, in all formats. */
+/** Defaults of each failure kind, in all formats. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
@@ -46,8 +46,7 @@ export interface FailureText {
 }
 
 /**
- * Returns status, type and code of a failure. The details of the failure override the row of its kind. If the
- * upstream rejected the request, its type and code are kept.
+ * The details of the failure override the defaults of its kind. A rejection by the upstream keeps its type and code.
  */
 export function describeFailure(failure: GatewayError): FailureText {
   const row = FAILURES[failure.kind]
@@ -72,16 +71,16 @@ export function failureStatus(failure: GatewayError): number {
   return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
 }
 
-/** Maximum delay that is sent to clients, in seconds. For longer delays, `x-should-retry` is false. */
+/** Longest delay in seconds after which clients should retry. For longer delays, `x-should-retry` is false. */
 const MAX_WAIT_SECONDS = 60
 
 const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
 /** A number of seconds, or an HTTP date. */
 const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
-const YES_OR_NO = /^(true|false)$/
+const BOOLEAN = /^(true|false)$/
 
-/** Kinds of failures for which the retry headers of the upstream are forwarded. */
-const ADVISED: ReadonlySet<FailureKind> = new Set([
+/** The retry headers of the upstream are forwarded for these kinds. */
+const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
@@ -89,15 +88,15 @@ const ADVISED: ReadonlySet<FailureKind> = new Set([
   'conflict',
 ])
 
-/** Returns the additional response headers of a failure. Names are in lower case. */
+/** Returns additional response headers, with lowercase names. */
 export function failureHeaders(failure: GatewayError): Record<string, string> {
   const headers: Record<string, string> = {}
   const { details } = failure
-  const advice = ADVISED.has(failure.kind) ? details.advice : undefined
+  const advice = KINDS_WITH_RETRY_HEADERS.has(failure.kind) ? details.advice : undefined
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
   setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
   setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
-  setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, YES_OR_NO)
+  setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, BOOLEAN)
   const wait = Number(headers['retry-after'] ?? 0)
   const isPermanent = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
   if (isPermanent && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
@@ -105,11 +104,16 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   return headers
 }
 
-function setIfMatching(headers: Record<string, string>, name: string, value: string | undefined, form: RegExp): void {
-  if (value !== undefined && form.test(value)) headers[name] = value
+function setIfMatching(
+  headers: Record<string, string>,
+  name: string,
+  value: string | undefined,
+  pattern: RegExp,
+): void {
+  if (value !== undefined && pattern.test(value)) headers[name] = value
 }
 
-/** Returns an error body in the chat and responses formats: `{error: {message, type, param, code}}`. */
+/** Writes the error body of the chat and responses formats. */
 export function writeChatFailure(failure: GatewayError): JsonObject {
   const { message, type, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -124,12 +128,12 @@ export function writeChatFailure(failure: GatewayError): JsonObject {
   }
 }
 
-/** Returns the last event of a broken chat stream, which ends without `[DONE]`. */
+/** A broken chat stream ends without `[DONE]`. */
 export function writeChatFailureEvent(failure: GatewayError): SseEvent {
   return { data: JSON.stringify(writeChatFailure(failure)) }
 }
 
-/** Returns the error of the message format. The official client selects its error class by `details`. */
+/** The official client selects its error class by `details`. */
 export function writeMessageFailure(failure: GatewayError, requestId: string): JsonObject {
   const { type, message, param, code, retryAfterSeconds, details } = describeFailure(failure)
   return {
@@ -151,8 +155,8 @@ export function writeMessageFailureEvent(failure: GatewayError, requestId: strin
 }
 
 /**
- * Returns the event that ends a broken stream of the responses format. The vendor's servers send the fields in `error`,
- * and its documentation shows them at the top level. Clients read one or the other.
+ * Writes the fields both at the top level, as the vendor documents, and in `error`, as its servers do, because clients
+ * read either.
  */
 export function writeResponseFailureEvent(failure: GatewayError, sequenceNumber: number): SseEvent {
   const { message, type, param, code } = describeFailure(failure)

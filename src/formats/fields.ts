@@ -17,7 +17,7 @@ function nameOf(value: Json | undefined): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
   if (typeof value === 'object') return 'an object'
   if (typeof value !== 'string') return String(value)
-  return value.length > MAX_ECHO_LENGTH ? `a text of ${value.length} characters` : JSON.stringify(value)
+  return value.length > MAX_ECHO_LENGTH ? `a string of ${value.length} characters` : JSON.stringify(value)
 }
 
 export function isAbsent(value: Json | undefined): value is null | undefined {
@@ -51,7 +51,6 @@ export function booleanAt(value: Json | undefined, param: string): boolean | und
   throw badField(param, value, 'true or false')
 }
 
-/** Inclusive bounds of a number. */
 export interface NumberBounds {
   readonly min: number
   readonly max?: number
@@ -76,19 +75,18 @@ export function modelAt(value: Json | undefined): string {
   if (isSafeModelName(value)) return value
   throw new GatewayError(
     'invalid-request',
-    'model is not a valid name; expected <provider>/<model_id> of at most 200 letters, digits and the signs . _ : @ + - /',
+    'model is not a valid name; expected <provider>/<model_id> of at most 200 letters, digits and the characters . _ : @ + - /',
     { param: 'model', code: 'invalid_model' },
   )
 }
 
 /**
- * Returns the error for a prompt that exceeds every context window. Clients recognize the error code and shorten the
- * prompt.
+ * Returns the error for a prompt that exceeds every context window. Clients recognize the code and shorten the prompt.
  */
 export function promptTooLong(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `prompt is too long: its text has more than ${limit} bytes, which is above the context window of every model. Shorten it.`,
+    `prompt is too long: its text exceeds ${limit} bytes, which no context window can hold. Shorten it.`,
     { code: 'context_length_exceeded' },
   )
 }
@@ -102,10 +100,7 @@ export function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-/**
- * Runs `read` on an upstream's answer. Rethrows `invalid-request` as `upstream`, because the invalid field came from the
- * upstream.
- */
+/** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
 export function readFromUpstream<T>(read: () => T): T {
   try {
     return read()
@@ -117,7 +112,6 @@ export function readFromUpstream<T>(read: () => T): T {
 
 const MAX_PARTS = 1000
 
-/** Reads the content of a message or a tool result: a text, or an array of parts. */
 export function readContentParts(
   content: Json | undefined,
   param: string,
@@ -130,7 +124,7 @@ export function readContentParts(
 
 const BASE64_MARK = ';base64'
 
-/** Returns a base64 source for a base64 `data:` URL. Returns a URL source for other URLs. */
+/** Converts a base64 `data:` URL to a base64 source, and any other URL to a URL source. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')
@@ -140,14 +134,12 @@ export function urlSource(url: string): Source {
   return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }
 
-// ─── Text of a body ───
-
 const MAX_REASON_LENGTH = 100
 const REPLACEMENT = '\uFFFD'
 
 /**
- * Returns the value of a JSON text. Throws `invalid-request`. If the text is only a part of the
- * body, the message omits the position, because it would not match the body.
+ * Parses JSON. Throws `invalid-request`. If `text` is only part of the body, the message omits the position, which
+ * would be relative to that part.
  */
 export function parseText(text: string, isPart = true): unknown {
   try {
@@ -164,12 +156,12 @@ export function notAnObject(reason: string): GatewayError {
 }
 
 export function decodeUtf8(bytes: Uint8Array): string {
-  // Node's conversion is several times faster than a strict decoder. The conversion replaces invalid bytes with U+FFFD.
+  // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
   return text.includes(REPLACEMENT) ? utf8Decoder()(bytes, false) : text
 }
 
-/** Returns a strict decoder of consecutive chunks. The decoder throws `invalid-request`. */
+/** Returns a strict decoder for consecutive chunks. The decoder throws `invalid-request`. */
 export function utf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {

@@ -15,8 +15,8 @@ import { replaceModel } from './parse-body.ts'
 import type { Changes } from './settings.ts'
 
 /**
- * The fields of `svc_metrics`. Money is in dollars with six decimals. The message format contains the first three
- * fields, the chat format the others.
+ * Values of `svc_metrics`. Money is in dollars with six decimals. The messages format sends the first three values. The
+ * chat and responses formats send the others.
  */
 export interface SvcMetrics {
   readonly savingsPercent: number
@@ -37,11 +37,11 @@ export interface SvcMetrics {
 
 export interface WriteContext {
   readonly prompt: Prompt
-  /** Time of creation in seconds since 1970. */
+  /** Unix time in seconds. */
   readonly created: number
-  /** The id of the answer, for formats whose ids the gateway creates. @default the upstream's id */
+  /** The id of the answer in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string
-  /** The caller's body before references to earlier turns are resolved. @default the body of the prompt */
+  /** The caller's body before references to earlier turns are resolved. @default the prompt's body */
   readonly requestBody?: JsonObject
 }
 
@@ -51,26 +51,28 @@ export interface WrittenPrompt {
 }
 
 export interface StreamWriter {
-  /** Returns the events that can be sent immediately. The event for the bill is delayed until `end`. */
+  /** Returns the events to send now. The event that contains the bill is held until `end`. */
   write(chunk: StreamChunk): readonly SseEvent[]
-  /** Called with the complete events that are forwarded without `write`. */
+  /** Called with complete events that are forwarded without `write`. */
   observeForwarded?(events: ByteSearch): void
-  /** Returns the last events of a complete stream, with the bill. */
+  /** Returns the final events of a complete stream, including the bill. */
   end(metrics: SvcMetrics): readonly SseEvent[]
-  /** Returns the last events of a broken stream. Present only if they depend on earlier events. @default writeFailureEvent */
+  /**
+   * Returns the final events of a broken stream. Present only if they depend on earlier events. @default
+   * writeFailureEvent
+   */
   fail?(failure: GatewayError): readonly SseEvent[]
 }
 
 /** An answered request that later requests can refer to. */
 export interface StoredTurn {
   readonly id: string
-  /** The complete conversation of the request, as items of the format. */
+  /** The entire conversation of the request, as items of the format. */
   readonly input: readonly Json[]
   readonly answer: JsonObject
 }
 
 export interface References {
-  /** The turn that the request continues. */
   readonly continued: string | undefined
   /** The turns whose answers contain referenced items, without duplicates. */
   readonly quoted: readonly string[]
@@ -80,7 +82,7 @@ export interface References {
 
 export interface RecalledTurns {
   readonly continued: StoredTurn | undefined
-  /** Answers by the ids of their turns. */
+  /** Answers by turn id. */
   readonly quoted: ReadonlyMap<string, JsonObject>
   /** The ids of responses and items that an upstream stores for the key. References to them are forwarded. */
   readonly storedUpstream: ReadonlySet<string>
@@ -97,13 +99,11 @@ export interface TurnFormat {
    * event.
    */
   keep(context: WriteContext, serialized: string): StoredTurn | undefined
-  /** Returns the ids of an answer and of its items. */
   idsOf(answer: JsonObject): readonly string[]
   /** Reads an answer that its upstream stores. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject): Completion
-  /** Returns true for an answer that the upstream has accepted but not generated yet. */
+  /** Returns true for an answer that the upstream has not finished. */
   isUnfinished(completion: Completion): boolean
-  /** Returns the id of the answer to a request. */
   answerId(requestId: string): string
   /** Returns true if the prompt refers to data that only the upstream has. */
   refersToUpstream(prompt: Prompt): boolean
@@ -123,7 +123,7 @@ export interface UpstreamFormat {
   readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
-/** A format that is loaded by the first request to an upstream that uses it. */
+/** A format that is loaded on the first request that needs it. */
 export interface UpstreamFormatModule {
   readonly dialect: UpstreamDialect
   readonly load: () => Promise<UpstreamFormat>
@@ -134,14 +134,15 @@ export type WriteFailure = (failure: GatewayError, requestId: string) => JsonObj
 /** The client side of a wire format. Pure: no clock, no network, no store. */
 export interface ClientFormat {
   readonly dialect: Dialect
-  /** Parses a request body. Throws `invalid-request` with the invalid `param`. */
+  /**
+   * Parses a request body. Validates the fields that the gateway uses. Other fields are forwarded unchanged. Throws
+   * `invalid-request` with the path of the invalid field as `param`.
+   */
   readPrompt(body: JsonObject, received?: ReceivedBody): Prompt
-  /** Returns the JSON text of an answer. */
   writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string
   createStreamWriter(context: WriteContext): StreamWriter
   readonly writeFailure: WriteFailure
   writeFailureEvent(failure: GatewayError, requestId: string): SseEvent
-  /** The event that keeps an idle connection open. */
   readonly heartbeat: SseEvent | 'comment'
   /** Returns the id of a stream that can be resumed. Idempotent. Absent if streams cannot be resumed. */
   readonly answerId?: (id: string) => string
@@ -157,7 +158,7 @@ export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
 
 let translators: Readonly<Record<TranslatedDialect, TranslatePrompt>> | undefined
 
-/** Sets the functions of `translate`. Called by `translators.ts`. */
+/** Called by `translators.ts`, which is loaded on demand. */
 export function setTranslators(loaded: Readonly<Record<TranslatedDialect, TranslatePrompt>>): void {
   translators = loaded
 }
@@ -180,8 +181,7 @@ export function rejectContentFor(target: string): RejectContent {
 }
 
 /**
- * Returns the URL of a source. Throws the error of `reject` for the id of a stored file, which is valid only with
- * the vendor that issued it.
+ * Returns the URL of a source. Rejects the id of a stored file, because only the vendor that issued the id accepts it.
  */
 export function urlOf(source: Source, reject: (what: string) => GatewayError): string {
   switch (source.type) {
@@ -194,7 +194,7 @@ export function urlOf(source: Source, reject: (what: string) => GatewayError): s
   }
 }
 
-/** Returns the title and text of a document. Returns undefined for a document that is not text. */
+/** Returns undefined for a document that is not text. */
 export function documentText({ source, title }: DocumentPart): string | undefined {
   if (source.type !== 'text') return undefined
   return title === undefined ? source.text : `${title}\n\n${source.text}`
@@ -205,7 +205,7 @@ export function isAsReceived(items: readonly { readonly native?: Native }[], bef
   return items.length === before.length && items.every(({ native }, index) => native?.value === before[index])
 }
 
-/** Returns `tools` if they differ from the tools of the body. */
+/** Returns the `tools` field if it differs from the body. */
 export function changedTools(before: readonly Json[], tools: readonly Tool[], write: (tool: Tool) => Json): Changes {
   if (isAsReceived(tools, before)) return {}
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
@@ -216,10 +216,7 @@ export function joinChanges(...changes: readonly Changes[]): Changes {
   return Object.assign({}, ...changes)
 }
 
-/**
- * Writes the body of a prompt in its own format. Reuses the received bytes with the model replaced, unless a
- * received field changes.
- */
+/** Writes a prompt in its own format. Replaces the model in the received bytes, unless a received field changes. */
 export function writeOwnBody({ native }: Prompt, model: string, changes: Changes): WrittenPrompt {
   const { value, received } = native
   const onlyAdds = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)

@@ -23,10 +23,7 @@ const MAX_PART_HEAD_BYTES = 8 * 1024
 /** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT_BYTES = 1024 * 1024
 
-/**
- * Returns the boundary of a content type. Returns undefined for other content types, and for a boundary with spaces,
- * which not all parsers trim.
- */
+/** Returns the boundary of a form. Returns undefined for a boundary with spaces, which not all parsers trim. */
 export function boundaryOf(contentType: string): string | undefined {
   const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
@@ -35,8 +32,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Returns the fields of a form. Throws `invalid-request` for a form that a vendor's parser could read differently.
- * Otherwise, a caller could use a model that the gateway does not permit or bill.
+ * Parses a form. Throws `invalid-request` for a form that a vendor's parser could read differently, because the caller
+ * could then use a model that the gateway did not authorize or bill.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const texts = new Map<string, string[]>()
@@ -47,7 +44,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
     textBytes += end - start
-    if (textBytes > MAX_TEXT_BYTES) throw formError(`has more than ${MAX_TEXT_BYTES} bytes outside of its files`)
+    if (textBytes > MAX_TEXT_BYTES) throw formError(`has more than ${MAX_TEXT_BYTES} bytes outside its files`)
     texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
   const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
@@ -58,11 +55,11 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
   if (modelSpan === undefined) return bytes
   const replacement = new TextEncoder().encode(model)
   const { start, end } = modelSpan
-  const replaced = new Uint8Array(bytes.length - (end - start) + replacement.length)
-  replaced.set(bytes.subarray(0, start))
-  replaced.set(replacement, start)
-  replaced.set(bytes.subarray(end), start + replacement.length)
-  return replaced
+  const result = new Uint8Array(bytes.length - (end - start) + replacement.length)
+  result.set(bytes.subarray(0, start))
+  result.set(replacement, start)
+  result.set(bytes.subarray(end), start + replacement.length)
+  return result
 }
 
 function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
@@ -75,11 +72,11 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     if (!isAt(bytes, at, '\r\n')) throw formError('has a boundary that is followed by other characters')
     const headEnd = search.find('\r\n\r\n', at)
     const lineFeed = search.find(delimiter, headEnd)
-    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw formError('is cut off')
+    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw formError('is truncated')
     const end = lineFeed - 1
     if (!isAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw formError(`has more than ${MAX_PARTS} parts`)
-    // An empty value starts at the next delimiter.
+    // The blank line and the delimiter may not share a line break. An empty value ends where it starts.
     const start = headEnd + 4
     if (end < start) throw formError('has a part without a blank line')
     parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
@@ -131,7 +128,7 @@ function formError(problem: string, param?: string): GatewayError {
 const STEP_BYTES = 1024 * 1024
 
 export interface LongStrings {
-  /** Long values in ascending order. */
+  /** In ascending order. */
   readonly strings: readonly LongString[]
   /** A random prefix, which prevents callers from sending a placeholder. */
   readonly placeholder: string
@@ -152,7 +149,7 @@ export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongS
   yield
   const value = parseText(outline)
   const parsed = yield* parseStrings(bytes, strings)
-  restore(value, placeholder, parsed)
+  replacePlaceholders(value, placeholder, parsed)
   return value
 }
 
@@ -173,9 +170,9 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
 
 /** Matches characters that a JSON string must escape, and the backslash. */
 // oxlint-disable-next-line no-control-regex -- JSON strings must escape them
-const UNPLAIN = /[\0-\x1f\\]/
+const NEEDS_ESCAPE = /[\0-\x1f\\]/
 
-/** Parses base64 without escapes, after an optional `data:` prefix. */
+/** Parses base64 that has no escapes, after an optional `data:` prefix. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
   const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START_BYTES)))
   if (!isPlain) return yield* parseString(bytes)
@@ -189,19 +186,18 @@ function* parseString(bytes: Uint8Array): Steps<string> {
     if (at > 0) yield
     const end = endOfEscapes(bytes, at, Math.min(at + STEP_BYTES, bytes.length))
     const piece = decode(bytes.subarray(at, end), end < bytes.length)
-    string += UNPLAIN.test(piece) ? parseText(`"${piece}"`) : piece
+    string += NEEDS_ESCAPE.test(piece) ? parseText(`"${piece}"`) : piece
     at = end
   }
-  return joinPieces(string)
+  return flatten(string)
 }
 
-/** Replaces placeholders with the long strings that they represent. */
-function restore(value: unknown, placeholder: string, parsed: readonly string[]): void {
+function replacePlaceholders(value: unknown, placeholder: string, parsed: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
   for (const name in fields) {
     const field = fields[name]
-    if (typeof field !== 'string') restore(field, placeholder, parsed)
+    if (typeof field !== 'string') replacePlaceholders(field, placeholder, parsed)
     else if (field.startsWith(placeholder)) fields[name] = parsed[Number(field.slice(placeholder.length))]
   }
 }
@@ -214,11 +210,11 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
     yield
     text += decode(bytes.subarray(at, at + STEP_BYTES), at + STEP_BYTES < bytes.length)
   }
-  return joinPieces(text)
+  return flatten(text)
 }
 
-/** Forces the engine to join the pieces of a concatenated string in this step, instead of in a longer later step. */
-function joinPieces(text: string): string {
+/** Makes the engine flatten a concatenated string in this step, instead of in a longer later step. */
+function flatten(text: string): string {
   text.charCodeAt(0)
   return text
 }

@@ -14,7 +14,7 @@ import {
 
 export interface ParsedBody {
   readonly body: JsonObject
-  /** True if an object contains a key twice. The last value is used, and the body is serialized again. */
+  /** True if an object repeats a key. The last value wins, and the body is serialized again. */
   readonly hasRepeatedKeys: boolean
   /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
   readonly received?: ReceivedBody
@@ -48,13 +48,17 @@ export interface ParsePauses {
   readonly uuid: () => string
 }
 
-/** Parses like `parseBody`, in steps of a few milliseconds. */
-export function parseBodyInTurns(bytes: Uint8Array, limits: ParseLimits, turns: ParsePauses): MaybePromise<ParsedBody> {
+/** Like `parseBody`, in steps of a few milliseconds. */
+export function parseBodyInSteps(
+  bytes: Uint8Array,
+  limits: ParseLimits,
+  pauses: ParsePauses,
+): MaybePromise<ParsedBody> {
   if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
-  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, turns)
+  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, pauses)
   const steps = parseSteps(bytes, limits)
   const first = steps.next()
-  return first.done === true ? first.value : finishInTurns(steps, turns.pause)
+  return first.done === true ? first.value : finishInSteps(steps, pauses.pause)
 }
 
 async function parseLargeBody(
@@ -64,10 +68,10 @@ async function parseLargeBody(
 ): Promise<ParsedBody> {
   const { parseInSteps } = await import('./large-bodies.ts')
   const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
-  return finishInTurns(parseSteps(bytes, limits, parse), pause)
+  return finishInSteps(parseSteps(bytes, limits, parse), pause)
 }
 
-async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
+async function finishInSteps(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
   for (;;) {
     await pause()
     const step = steps.next()
@@ -75,12 +79,11 @@ async function finishInTurns(steps: Steps<ParsedBody>, pause: () => Promise<void
   }
 }
 
-/** Returns the received JSON of a body. If a key is repeated, serializes the body again. */
+/** Returns the body as JSON. Serializes it again if it repeats a key. */
 export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-/** Parses a body larger than 1 MiB. */
 type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
 /** Maximum size of a body that is parsed in one step, in bytes. */
@@ -142,7 +145,7 @@ export function replaceModel(received: ReceivedBody, model: string, added: JsonO
     return before + JSON.stringify(model) + text.slice(modelSpan.end)
   }
   const before = bytes.subarray(inside, modelSpan.start)
-  return joined([
+  return concatenate([
     bytes.subarray(0, inside),
     encoder.encode(fields),
     before,
@@ -151,14 +154,14 @@ export function replaceModel(received: ReceivedBody, model: string, added: JsonO
   ])
 }
 
-function joined(pieces: readonly Uint8Array[]): Uint8Array {
-  const buffer = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
+function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
+  const result = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
   let at = 0
   for (const piece of pieces) {
-    buffer.set(piece, at)
+    result.set(piece, at)
     at += piece.byteLength
   }
-  return buffer
+  return result
 }
 
 function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
@@ -169,7 +172,7 @@ function nameOfType(value: unknown): string {
   return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
 }
 
-/** Counts the keys of a parsed value. If a key is repeated, the value has fewer keys than the JSON. */
+/** If an object repeats a key, this count is lower than the number of keys in the JSON. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0

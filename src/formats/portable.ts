@@ -22,9 +22,10 @@ export interface PortableTarget {
 }
 
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
-  const own = received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
-  const ignored = [...own.ignored]
-  let { prompt } = own
+  const converted =
+    received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
+  const ignored = [...converted.ignored]
+  let { prompt } = converted
   if (target.model.refusesSamplers === true) prompt = withoutSamplers(prompt, ignored)
   prompt = withKnownEffort(prompt, target, ignored)
   if (target.isLossy) prompt = withoutUnsupported(prompt, target.dialect, ignored)
@@ -62,7 +63,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Omits parts and settings that the target does not support. Format writers omit unsupported body fields. */
+/** Format writers omit unsupported body fields themselves. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -79,11 +80,11 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
   const isStopKnown = dialect !== 'responses' || stop === undefined || stop.length === 0
   if (!isStopKnown) ignored.push(names.stop)
   const settings: Settings = { ...others, ...(isStopKnown && stop !== undefined && { stop }) }
-  return { ...prompt, messages: withoutBeginning(messages, prompt, ignored), settings, tools, isLossy: true }
+  return { ...prompt, messages: withoutPrefill(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 
-/** Omits the prefilled beginning of the answer, which only the messages format supports. */
-function withoutBeginning(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
+/** Only the messages format supports a prefilled answer. */
+function withoutPrefill(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
   ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
   return messages.slice(0, -1)
@@ -210,7 +211,6 @@ export interface CalledTool {
   readonly isCustom: boolean
 }
 
-/** The tools of a prompt as functions of other formats. */
 interface DeclaredTools {
   readonly tools: readonly Tool[]
   /** The original tools, by their names in `tools`. */
@@ -218,14 +218,11 @@ interface DeclaredTools {
   readonly omitted: readonly string[]
 }
 
-/** Maximum length of a tool name that every vendor accepts. */
+/** Maximum length of a tool name at any vendor. */
 const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
-/**
- * Returns the tools of a prompt, including tools that are declared in items. A tool in a namespace gets a flattened
- * name.
- */
+/** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
   const declared: Declaring = { tools: [], called: new Map(), omitted: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
@@ -271,17 +268,17 @@ const CUSTOM_PARAMETERS: JsonObject = {
   additionalProperties: false,
 }
 
-/** Returns the description of a custom tool. Includes the grammar, because other vendors do not enforce it. */
+/** Includes the grammar of a custom tool, because other vendors do not enforce it. */
 function descriptionOf({ description, format }: JsonObject, isCustom: boolean): { readonly description?: string } {
-  const words = asString(description)
+  const text = asString(description)
   const grammar = isCustom && isJsonObject(format) ? asString(format['definition']) : undefined
-  if (grammar === undefined) return words === undefined ? {} : { description: words }
-  return { description: `${words ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
+  if (grammar === undefined) return text === undefined ? {} : { description: text }
+  return { description: `${text ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
 }
 
 function flatName(name: string, namespace: string | undefined): string {
-  const fullName = namespace === undefined ? name : `${namespace}__${name}`
-  return fullName.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
+  const qualified = namespace === undefined ? name : `${namespace}__${name}`
+  return qualified.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
 }
 
 function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): string {
@@ -293,7 +290,7 @@ function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): strin
   return unused
 }
 
-/** Returns the name that the model receives. A tool that is no longer declared keeps its former name. */
+/** Returns the name that the model receives. A tool that is no longer declared gets the flattened name. */
 function findCalledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
   for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
   return flatName(name, namespace)

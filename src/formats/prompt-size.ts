@@ -4,7 +4,7 @@ import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
  * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the body
- * excludes base64, because only the parsed prompt distinguishes images from text.
+ * skips all base64. Only the parsed prompt shows which base64 is text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
@@ -46,7 +46,7 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['inferencegeo', ['global', 'not_available']],
 ])
 
-/** Returns the name of a field that makes the vendor charge more than the list price, or undefined if no field does. */
+/** Returns the name of a field for which the vendor charges more than the list price. */
 export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
     const values = LIST_PRICE_VALUES.get(looseNameOf(name))
@@ -71,15 +71,15 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
   ].map(looseName),
 )
 
-/** Types of tools that the caller runs. The vendor runs all other types, and also a `shell` in a container. */
+/** Tools that the caller runs. The vendor runs all others, and a `shell` in a container. */
 const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
   'function custom namespace local_shell shell apply_patch computer computer_use_preview',
 )
-/** Matches tools of the messages format whose schema the vendor defines but which the caller runs. */
+/** Tools of the messages format that the vendor defines and the caller runs. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Matches models that search before they answer. */
+/** Models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
-/** Matches names of fields that refer to data outside the body. */
+/** Names of fields that refer to data outside the body. */
 const REFERENCE = /^(file_id|\w*_?ur[li])$/
 
 /**
@@ -98,7 +98,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Cached loose names. Most bodies have the same few fields. */
+/** Bodies rarely have other fields than these. */
 const knownNames = new Map<string, string>()
 const MAX_KNOWN_NAMES = 200
 const MAX_KNOWN_LENGTH = 40
@@ -145,12 +145,10 @@ function hasExternalReference(part: Part): boolean {
   }
 }
 
-/** Returns true for a reference to an item that the vendor stores. */
 function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
 
-/** Returns true for items that declare tools, such as `additional_tools`. */
 function declaresTools({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
@@ -159,7 +157,7 @@ function isExternalReference(value: JsonObject): boolean {
   return Object.entries(value).some(([name, field]) => isReference(name, field) || containsReference(field))
 }
 
-/** Returns true for a reference to data outside the body. A data URL contains its data. */
+/** A data URL contains its data. */
 function isReference(name: string, field: Json | undefined): boolean {
   return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
 }

@@ -13,14 +13,14 @@ function kindOfStatus(status: number): FailureKind {
 }
 
 const MESSAGES: Partial<Record<FailureKind, string>> = {
-  'upstream-rate-limited': 'The model provider refused the request because of its rate limit. Retry later.',
+  'upstream-rate-limited': 'The model provider rejected the request because of its rate limit. Retry later.',
   'upstream-timeout': 'The model provider took too long to answer. Retry later, or request a shorter answer.',
   overloaded: 'The model provider is overloaded. Retry later.',
 }
 
 function messageOfStatus(kind: FailureKind, status: number): string {
   if (status === 401 || status === 403) {
-    return 'The model provider refused the credentials of the gateway. Notify the operator of the gateway.'
+    return "The model provider rejected the gateway's credentials. Notify the operator of the gateway."
   }
   return MESSAGES[kind] ?? `The model provider failed with status ${status}. Retry later.`
 }
@@ -36,7 +36,7 @@ export function readFailure(status: number, body: JsonObject | undefined): Gatew
   const param = textOf(error['param'])
   return new GatewayError(
     kind,
-    textOf(error['message']) ?? `The model provider refused the request (status ${status}).`,
+    textOf(error['message']) ?? `The model provider rejected the request (status ${status}).`,
     { ...(param === undefined ? {} : { param }), upstream: refusalOf(error, status) },
   )
 }
@@ -63,21 +63,18 @@ function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
   }
 }
 
-/** Returns the text of a field. Ignores numeric codes, because they only duplicate the status. */
+/** Ignores numeric codes, because they only repeat the status. */
 function textOf(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
 }
 
-const BROKE_OFF = 'The model provider ended its answer with an error. Retry later.'
+const STREAM_FAILED = 'The model provider ended its answer with an error. Retry later.'
 
-/**
- * Returns the failure of an event. A server that validates the request after starting the stream sends the status as
- * the event's `code`.
- */
+/** A server that validates the request after it starts the stream sends the status as `code`. */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']
   if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, event)
-  return new GatewayError('upstream', BROKE_OFF)
+  return new GatewayError('upstream', STREAM_FAILED)
 }
 
 const NAMED_KINDS: ReadonlyMap<string | undefined, FailureKind> = new Map([
@@ -89,7 +86,7 @@ const NAMED_KINDS: ReadonlyMap<string | undefined, FailureKind> = new Map([
 
 function namedFailure(name: string | undefined): GatewayError {
   const kind = NAMED_KINDS.get(name) ?? 'upstream'
-  return new GatewayError(kind, MESSAGES[kind] ?? BROKE_OFF)
+  return new GatewayError(kind, MESSAGES[kind] ?? STREAM_FAILED)
 }
 
 export function messageFailure(event: JsonObject): GatewayError {
@@ -106,17 +103,17 @@ const MAX_DETAILS_LENGTH = 4096
 
 /**
  * Removes private data from upstream text, in linear time. Upstreams may repeat credentials, addresses and host names
- * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are retained. Other atoms are
- * replaced with `[removed]`.
+ * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are kept. Other atoms become
+ * `[removed]`.
  *
  * An atom is a run of characters without spaces, quotes and brackets.
  */
 export function upstreamText(text: string): string {
-  const walk: Walk = { hidesNext: 'nothing', label: 'nothing', word: '' }
+  const state: RedactionState = { hidesNext: 'nothing', label: 'nothing', word: '' }
   return truncateAtSpace(text)
     .replace(INVISIBLE, '')
     .split(/(\s+)/)
-    .map((chunk) => (isAddress(chunk) ? REMOVED : cleanChunk(chunk, walk)))
+    .map((chunk) => (isAddress(chunk) ? REMOVED : cleanChunk(chunk, state)))
     .join('')
 }
 
@@ -142,24 +139,24 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** The effect of a word on the next atom. `names` hides every atom that is not a plain word. */
+/** Which of the next atoms a word hides. `names` hides every atom that is not a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
-interface Walk {
+interface RedactionState {
   hidesNext: Hides
   /** The effect on the value after a colon or equals sign, as in `password: …`. */
   label: Hides
   word: string
 }
 
-function cleanChunk(chunk: string, walk: Walk): string {
+function cleanChunk(chunk: string, state: RedactionState): string {
   return chunk
     .split(SEPARATORS)
     .map((atom) => {
       const isWord = /[\p{L}\p{N}]/u.test(atom)
-      const isHidden = isWord && (hides(walk.hidesNext, atom) || !hasSafeShape(atom))
-      if (isWord) follow(walk, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
-      if (/[:=]/.test(atom) && walk.label !== 'nothing') walk.hidesNext = walk.label
+      const isHidden = isWord && (hides(state.hidesNext, atom) || !hasSafeShape(atom))
+      if (isWord) follow(state, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
+      if (/[:=]/.test(atom) && state.label !== 'nothing') state.hidesNext = state.label
       return isHidden ? REMOVED : atom
     })
     .join('')
@@ -169,12 +166,12 @@ function hides(mode: Hides, atom: string): boolean {
   return mode === 'anything' || (mode === 'names' && !PLAIN_WORD.test(atom))
 }
 
-function follow(walk: Walk, word: string): void {
-  const isConnection = word === 'to' && walk.word.startsWith('connect')
+function follow(state: RedactionState, word: string): void {
+  const isConnection = word === 'to' && state.word.startsWith('connect')
   const isFollowedByHost = FOLLOWED_BY_HOST.has(word) || isConnection
-  walk.hidesNext = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
-  walk.label = PRIVATE_FIELDS.has(word) ? 'anything' : LABELS_OF_NAMES.has(word) ? 'names' : 'nothing'
-  walk.word = word
+  state.hidesNext = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
+  state.label = PRIVATE_FIELDS.has(word) ? 'anything' : LABELS_OF_NAMES.has(word) ? 'names' : 'nothing'
+  state.word = word
 }
 
 /** Returns true for URLs, addresses with credentials, paths with backslashes, and percent-encoded text. */

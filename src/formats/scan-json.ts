@@ -33,7 +33,7 @@ export interface JsonScan {
   readonly longStrings: readonly LongString[]
 }
 
-/** The byte range of a long string between its quotes. */
+/** A byte range between quotes. */
 export interface LongString extends Span {
   /** True for base64 without escapes, after an optional `data:` prefix. */
   readonly isBase64: boolean
@@ -42,7 +42,7 @@ export interface LongString extends Span {
 class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** 1 for each array among the open brackets. V8 stores at most 64 bytes on its heap. */
+  /** 1 for an array, 0 for an object, per open bracket. V8 keeps at most 64 bytes on its heap. */
   readonly inArray: Uint8Array
   readonly longStrings: LongString[] = []
   at = 0
@@ -127,10 +127,10 @@ const NUMERIC = 2
 const LETTER = 3
 const KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => kindOf(String.fromCharCode(byte)))
 
-function kindOf(sign: string): number {
-  if (/\s/.test(sign)) return BLANK
-  if (/[\d+.-]/.test(sign)) return NUMERIC
-  return /[a-z]/i.test(sign) ? LETTER : 0
+function kindOf(character: string): number {
+  if (/\s/.test(character)) return BLANK
+  if (/[\d+.-]/.test(character)) return NUMERIC
+  return /[a-z]/i.test(character) ? LETTER : 0
 }
 
 function readToken(state: ScanState): void {
@@ -174,9 +174,9 @@ function countKey(state: ScanState): void {
   if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
   if (state.depth !== 1) return
   const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
-  state.isModelNext = key !== 'another'
-  // A key with escapes counts as two, because its value cannot be replaced in the bytes.
+  state.isModelNext = key !== 'other'
   if (!state.isModelNext) return
+  // Counts an escaped key twice, because its value cannot be replaced in the bytes.
   state.models += key === 'plain' ? 1 : 2
   state.modelSpan = undefined
 }
@@ -196,11 +196,13 @@ function checkKeys({ keys, elements, limits }: ScanState): void {
   throw scanError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Counts the bytes outside strings once per slice, because whitespace is not read byte by byte. */
+/** Runs once per slice, because whitespace is not read byte by byte. */
 function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
-  throw scanError(`has more than ${limits.syntaxBytes} bytes outside of its strings. Send fewer blanks and numbers.`)
+  throw scanError(
+    `has more than ${limits.syntaxBytes} bytes outside its strings. Send less whitespace and fewer numbers.`,
+  )
 }
 
 function readNumber(state: ScanState): void {
@@ -273,20 +275,20 @@ const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
 /** Length of the key `model` with every letter escaped as `\uXXXX`, in bytes. */
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
-/** Distinguishes between the key `model`, the same key written with escapes, and any other key. */
-function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'another' {
+/** `escaped` is the key `model` written with escapes. */
+function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
   const length = end - start
-  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'another'
+  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'other'
   let equal = 0
   while (equal < MODEL.length && bytes[start + equal] === MODEL[equal]) equal++
-  if (length === MODEL.length) return equal === length ? 'plain' : 'another'
+  if (length === MODEL.length) return equal === length ? 'plain' : 'other'
   let at = start + equal
   while (at < end && bytes[at] !== BACKSLASH) at++
-  if (at >= end) return 'another'
+  if (at >= end) return 'other'
   try {
-    return JSON.parse(`"${latin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'another'
+    return JSON.parse(`"${latin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'other'
   } catch {
-    return 'another'
+    return 'other'
   }
 }
 

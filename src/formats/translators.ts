@@ -38,10 +38,7 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/**
- * Returns the settings without `top_k`, which the chat format does not support. Omits tool settings if there are no
- * tools.
- */
+/** Omits `top_k`, which the chat format does not support. Omits tool settings if there are no tools. */
 function foreignSettings(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
@@ -50,21 +47,19 @@ function foreignSettings(settings: Settings, hasTools: boolean): Settings {
     ...(hasTools && parallelToolCalls !== undefined ? { parallelToolCalls } : {}),
     ...(shape === undefined
       ? {}
-      : { shape: shape.type === 'schema' ? { strict: canBind(shape.schema), ...shape } : shape }),
+      : { shape: shape.type === 'schema' ? { strict: canBeStrict(shape.schema), ...shape } : shape }),
   }
 }
 
-/**
- * Returns true if the chat format can enforce a schema strictly. A strict schema has no optional or additional fields.
- */
-function canBind(schema: Json): boolean {
-  if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBind)
+/** A strict schema has no optional or additional fields. */
+function canBeStrict(schema: Json): boolean {
+  if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBeStrict)
   if (!isJsonObject(schema)) return true
   const { properties, required } = schema
   const named = isJsonObject(properties) ? Object.keys(properties) : []
   const isClosed = schema['type'] !== 'object' || schema['additionalProperties'] === false
-  const isFull = named.every((name) => asArray(required).includes(name))
-  return isClosed && isFull && Object.values(schema).every((inner) => canBind(inner ?? null))
+  const requiresEveryField = named.every((name) => asArray(required).includes(name))
+  return isClosed && requiresEveryField && Object.values(schema).every((inner) => canBeStrict(inner ?? null))
 }
 
 /** The instruction to answer with any JSON object. The messages format has no setting for this. */
@@ -76,7 +71,6 @@ const JSON_INSTRUCTION: JsonObject = {
 /** The default output limit in tokens. The messages format requires a limit. */
 const DEFAULT_MAX_TOKENS = 4096
 
-/** Returns the request body. Throws `invalid-request` for required content that the messages format cannot express. */
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, rejectBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
@@ -118,7 +112,7 @@ function isSystem({ message }: PathedMessage): boolean {
 
 function writeTools(prompt: Prompt): JsonObject {
   if (prompt.tools.length > 0) return { tools: prompt.tools.map(writeMessageTool) }
-  const tools = toolsOnceUsed(prompt)
+  const tools = undeclaredTools(prompt)
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
@@ -129,24 +123,21 @@ const rejectBlock = rejectContentFor('this model, which uses the message format'
  * requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
 function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
-  const names: Names = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
+  const names: CallIds = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
   return messages.map((message) => {
     const parts = message.parts.map((part) => renamePart(part, names))
     return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
   })
 }
 
-interface Names {
+interface CallIds {
   readonly usedIds: Set<string>
   readonly newIds: Map<string, string>
-  /**
-   * The last number appended to each id. Without it, each search would start at 1, and repeated ids would take
-   * quadratic time.
-   */
+  /** The last number appended to each id. Restarting each search at 1 would take quadratic time for repeated ids. */
   readonly numbers: Map<string, number>
 }
 
-function renamePart(part: Part, names: Names): Part {
+function renamePart(part: Part, names: CallIds): Part {
   if (part.type === 'tool-call') {
     const id = findUnusedId(part.id, names)
     names.usedIds.add(id)
@@ -158,7 +149,7 @@ function renamePart(part: Part, names: Names): Part {
   return callId === part.callId ? part : { ...part, callId }
 }
 
-function findUnusedId(id: string, { usedIds, numbers }: Names): string {
+function findUnusedId(id: string, { usedIds, numbers }: CallIds): string {
   const safe = id.replace(/[^\w-]/g, '_') || 'call'
   if (!usedIds.has(safe)) return safe
   let next = numbers.get(safe) ?? 2
@@ -169,7 +160,7 @@ function findUnusedId(id: string, { usedIds, numbers }: Names): string {
 
 /**
  * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `reject`
- * for a required field or a tool that is not a function.
+ * for a required field. Always throws for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, reject: RejectContent, toolField = ''): readonly string[] {
   const source = sourceOf(prompt)
@@ -231,10 +222,10 @@ function unpaired(id: string, problem: string): GatewayError {
 }
 
 /**
- * Returns the tools that the conversation calls but no longer declares. The format rejects tool blocks if no tools are
- * declared. The caller must set `tool_choice` to prevent their use.
+ * The format rejects tool blocks if no tools are declared, so tools that the conversation calls are declared again. The
+ * caller must set `tool_choice` to prevent their use.
  */
-function toolsOnceUsed(prompt: Prompt): readonly JsonObject[] {
+function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()
   for (const message of prompt.messages) {
     for (const part of message.parts) if (part.type === 'tool-call') names.add(part.name)

@@ -3,7 +3,7 @@ import type { Dialect, Message, Part, Prompt } from '../core/prompt.ts'
 import { isUnset, nameSet } from './fields.ts'
 import { itemsOf } from './responses/items.ts'
 
-/** Content that only its own format can express and that is essential to the meaning of the request. */
+/** Content that the target format cannot express and that may change the answer. */
 interface UnsupportedField {
   readonly param: string
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
@@ -19,7 +19,7 @@ export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 export interface SourceFormat {
   /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
   readonly carried: ReadonlySet<string>
-  /** Body fields that only tune the answer. They may be omitted. */
+  /** Body fields that only tune the answer and may be omitted. */
   readonly hints: ReadonlySet<string>
   /** Body fields that may be omitted if the function returns true for their value. */
   readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
@@ -84,10 +84,7 @@ function chatNative({ native }: Message | Part): JsonObject {
   return native?.dialect === 'openai' ? native.value : {}
 }
 
-/**
- * Returns the unsupported fields of a message. An assistant message may contain all fields of an answer that the caller
- * sends back.
- */
+/** Callers may send an answer back as an assistant message, with all its fields. */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
     if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
@@ -115,7 +112,6 @@ function chatHintsInPart(part: Part): readonly string[] {
   return asObject(chatNative(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
 
-/** Fields of `output_config` that only tune the answer. */
 const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
 
 const MESSAGES: SourceFormat = {
@@ -154,7 +150,7 @@ const MESSAGES: SourceFormat = {
       .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
       .map((name) => `output_config.${name}`),
   inner: unsupportedInMessages,
-  /** If the system prompt is outside `messages`, it is the first message of the prompt. */
+  /** A system prompt outside `messages` is the first message of the prompt. */
   pathOf: (prompt, index) => {
     const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
     return index < shift ? 'system' : `messages[${index - shift}]`
@@ -179,7 +175,7 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
   }
   const last = prompt.messages.length - 1
   if (prompt.messages[last]?.role === 'assistant') {
-    yield { param: MESSAGES.pathOf(prompt, last), what: 'the beginning of an answer' }
+    yield { param: MESSAGES.pathOf(prompt, last), what: 'a prefilled answer' }
   }
 }
 
@@ -232,7 +228,7 @@ const RESPONSES: SourceFormat = {
       for (const part of message.parts) yield* unsupportedInItemPart(part, path)
     }
   },
-  /** Returns the path of an item. A single message of the prompt may consist of several items. */
+  /** One message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
     const shift = typeof value['instructions'] === 'string' ? 1 : 0
     if (index < shift) return 'instructions'
@@ -250,7 +246,7 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
 
-/** Returns the unknown fields of an item. Ignores empty objects, because SDKs send them for fields without a value. */
+/** Ignores empty objects, because SDKs send them for fields without a value. */
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
@@ -273,7 +269,7 @@ function* unknownFields(
   for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
 }
 
-/** Returns the names of fields that the type does not define, or no names for an unknown type. */
+/** Returns no names for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
   const known = typeof type === 'string' ? source.known.get(type) : undefined
   return known === undefined
@@ -281,7 +277,7 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** Returns the fields of an object in the body, except the fields in `carried`, which are part of the prompt. */
+/** `carried` is the inner field that is part of the prompt. */
 function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))

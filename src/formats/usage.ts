@@ -44,7 +44,7 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   const cacheRead = Math.min(prompt, cached)
   const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
-  // Some vendors do not include reasoning in the completion count, which the total reveals.
+  // Some vendors exclude reasoning from the completion count. The total then equals the sum of all three counts.
   const isSeparate =
     names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
   const output = isSeparate ? completion + reasoning : completion
@@ -76,15 +76,10 @@ export function totalTokens(usage: Usage): number {
   return promptTokens(usage) + usage.outputTokens
 }
 
-/**
- * Types of vendor-side work that are counted separately: summaries of the conversation and advice from another model.
- */
+/** Vendor-side work that is counted separately: summaries of the conversation, and advice from another model. */
 const SEPARATELY_COUNTED: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
-/**
- * Reads the usage object of the messages format. The returned counts do not overlap. Includes the billable work in
- * `iterations`.
- */
+/** The returned counts do not overlap. Includes the billable work in `iterations`. */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
   const separate = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
@@ -96,10 +91,7 @@ function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
 }
 
-/**
- * Reads the counts in a usage object. `input_tokens` excludes cached tokens. `cache_creation` divides the cache writes
- * by duration.
- */
+/** `input_tokens` excludes cached tokens. `cache_creation` splits the cache writes by duration. */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
   return {
     ...count('inputTokens', usage['input_tokens']),
@@ -117,9 +109,9 @@ function count(name: keyof Usage, value: unknown): Partial<Usage> {
 
 function cacheWrites(usage: JsonObject): Partial<Usage> {
   const total = tokensOf(usage['cache_creation_input_tokens'])
-  const division = asObject(usage['cache_creation'])
-  const hour = tokensOf(division?.['ephemeral_1h_input_tokens'])
-  const minutes = tokensOf(division?.['ephemeral_5m_input_tokens'])
+  const byDuration = asObject(usage['cache_creation'])
+  const hour = tokensOf(byDuration?.['ephemeral_1h_input_tokens'])
+  const minutes = tokensOf(byDuration?.['ephemeral_5m_input_tokens'])
   if (total === undefined && hour === undefined && minutes === undefined) return {}
   const cacheWrite1hTokens = hour ?? 0
   return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
@@ -183,10 +175,7 @@ export function readStopReason(reason: Json | undefined): FinishReason {
   return FINISHES.get(reason) ?? 'stop'
 }
 
-/**
- * Returns the finish reason of an answer. Upstreams report `stop` for calls that `tool_choice` requires, but the caller
- * must run these calls.
- */
+/** Upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
 export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
   if (isRefusal) return 'filtered'
   const finish = FINISHES.get(reason) ?? 'stop'

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt, Settings } from '../core/prompt.ts'
-import { parseBodyInTurns, type ParsedBody } from '../formats/parse-body.ts'
+import { parseBodyInSteps, type ParsedBody } from '../formats/parse-body.ts'
 import { checkPromptLength } from '../formats/prompt-size.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
@@ -91,7 +91,7 @@ export function readJson(
 ): MaybePromise<ParsedBody> {
   checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
   const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-  return chain(readBytes(exchange, services), (bytes) => parseBodyInTurns(bytes, limits, turns))
+  return chain(readBytes(exchange, services), (bytes) => parseBodyInSteps(bytes, limits, turns))
 }
 
 /** Receives a request body. A large body occupies part of its key's capacity until the request ends. */

@@ -5,7 +5,7 @@ import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import { usd, ZERO, type NanoUsd } from '../core/money.ts'
 import type { PassthroughCall, Provider } from '../core/ports.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../formats/large-bodies.ts'
-import { parseBodyInTurns, replaceModel } from '../formats/parse-body.ts'
+import { parseBodyInSteps, replaceModel } from '../formats/parse-body.ts'
 import { checkAccess, servesModel } from '../governance/access.ts'
 import type { ProviderConfig, VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
@@ -149,7 +149,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
     }
   }
   const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-  const { body, hasRepeatedKeys, received } = await parseBodyInTurns(bytes, services.bodyLimits.json, turns)
+  const { body, hasRepeatedKeys, received } = await parseBodyInSteps(bytes, services.bodyLimits.json, turns)
   if (body['model'] !== undefined && asString(body['model']) === undefined) throw invalidModelName()
   return {
     fields: body,

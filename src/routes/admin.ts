@@ -3,7 +3,7 @@ import { toWire } from '../core/field-names.ts'
 import type { BodyLimits, HttpRequest } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
-import { parseBodyInTurns } from '../formats/parse-body.ts'
+import { parseBodyInSteps } from '../formats/parse-body.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
 import { moment } from '../governance/field-schema.ts'
 import { isSafeId, pageQuery } from '../governance/record-table.ts'
@@ -118,7 +118,7 @@ async function readAdminBody(
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const bytes = await request.body(bodyLimits)
   try {
-    const { body } = await parseBodyInTurns(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
+    const { body } = await parseBodyInSteps(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
     return Object.fromEntries(Object.entries(body).filter(([name]) => !IGNORED.has(name)))
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {

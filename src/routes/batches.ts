@@ -4,7 +4,7 @@ import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBodyInTurns, textOf } from '../formats/parse-body.ts'
+import { parseBodyInSteps, textOf } from '../formats/parse-body.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { type HttpRequest } from '../core/http.ts'
@@ -86,7 +86,7 @@ async function store(
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
-      const parsed = await parseBodyInTurns(part, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
+      const parsed = await parseBodyInSteps(part, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
       return { body: parsed.body, text: textOf(part, parsed) }
     },
     pause: yieldToEventLoop,

@@ -31,7 +31,7 @@ describe.each(fronts)('a body of 31 MB on the $name front', ({ path, body }) => 
   it.each([
     ['numbers in an unknown field', () => `"x":[${'1,'.repeat(15.5 * MB)}1]`, /more than 500000 numbers/],
     ['strings in an unknown field', () => `"x":[${'"a",'.repeat(7 * MB)}1]`, /100000 keys and array elements/],
-    ['blanks', () => `${' '.repeat(31 * MB)}"x":1`, /4194304 bytes outside of its strings/],
+    ['blanks', () => `${' '.repeat(31 * MB)}"x":1`, /4194304 bytes outside its strings/],
     ['text in an unknown field', () => `"x":"${'Some words. '.repeat(2.5 * MB)}"`, /^prompt is too long/],
   ])('of %s is refused before it is parsed', async (_, field, message) => {
     expectNotCalled(await ask(stage, withField(body, field()), { path }), message)

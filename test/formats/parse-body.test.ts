@@ -3,7 +3,7 @@ import { assert, asyncProperty, array, constantFrom, integer, record } from 'fas
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
-import { parseBody, parseBodyInTurns, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { parseBody, parseBodyInSteps, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
 import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
 
@@ -134,7 +134,7 @@ describe('array elements and numbers', () => {
   it('are refused if the body has more than 4 MiB outside of its strings, including blanks', () => {
     const blanks = (count: number): string => `{"a":"${'x'.repeat(1000)}",${' '.repeat(count)}"b":1}`
     expect(() => parse(blanks(4 * 1024 * 1024 - 20))).not.toThrow()
-    expect(failureOf(() => parse(blanks(4 * 1024 * 1024))).message).toMatch(/4194304 bytes outside of its strings/)
+    expect(failureOf(() => parse(blanks(4 * 1024 * 1024))).message).toMatch(/4194304 bytes outside its strings/)
   })
 })
 
@@ -197,7 +197,7 @@ describe('a large body in turns', () => {
     const bytes = new TextEncoder().encode(text)
 
     const limits = { textBytes: piece === 'QUJD' ? 1000 : bytes.length }
-    const count = await turnsOf(Promise.resolve(parseBodyInTurns(bytes, limits, turns)))
+    const count = await turnsOf(Promise.resolve(parseBodyInSteps(bytes, limits, turns)))
 
     expect(count).toBeGreaterThan(bytes.length / 1_200_000)
   })
@@ -207,7 +207,7 @@ describe('the long strings of a large body', () => {
   const BLANKS = ' '.repeat(1_100_000)
   const PLACEHOLDER = '0f8b1c5e-0000-4000-8000-000000000000'
   const inTurns = async (text: string, limits: ParseLimits = {}): Promise<ParsedBody> =>
-    parseBodyInTurns(new TextEncoder().encode(text), limits, { pause: async () => {}, uuid: () => PLACEHOLDER })
+    parseBodyInSteps(new TextEncoder().encode(text), limits, { pause: async () => {}, uuid: () => PLACEHOLDER })
 
   const piece = constantFrom(
     'QUJD',

@@ -17,10 +17,6 @@ import {
 import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
-/**
- * Parses a response body into an answer. Validates only required fields. Throws `upstream` for a body that is not an
- * answer.
- */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
@@ -60,7 +56,7 @@ function refusalPart(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
-/** Returns the reasoning text. Vendors use two names for the field. */
+/** Vendors use two names for the field. */
 export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
@@ -90,11 +86,11 @@ function thoughtOf(thinking: Json | undefined): string {
 }
 
 function callsOf(message: JsonObject): readonly ToolCallPart[] {
-  const old = asObject(message['function_call'])
+  const deprecated = asObject(message['function_call'])
   const called = asArray(message['tool_calls']).flatMap((item) => callOf(asObject(item)) ?? [])
-  if (old === undefined) return called
-  const name = asString(old['name']) ?? ''
-  return [...called, { type: 'tool-call', id: name, name, input: asString(old['arguments']) ?? '' }]
+  if (deprecated === undefined) return called
+  const name = asString(deprecated['name']) ?? ''
+  return [...called, { type: 'tool-call', id: name, name, input: asString(deprecated['arguments']) ?? '' }]
 }
 
 function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
@@ -107,7 +103,7 @@ function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
   return { type: 'tool-call', id, name, input: inputOf(called), native }
 }
 
-/** Returns the arguments as a JSON string. Some servers send an object. */
+/** Some servers send the arguments as an object. */
 function inputOf(called: JsonObject): string {
   const input = called['arguments'] ?? called['input'] ?? ''
   return typeof input === 'string' ? input : JSON.stringify(input)
@@ -125,10 +121,9 @@ interface ReaderState extends OpenBlock {
 }
 
 /**
- * Returns a reader that converts the first choice to events. Other choices are only forwarded.
+ * Converts the first choice to stream parts. Other choices are only forwarded.
  *
- * Many local servers close a stream without `[DONE]`. The reader treats such a stream as complete when every choice has
- * a finish reason.
+ * Many local servers close a stream without `[DONE]`. Such a stream is complete when every choice has a finish reason.
  */
 export function createReader(): StreamReader {
   const state: ReaderState = {
@@ -174,7 +169,7 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
   for (const choice of choices) {
     if (choice !== undefined) parts.push(...readChoice(state, choice))
   }
-  // If a chunk contains both usage and a finish reason, the finish reason must be the last event.
+  // If a chunk contains both usage and a finish reason, the finish reason must come last.
   const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
   return [...parts, ...usageParts(chunk), ...end]
 }
@@ -234,19 +229,17 @@ interface Call {
   waiting: string
 }
 
-/** Reads the tool calls in a stream. */
 interface CallReader {
   read(delta: JsonObject): readonly StreamPart[]
   count(): number
 }
 
-/** The key of a deprecated function call, which has no index and no id. */
+/** Deprecated function calls have no index and no id. */
 const DEPRECATED_CALL = 'function_call'
 
 /**
- * Returns a reader of streamed tool calls. Upstreams number calls from 0 or from 1, or use the same index for all
- * calls. Some upstreams repeat the id and name in each chunk. Others omit the index. The reader starts each call once,
- * when the name is known, and numbers calls from 0.
+ * Upstreams number calls from 0 or from 1, or use the same index for all calls. Some repeat the id and name in each
+ * chunk. Others omit the index. The reader starts each call once, when its name is known, and numbers calls from 0.
  */
 function callReader(): CallReader {
   const calls = new Map<string | number, Call>()
@@ -283,8 +276,8 @@ function callReader(): CallReader {
         const unnumbered = idOf(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
         return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
       })
-      const old = asObject(delta['function_call'])
-      return old === undefined ? parts : [...parts, ...readPiece(DEPRECATED_CALL, {}, old)]
+      const deprecated = asObject(delta['function_call'])
+      return deprecated === undefined ? parts : [...parts, ...readPiece(DEPRECATED_CALL, {}, deprecated)]
     },
   }
 }

@@ -16,25 +16,25 @@ import { writeFinish, CHAT_COUNTS, writeUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
 
 /**
- * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is delayed until
- * the bill is known, and the usage chunk is sent only if the caller requested usage.
+ * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is held until the
+ * bill is known, and the usage chunk is sent only if the caller requested usage.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const { prompt, created } = context
   const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
-  const own = chunkRelay(prompt.settings.choices ?? 1)
+  const relay = chunkRelay(prompt.settings.choices ?? 1)
   const maker = chunkMaker(created)
   return {
     write: (chunk) => {
       const { native } = chunk
-      if (native?.dialect === 'openai') return own.pass(chunk, native.event)
+      if (native?.dialect === 'openai') return relay.pass(chunk, native.event)
       return chunk.parts.flatMap((part) => maker.events(part))
     },
     end: (metrics) => {
-      const delayed = own.delayed()
+      const delayed = relay.delayed()
       const closing = delayed === undefined ? maker.finish() : delayed
-      const usage = own.usage() ?? (delayed === undefined ? maker.usage() : undefined)
-      const chunks = [...(closing === undefined ? [] : [closing]), ...own.late()]
+      const usage = relay.usage() ?? (delayed === undefined ? maker.usage() : undefined)
+      const chunks = [...(closing === undefined ? [] : [closing]), ...relay.late()]
       const [last, ...late] = wantsUsage ? chunks : chunks.map(withoutUsage)
       return [
         ...(last === undefined ? [] : [withField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
@@ -45,7 +45,6 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
   }
 }
 
-/** Returns the billing fields for the chat and responses formats. */
 export function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     original_tokens: metrics.originalTokens,
@@ -103,8 +102,7 @@ function chunkMaker(created: number): ChunkMaker {
 }
 
 /**
- * Returns a function that converts an event to deltas. A call without arguments gets `{}`, because clients parse the
- * arguments as JSON.
+ * Converts a stream part to deltas. A call without arguments gets `{}`, because clients parse the arguments as JSON.
  */
 function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
   const silentCalls = new Set<number>()
@@ -140,7 +138,7 @@ function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
 /** Forwards chunks, and delays the chunk that ends the answer and the chunks after it. */
 interface ChunkRelay {
   pass(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
-  /** Returns the chunk that ends the answer. Returns undefined before this chunk arrives. */
+  /** Returns undefined until the answer ends. */
   delayed(): SseEvent | undefined
   late(): readonly SseEvent[]
   usage(): SseEvent | undefined
@@ -163,10 +161,10 @@ function chunkRelay(choices: number): ChunkRelay {
     return events
   }
   const delay = (event: SseEvent): readonly SseEvent[] => {
-    const freed = release()
+    const released = release()
     finished++
     delayed = event
-    return freed
+    return released
   }
   const follow = (event: SseEvent): readonly SseEvent[] => {
     if (delayed === undefined || finished < choices) return [...release(), event]
@@ -194,7 +192,7 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 }
 
-/** Parses a chunk again only if its events are relevant to the end of the answer. */
+/** Parses a chunk again only if it may end the answer. */
 function kindOf(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => chunk.parts.some((part) => part.type === type)
   if (has('done')) return 'last'
@@ -218,14 +216,14 @@ function endsHere(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 
-/** Removes the usage field that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
 function withoutUsage(event: SseEvent): SseEvent {
   if (!event.data.includes('"usage"')) return event
   const { usage, ...others } = parseSseEvent(event)
   return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
-/** Returns the event with an additional field. Does not serialize the other fields again. */
+/** Adds a field without serializing the others again. */
 function withField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
@@ -233,7 +231,7 @@ function withField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Returns the JSON of an answer. Answers of this format are sent byte for byte unchanged. */
+/** Answers of this format are sent byte for byte unchanged. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)
@@ -254,7 +252,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
   })
 }
 
-/** Reasoning is written to a separate field, which clients may ignore. */
+/** Reasoning goes into a separate field, which clients may ignore. */
 function writeMessage(parts: readonly Part[]): JsonObject {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const thoughts = parts.flatMap((part) => (part.type === 'thinking' && part.redacted !== true ? [part.text] : []))

@@ -16,10 +16,6 @@ import type { ClientFormat } from '../format.ts'
 import { writeCompletion, createStreamWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 
-/**
- * Parses a request body into a prompt. Validates the fields that the gateway uses. Other fields are forwarded
- * unchanged. Throws `invalid-request` with the path of the invalid field as `param`.
- */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
   const messages = readMessages(body['messages'])
@@ -90,7 +86,7 @@ function readResult(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
-/** Returns the id of the call. Deprecated function calls have no ids, so a result is matched to its call by name. */
+/** Deprecated function calls have no ids, so a result is matched to its call by name. */
 function callIdOf(value: JsonObject, param: string): string {
   if (value['role'] !== 'function') return stringAt(value['tool_call_id'], `${param}.tool_call_id`)
   return stringAt(value['name'], `${param}.name`)
@@ -106,17 +102,17 @@ const INSTEAD_OF_CONTENT = [
   'reasoning',
 ] as const
 
-/** Reads an assistant message. Reasoning does not become a part, because other vendors require a signature. */
+/** Reasoning does not become a part, because other vendors require a signature. */
 function readAssistant(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const canOmitContent = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
   const written =
     isAbsent(content) && canOmitContent ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
-  const old = isAbsent(value['function_call'])
+  const deprecated = isAbsent(value['function_call'])
     ? []
     : [readFunctionCall(value['function_call'], `${param}.function_call`)]
-  return [...written, ...called, ...old]
+  return [...written, ...called, ...deprecated]
 }
 
 function refusalOf(value: JsonObject): readonly Part[] {
@@ -136,7 +132,7 @@ function readCall(item: Json, param: string): ToolCallPart {
   if (type === 'function') {
     const called = objectAt(value['function'], `${param}.function`)
     const name = stringAt(called['name'], `${param}.function.name`)
-    const input = stringAt(called['arguments'], `${param}.function.arguments`, 'the arguments as JSON text')
+    const input = stringAt(called['arguments'], `${param}.function.arguments`, 'the arguments as a JSON string')
     return { type: 'tool-call', id, name, input, native }
   }
   const kind = stringAt(type, `${param}.type`)
@@ -151,13 +147,11 @@ function readCall(item: Json, param: string): ToolCallPart {
   }
 }
 
-/**
- * Reads a deprecated function call. The part has no native form, because the call is not an element of `tool_calls`.
- */
+/** The part has no native form, because the call is not an element of `tool_calls`. */
 function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)
-  const input = stringAt(called['arguments'], `${param}.arguments`, 'the arguments as JSON text')
+  const input = stringAt(called['arguments'], `${param}.arguments`, 'the arguments as a JSON string')
   return { type: 'tool-call', id: name, name, input }
 }
 
@@ -171,7 +165,7 @@ function readPart(value: Json, param: string): Part {
       return { type: 'text', text: stringAt(block['refusal'], `${param}.refusal`), native }
     case 'image_url': {
       const image = objectAt(block['image_url'], `${param}.image_url`, 'an object with a url')
-      const url = stringAt(image['url'], `${param}.image_url.url`, 'an address or a data: URL')
+      const url = stringAt(image['url'], `${param}.image_url.url`, 'an HTTP URL or a data: URL')
       return { type: 'image', source: urlSource(url), native }
     }
     case 'file':
@@ -181,7 +175,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** Reads a file. A file without data and without an id is forwarded unchanged. */
+/** A file without data and without an id is forwarded unchanged. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {
@@ -192,7 +186,6 @@ function readFile(file: JsonObject, native: Native): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** The client side of the chat-completions format. */
 export const chatClient: ClientFormat = {
   dialect: 'openai',
   readPrompt,

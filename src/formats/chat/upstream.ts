@@ -18,7 +18,7 @@ import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** Returns the request body. For a stream, the body also requests the usage, which billing requires. */
+/** The body of a stream also requests usage, which billing requires. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
 }
@@ -37,10 +37,10 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 function changedStream(value: JsonObject, stream: boolean): Changes {
-  const asked = value['stream'] === true
-  if (!stream) return asked ? { stream: undefined, stream_options: undefined } : {}
+  const isStream = value['stream'] === true
+  if (!stream) return isStream ? { stream: undefined, stream_options: undefined } : {}
   const usage = asksForUsage(value) ? {} : { stream_options: withUsage(value['stream_options']) }
-  return asked ? usage : { stream: true, ...usage }
+  return isStream ? usage : { stream: true, ...usage }
 }
 
 function withUsage(options: Json | undefined): JsonObject {
@@ -52,7 +52,7 @@ function changedMessages(value: JsonObject, { messages }: Prompt): Changes {
   return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
 
-/** Returns the messages in the chat format. Unchanged messages keep their received form. */
+/** Unchanged messages keep their received form. */
 export function writeMessages(messages: readonly Message[], paramOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const native = nativeOf(message.native)
@@ -72,10 +72,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
   }
 }
 
-/**
- * Writes an assistant message. Reasoning is never sent as content, because it is valid only for the model that produced
- * it.
- */
+/** Reasoning is never sent as content, because it is valid only for the model that produced it. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
   const content = contentOf(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
@@ -85,7 +82,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Writes each tool result as a separate message. Images in results are moved to the following user message. */
+/** Writes each tool result as a separate message. Moves images in results to the following user message. */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
@@ -136,7 +133,6 @@ function writeContent(parts: readonly ContentPart[], param: string): Json {
   return parts.map((part) => writeContentPart(part, param))
 }
 
-/** Writes blocks of this format unchanged. */
 function writeContentPart(part: ContentPart, param: string): JsonObject {
   const native = nativeOf(part.native)
   if (native !== undefined) return native
@@ -156,7 +152,7 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'text', text }
-  if (source.type === 'url') throw rejectContent(param, 'a document given by its address')
+  if (source.type === 'url') throw rejectContent(param, 'a document URL')
   const data = urlOf(source, (what) => rejectContent(param, what))
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
@@ -167,7 +163,6 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
 
 export const rejectContent: RejectContent = rejectContentFor('a model of the chat format')
 
-/** The upstream side of the chat-completions format. */
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',
   writePrompt,

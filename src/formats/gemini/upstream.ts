@@ -18,10 +18,7 @@ import { blockParts, generateCallId, idOf, type OpenBlock, parseEvent } from '..
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { readFinish, readGeminiUsage } from '../usage.ts'
 
-/**
- * Returns the request body. The model is part of the URL. Throws `invalid-request` for required content that this
- * format cannot express.
- */
+/** The model is part of the URL, not of the body. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
@@ -53,7 +50,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   })
 }
 
-/** Version 3 and later refuse a tool call of the current turn without its thought signature. */
+/** Version 3 and later reject a tool call of the current turn without its thought signature. */
 function needsSignature(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
@@ -110,7 +107,7 @@ interface ContentOptions {
 /** The value that Google documents for calls without a signature, such as calls of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
-/** Writes the messages as contents. Roles must alternate, so adjacent messages of one role are joined. */
+/** Roles must alternate, so adjacent messages of one role are joined. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
   const names = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
@@ -130,7 +127,7 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
 
 interface ContentState {
   readonly path: string
-  /** The names of previous calls by id. A result must contain the name of its function. */
+  /** The names of earlier calls by id. A result must contain the name of its function. */
   readonly names: Map<string, string>
 }
 
@@ -173,7 +170,7 @@ function writeResult(result: ToolResultPart, state: ContentState): readonly Json
   ]
 }
 
-/** Adds a signature to the first of several parallel calls. Google signs only the first call. */
+/** Google signs only the first of several parallel calls. */
 function signFirstCall(parts: JsonObject[]): void {
   const index = parts.findIndex((part) => part['functionCall'] !== undefined)
   const call = parts[index]
@@ -191,16 +188,16 @@ export const geminiUpstream: UpstreamFormat = {
   readFailure,
 }
 
-/** Reads an error. Google responds to an invalid key with 400, which must not be reported as an error of the caller. */
+/** Google responds to an invalid API key with 400, which must not be reported as an error of the caller. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
-  const isOurKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
-  if (!isOurKey) return readAnyFailure(status, body)
-  const message = 'The model provider refused the credentials of the gateway. Notify the operator of the gateway.'
+  const isGatewayKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
+  if (!isGatewayKey) return readAnyFailure(status, body)
+  const message = "The model provider rejected the gateway's credentials. Notify the operator of the gateway."
   return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
 }
 
-/** Parses a response body. A blocked prompt has no candidates, and yields an empty answer that is marked as filtered. */
+/** A blocked prompt has no candidates. Its answer is empty and marked as filtered. */
 export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
@@ -230,7 +227,7 @@ export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
-/** Returns no part for content that only this vendor supports, such as executed code. */
+/** Drops content that only this vendor supports, such as executed code. */
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
@@ -255,7 +252,7 @@ interface ReaderState extends OpenBlock {
   calls: number
 }
 
-/** Returns a reader of a stream. The stream has no end event, and is complete after the finish reason. */
+/** The stream has no end event. It is complete after the finish reason. */
 export function createReader(): StreamReader {
   const state: ReaderState = { started: false, finished: false, open: undefined, calls: 0 }
   const read = (event: SseEvent): StreamChunk => {
@@ -266,7 +263,7 @@ export function createReader(): StreamReader {
   return Object.assign(read, { isComplete: () => state.finished })
 }
 
-/** Returns the events of a chunk. Usage is cumulative and present in each chunk. The end must be the last event. */
+/** Usage is cumulative and present in every chunk. The end must be the last part. */
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   if (!state.started) {

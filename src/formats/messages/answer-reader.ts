@@ -7,7 +7,6 @@ import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
-/** Parses a response body. Throws `upstream` for a body that is not a message. */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   if (received['type'] === 'error') throw messageFailure(received)
   const body = fillMessageCallIds(received)
@@ -39,8 +38,8 @@ interface ReaderState {
 const NO_PARTS: StreamChunk = { parts: [] }
 
 /**
- * Returns a reader that keeps the data of an event and uses the type in the data as the event name. Events after
- * `message_stop` are dropped. Throws `upstream` for events of another format, and the failure of an `error` event.
+ * Keeps the data of an event and uses the type in the data as the event name. Drops events after `message_stop`. Throws
+ * `upstream` for events of another format, and the failure in an `error` event.
  */
 export function createReader(): StreamReader {
   const state: ReaderState = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
@@ -81,10 +80,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
   }
 }
 
-/**
- * Reads the start event. The count of output tokens is a placeholder, which must not be billed if no later count
- * arrives.
- */
+/** The output count of the start event is a placeholder, which must not be billed if no later count arrives. */
 function readStart(state: ReaderState, message: JsonObject): readonly StreamPart[] {
   state.started = true
   const usage = asObject(message['usage'])
@@ -107,10 +103,7 @@ function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   ]
 }
 
-/**
- * Returns the usage after an event. Counts are cumulative. The fields of all events are merged, because only the start
- * event contains cache writes.
- */
+/** Counts are cumulative. The fields of all events are merged, because only the start event contains cache writes. */
 function readNewUsage(state: ReaderState, counts: JsonObject | undefined): readonly StreamPart[] {
   if (counts === undefined) return []
   const present = Object.entries(counts).filter(([, value]) => value !== null)
@@ -127,7 +120,7 @@ function readStop(state: ReaderState): readonly StreamPart[] {
 
 type BlockEvent = 'content_block_start' | 'content_block_delta' | 'content_block_stop'
 
-/** Reads blocks. Events with the same index belong to one block. */
+/** Events with the same index belong to one block. */
 type BlockReader = (event: BlockEvent, data: JsonObject) => readonly StreamPart[]
 
 interface ToolBlock {
@@ -138,7 +131,7 @@ interface ToolBlock {
   streamed: boolean
 }
 
-/** A block that only this format supports. The block is emitted when it is complete. */
+/** A block that only this format supports. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject
@@ -223,10 +216,10 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
 /** Applies an unknown delta. Appends strings and replaces other fields. */
 function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
-  return fields.reduce((joinedFields, [name, value]) => {
-    const before = joinedFields[name]
+  return fields.reduce((merged, [name, value]) => {
+    const before = merged[name]
     const joined = typeof before === 'string' && typeof value === 'string' ? before + value : value
-    return { ...joinedFields, [name]: joined }
+    return { ...merged, [name]: joined }
   }, block)
 }
 

@@ -9,10 +9,11 @@ export interface BlockWriter {
 }
 
 interface Block {
-  /** The block in `content_block_start`. */
   readonly content: JsonObject
   readonly deltas: JsonObject[]
-  /** Returns true when the input of a tool call is complete. Absent for a block that ends when another block begins. */
+  /**
+   * Returns true when the input of a tool call is complete. Absent for a block that ends when the next block begins.
+   */
   readonly inputEnd?: (piece: string) => boolean
   isComplete: boolean
   isStarted: boolean
@@ -21,10 +22,10 @@ interface Block {
 }
 
 interface BlockWriterState {
-  /** Open blocks. Only one block may be open for the client, so deltas of later blocks are queued. */
+  /** Blocks that are not closed. Only one block may be open for the client, so deltas of later blocks are queued. */
   readonly queue: Block[]
   readonly calls: Map<number, Block>
-  /** The block that the next text or thought of the same kind continues. */
+  /** The block that the next delta of the same kind continues. */
   current: { readonly kind: 'text' | 'thinking'; readonly block: Block } | undefined
   index: number
 }
@@ -70,7 +71,7 @@ function addPart(state: BlockWriterState, part: StreamPart): void {
   }
 }
 
-/** Adds a delta to a block. The first delta starts the block, so no block is empty. */
+/** The first delta starts the block, so no block is empty. */
 function growingBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block {
   if (state.current?.kind === kind) return state.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
@@ -151,7 +152,7 @@ function openBlockEvents(block: Block, index: number): readonly SseEvent[] {
   return events
 }
 
-/** Returns the last events of a block. A call without arguments gets the input `{}`, as in the vendor's streams. */
+/** A call without arguments gets the input `{}`, as in the vendor's streams. */
 function closeBlockEvents(block: Block, index: number): readonly SseEvent[] {
   const stop = toSseEvent({ type: 'content_block_stop', index })
   if (block.inputEnd === undefined || block.hasDeltas) return [stop]
@@ -159,12 +160,12 @@ function closeBlockEvents(block: Block, index: number): readonly SseEvent[] {
   return [toSseEvent({ type: 'content_block_delta', index, delta }), stop]
 }
 
-/** Returns an event with the event name. Clients ignore events without a name. */
+/** Names the event, because clients ignore events without a name. */
 export function toSseEvent(data: JsonObject & { readonly type: string }): SseEvent {
   return { event: data.type, data: JSON.stringify(data) }
 }
 
-/** Returns a function that reads the chunks of a JSON object. The function returns true once the object is closed. */
+/** Returns a function that receives JSON in pieces and returns true once the object is closed. */
 function jsonEnd(): (piece: string) => boolean {
   const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
   let isOpened = false
@@ -174,7 +175,6 @@ function jsonEnd(): (piece: string) => boolean {
   }
 }
 
-/** Returns true for an opaque delta, and false for an opaque block. */
 export function isDelta(value: JsonObject): boolean {
   return typeof value['type'] === 'string' && value['type'].endsWith('_delta')
 }

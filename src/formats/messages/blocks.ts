@@ -68,7 +68,7 @@ function readDocument(block: JsonObject, path: string): Part {
   return { type: 'document', source, ...title, native }
 }
 
-/** Returns the text of a plain text source or of a source with text blocks. */
+/** Returns undefined for a source that is not text. */
 function readTextSource(block: JsonObject, path: string): DocumentPart['source'] | undefined {
   const source = objectAt(block['source'], `${path}.source`)
   if (source['type'] === 'text') return { type: 'text', text: stringAt(source['data'], `${path}.source.data`) }
@@ -110,17 +110,16 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
 }
 
 /**
- * Returns the input of a tool call as an object. Models sometimes write invalid JSON, but the message format requires
- * an object. Invalid text becomes `{ "raw": "<text>" }`.
+ * The message format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
+ * "<text>" }`.
  */
 export function readToolInput(text: string): JsonObject {
   return text.trim() === '' ? {} : (asObject(parseJson(text)) ?? { raw: text })
 }
 
 /**
- * Writes a part. Blocks of this format are written unchanged. Returns undefined for content that the format refuses:
- * text without a visible character, and thinking without a signature. Throws `invalid-request` for content that the
- * format cannot express.
+ * Writes blocks of this format unchanged. Returns undefined for content that the format rejects: text without a visible
+ * character, and thinking without a signature. Throws `invalid-request` for content that the format cannot express.
  */
 function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
@@ -148,7 +147,7 @@ export function writeBlocks(parts: readonly Part[], path: string): readonly Json
     .filter((block) => block !== undefined)
 }
 
-/** Blocks of this format are returned as received. */
+/** Returns blocks of this format as received. */
 export function blocksOf(message: Message, path: string): readonly Json[] {
   if (message.native?.dialect !== 'anthropic') return writeBlocks(message.parts, path)
   const content = message.native.value['content']
@@ -156,7 +155,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return asArray(content)
 }
 
-/** Returns the prompt caching field of a part. Chat clients use the same field. */
+/** Chat clients use the same prompt caching field. */
 function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const mark = part.native?.value['cache_control']
   return mark === undefined || mark === null ? {} : { cache_control: mark }
@@ -174,7 +173,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw rejectBlock(path, 'a file that was stored at another vendor; send its content instead')
+      throw rejectBlock(path, 'a file stored with another vendor (send its content instead)')
   }
 }
 
@@ -213,7 +212,7 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
   }
 }
 
-/** Writes a refusal as text. Throws for other opaque parts of other formats. */
+/** A refusal becomes text. Other opaque parts of other formats are rejected. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
     throw rejectBlock(path, 'a content part that the message format does not support')

@@ -23,12 +23,12 @@ interface WriterState {
   usage: Usage
   finish: FinishReason
   stopSequence: string | undefined
-  /** The upstream's `message_delta` and `message_stop`. They are sent last, with the bill. */
+  /** The last events of the upstream. They are held until the bill is known. */
   heldDelta: SseEvent | undefined
   heldStop: SseEvent | undefined
 }
 
-/** Forwards events of this format. Delays the last `message_delta` until the bill is known. */
+/** Forwards events of this format. Holds the last `message_delta` until the bill is known. */
 export function createStreamWriter(): StreamWriter {
   const state: WriterState = {
     blocks: blockWriter(),
@@ -56,9 +56,7 @@ function observePart(state: WriterState, part: StreamPart): void {
   state.stopSequence = part.stopSequence
 }
 
-/**
- * Forwards an event. If the event is not a ping, a delayed `message_delta` was not the last and is sent unchanged first.
- */
+/** If any event but a ping follows a held `message_delta`, that delta was not the last one and is sent unchanged. */
 function forwardEvent(state: WriterState, event: SseEvent): readonly SseEvent[] {
   if (event.event === 'ping') return [event]
   state.isStarted = true
@@ -84,7 +82,7 @@ function writePart(state: WriterState, part: StreamPart): readonly SseEvent[] {
   }
 }
 
-/** Writes the start with counts of zero. `message_delta` contains the actual counts, and some clients add both. */
+/** The counts are zero, because `message_delta` contains the actual counts and some clients add both. */
 function writeStart(state: WriterState, id = '', model = ''): readonly SseEvent[] {
   if (state.isStarted) return []
   state.isStarted = true
@@ -120,7 +118,7 @@ function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** Returns the JSON text of a message. A message of this format keeps all fields. */
+/** A message of this format keeps all fields. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
@@ -153,10 +151,7 @@ function newMessage(completion: Completion): JsonObject {
   }
 }
 
-/**
- * Writes the parts of an answer as blocks. Omits content that only another format supports. Adds citations, which
- * arrive as separate deltas, to their text.
- */
+/** Omits content that only another format supports. Adds citations, which arrive as separate deltas, to their text. */
 function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
   const blocks: JsonObject[] = []
   for (const part of parts) {
@@ -200,10 +195,6 @@ function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
 
 const MAX_MESSAGES = 10_000
 
-/**
- * Parses a request body. Validates the fields that the gateway uses. Other fields are forwarded unchanged.
- * Throws `invalid-request` with the path of the invalid field.
- */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const model = modelAt(body['model'])
   requireMaxTokens(body)
@@ -240,7 +231,6 @@ function readRole(value: Json | undefined, path: string): 'user' | 'assistant' |
   throw badField(path, value, "'user', 'assistant' or 'system'")
 }
 
-/** Reads the system prompt as the first message. The message has a native form. */
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
@@ -253,7 +243,6 @@ function readSystem(value: Json | undefined): Message | undefined {
   return { role: 'system', parts, native }
 }
 
-/** The client side of the message format. */
 export const messagesClient: ClientFormat = {
   dialect: 'anthropic',
   readPrompt,

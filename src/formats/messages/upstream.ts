@@ -16,10 +16,7 @@ import { readFailure } from '../read-failure.ts'
 import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
 import { blocksOf } from './blocks.ts'
 
-/**
- * Returns the request body. In a prompt of this format, only the model and rewritten parts change. Other prompts are
- * translated.
- */
+/** In a prompt of this format, only the model and rewritten parts change. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
@@ -46,7 +43,7 @@ function changedMessages(prompt: Prompt): Changes {
   }
 }
 
-/** Returns true for a message that was read from `system`, and for a rewritten first system message. */
+/** Matches the message that was read from `system`, and a rewritten first system message. */
 function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
@@ -69,8 +66,8 @@ interface Turn {
 }
 
 /**
- * Writes turns of alternating roles. Drops empty messages. Then joins adjacent messages with the same role into one
- * turn, with one result per call before other blocks.
+ * Drops empty messages, then joins adjacent messages with the same role into one turn. The turn starts with one result
+ * per call.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -109,7 +106,7 @@ export function resultId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_result' ? asString(block['tool_use_id']) : undefined
 }
 
-/** Joins two results of the same call, because the format rejects a second result for a call. */
+/** The format rejects a second result for the same call. */
 function joinResults(first: JsonObject | undefined, second: JsonObject): JsonObject {
   if (first === undefined) return second
   const failed = first['is_error'] === true || second['is_error'] === true
@@ -147,7 +144,7 @@ export function readSettings(body: JsonObject): Settings {
   return settings
 }
 
-/** Throws `invalid-request` if `max_tokens`, which the format requires, is absent. */
+/** The format requires `max_tokens`. */
 export function requireMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
 }
@@ -159,7 +156,7 @@ function readStop(value: Json | undefined): readonly string[] | undefined {
   )
 }
 
-/** Returns the tool choice. Returns undefined for an unknown choice, which is forwarded unchanged. */
+/** Returns undefined for an unknown choice, which is forwarded unchanged. */
 function readToolChoice(choice: JsonObject): ToolChoice | undefined {
   switch (stringAt(choice['type'], 'tool_choice.type')) {
     case 'auto':
@@ -182,7 +179,7 @@ function readShape(body: JsonObject): AnswerShape | undefined {
   return schema === undefined ? undefined : { type: 'schema', schema }
 }
 
-/** Returns the value of `tool_choice`. Returns undefined if no setting affects the field. */
+/** Returns undefined if no setting affects `tool_choice`. */
 function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
@@ -192,7 +189,7 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
 }
 
-/** Returns the required answer format. Returns undefined if the format does not support the shape. */
+/** Returns undefined if the format does not support the shape. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }
@@ -206,10 +203,7 @@ const PLAIN_FIELDS = [
   ['stop', 'stop_sequences'],
 ] as const
 
-/**
- * Returns the fields of `body` that must change to match `settings`. Undefined removes a field. For an empty body,
- * returns all settings.
- */
+/** Returns the fields of `body` that must change to match `settings`. For an empty body, returns all settings. */
 export function changedSettings(body: JsonObject, settings: Settings): Changes {
   const before = readSettings(body)
   const changes: Changes = {}
@@ -233,7 +227,7 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 /** Minimum thinking budget in tokens. */
 const MIN_THINKING_TOKENS = 1024
 
-/** Returns the thinking field with a budget below the output limit, because thinking tokens count as output. */
+/** Keeps the thinking budget below the output limit, because thinking tokens count as output. */
 function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
@@ -243,12 +237,10 @@ function fittingThinking(body: JsonObject, before: number | undefined, now: numb
   return { thinking: { ...thinking, budget_tokens: now - 1 } }
 }
 
-/**
- * Maximum number of tools. The format documents no limit, and agents with many MCP servers declare hundreds of tools.
- */
+/** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
 const MAX_TOOLS = 10_000
 
-/** Reads the tools. A tool with a vendor-defined `type` may have no name. */
+/** A tool with a vendor-defined `type` may have no name. */
 export function readTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => readTool(item, `tools[${index}]`))
@@ -270,7 +262,7 @@ function readTool(value: Json, path: string): Tool {
   }
 }
 
-/** Writes a tool. Adds `type` to a schema without one. */
+/** Adds `type` to a schema without one. */
 export function writeMessageTool(tool: Tool): JsonObject {
   if (tool.native.dialect === 'anthropic') return tool.native.value
   return {
@@ -281,7 +273,6 @@ export function writeMessageTool(tool: Tool): JsonObject {
   }
 }
 
-/** The upstream side of the messages format. */
 export const messagesUpstream: UpstreamFormat = {
   dialect: 'anthropic',
   writePrompt,

@@ -7,10 +7,6 @@ import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
 import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCallIdFiller } from '../answer-fields.ts'
 import { readThought, decodeReasoning } from './items.ts'
 
-/**
- * Parses a response body into an answer. Validates only required fields. Throws `upstream` for a body that is not a
- * response.
- */
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
@@ -75,13 +71,13 @@ interface ReaderState {
   readonly calls: Map<unknown, Call>
 }
 
-/** Returns a reader that keeps the data of an event and uses the type in the data as the event name. */
+/** Keeps the data of an event and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
   const state: ReaderState = { started: false, refused: false, calls: new Map() }
-  const fillResponseCallIds = responseCallIdFiller()
+  const fillCallIds = responseCallIdFiller()
   return (event) => {
     const received = parseEvent(event.data)
-    const data = fillResponseCallIds(received)
+    const data = fillCallIds(received)
     const type = asString(data['type']) ?? ''
     const text = data === received ? event.data : JSON.stringify(data)
     const native = { dialect: 'responses', event: { ...event, event: type, data: text } } as const
@@ -157,7 +153,7 @@ function readItemStart(state: ReaderState, data: JsonObject): readonly StreamPar
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
 
-/** Reads the end event of an item, which contains the parts that were not streamed. */
+/** The end event of an item contains the parts that were not streamed. */
 function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const item = asObject(data['item'])
   if (item === undefined) return []

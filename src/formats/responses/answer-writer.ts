@@ -19,8 +19,8 @@ import { responseId, stemOf } from './items.ts'
 import { toStreamChunks } from '../../core/stream-chunks.ts'
 
 /**
- * Writes named events with sequence numbers. Events of this format are forwarded unchanged, except for the last event,
- * which is delayed until the bill is known.
+ * Writes named events with sequence numbers. Forwards events of this format unchanged, except that the last event is
+ * held until the bill is known.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
   const writer = responseWriter(context)
@@ -60,7 +60,7 @@ interface ResponseWriter {
 type LastEvent = ResponseEvent & { readonly response: JsonObject }
 
 interface WriterState {
-  head: { readonly frame: JsonObject; readonly output: OutputWriter } | undefined
+  head: { readonly response: JsonObject; readonly output: OutputWriter } | undefined
   usage: Partial<Usage> | undefined
   finish: FinishReason
 }
@@ -70,12 +70,21 @@ export function responseWriter(context: WriteContext): ResponseWriter {
 
   const start = (id: string, model: string): NonNullable<WriterState['head']> => {
     const stem = stemOf(context.requestId ?? id)
-    return { frame: responseHead(context, responseId(stem), model), output: outputWriter(stem, calledTools(context)) }
+    return {
+      response: responseHead(context, responseId(stem), model),
+      output: outputWriter(stem, calledTools(context)),
+    }
   }
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
     if (state.head !== undefined) return []
     state.head = start(id, model)
-    const response = { ...state.head.frame, status: 'in_progress', incomplete_details: null, output: [], usage: null }
+    const response = {
+      ...state.head.response,
+      status: 'in_progress',
+      incomplete_details: null,
+      output: [],
+      usage: null,
+    }
     return [
       { type: 'response.created', response },
       { type: 'response.in_progress', response },
@@ -93,18 +102,18 @@ export function responseWriter(context: WriteContext): ResponseWriter {
     },
     end: (metrics) => {
       const opening = begin()
-      const { frame, output } = state.head ?? start('', context.prompt.model)
+      const { response: head, output } = state.head ?? start('', context.prompt.model)
       const ending = writeResponseStatus(state.finish)
       const closing = output.finish(ending.status)
       const usage = state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_COUNTS)
       const svc_metrics = writeMetrics(metrics)
-      const response = { ...frame, ...ending, output: output.items(), usage, svc_metrics }
+      const response = { ...head, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]
     },
   }
 }
 
-/** Returns the tools whose calls are not written as function calls. */
+/** Calls of these tools are not written as function calls. */
 function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> {
   const { called } = declaredTools(prompt)
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
@@ -141,8 +150,8 @@ export function responseHead(context: WriteContext, id: string, model: string): 
 }
 
 /**
- * Returns the JSON of a response. A response of this format keeps all fields. Other answers are written like the last
- * event of a stream, so streamed and non-streamed results are the same.
+ * A response of this format keeps all fields. Other answers are written like the last event of a stream, so that
+ * streamed and non-streamed answers are the same.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

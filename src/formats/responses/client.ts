@@ -13,17 +13,13 @@ import { readCompletion } from './answer-reader.ts'
 /** Fields that refer to data stored by the server. */
 const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
-/**
- * Parses a request body into a prompt. Validates the fields that the gateway uses. Other fields are forwarded
- * unchanged. Throws `invalid-request` with the path of the invalid field as `param`.
- */
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
   const model = modelAt(body['model'])
   const system = readInstructions(body['instructions'])
   const messages = readConversation(body)
   const settings = readResponseSettings(body)
-  checkOthers(body)
+  checkOtherFields(body)
   return {
     native,
     model,
@@ -34,10 +30,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   }
 }
 
-/**
- * Reads the instructions as the first message. The message has a separate native form, because the instructions are not
- * part of the input.
- */
+/** The message has its own native form, because the instructions are not part of the input. */
 function readInstructions(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const content = stringAt(value, 'instructions')
@@ -53,7 +46,7 @@ function readConversation(body: JsonObject): readonly Message[] {
   return messages
 }
 
-function checkOthers(body: JsonObject): void {
+function checkOtherFields(body: JsonObject): void {
   booleanAt(body['store'], 'store')
   if (!isAbsent(body['previous_response_id'])) {
     stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
@@ -103,7 +96,7 @@ function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
 
-/** Returns the id of the referenced item if the item is a reference. An item with only an id is a reference. */
+/** Returns the id of a referenced item. An item with only an id is a reference. */
 function referenceIn(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
@@ -111,10 +104,7 @@ function referenceIn(item: Json): string | undefined {
   return isReference ? asString(id) : undefined
 }
 
-/**
- * Returns the body with every reference resolved. Returns the same object if the body contains no reference to a stored
- * turn.
- */
+/** Returns the same object if the body does not refer to a stored turn. */
 function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
   const isContinued = typeof previous === 'string' && !found.storedUpstream.has(previous)
@@ -124,8 +114,8 @@ function recall(body: JsonObject, found: RecalledTurns): JsonObject {
   })
   if (!isContinued && !refers) return body
   const earlier = isContinued ? conversationOf(previous, found) : []
-  const given = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlier, ...given.map((item, index) => resolveReference(item, `input[${index}]`, found))]
+  const items = body['input'] === undefined ? [] : inputItems(body['input'])
+  const input = [...earlier, ...items.map((item, index) => resolveReference(item, `input[${index}]`, found))]
   return isContinued ? { ...others, input } : { ...body, input }
 }
 
@@ -165,7 +155,6 @@ function keep({ prompt, requestBody }: WriteContext, serialized: string): Stored
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
 }
 
-/** Returns the client format for `/v1/responses/compact`. */
 export function compactClient(): ClientFormat {
   return {
     ...responsesClient,

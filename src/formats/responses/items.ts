@@ -3,8 +3,8 @@ import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
- * Returns the received items of a message, or no items if the message was rewritten. The native form of a message with
- * one item is the item. With several items (reasoning, text, calls), it is `{ items }`.
+ * Returns no items if the message was rewritten. The native form of a message with one item is the item. With several
+ * items (reasoning, text, calls), it is `{ items }`.
  */
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
@@ -18,7 +18,7 @@ function nativeOfItems(items: readonly JsonObject[]): Native {
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
 
-/** Returns the items in the input. A string is one user message. */
+/** A string is one user message. */
 export function inputItems(input: Json | undefined): readonly Json[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : asArray(input)
 }
@@ -39,7 +39,7 @@ interface ReadItem {
   readonly item: JsonObject
 }
 
-/** Reads the input as messages. The items of one answer (reasoning, text, calls) become one message. */
+/** The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
     const native = nativeOfItems([{ role: 'user', content: input }])
@@ -67,8 +67,7 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
 }
 
 /**
- * Returns true if the item belongs to the same answer. Text after text starts another answer. Text after a call belongs
- * to the same answer, before the result of the call.
+ * Text after text starts another answer. Text after a call belongs to the same answer, before the result of the call.
  */
 function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
@@ -106,7 +105,7 @@ function readCall(item: JsonObject, native: Native, param: string): Part {
     type: 'tool-call',
     id: stringAt(item['call_id'], `${param}.call_id`),
     name: stringAt(item['name'], `${param}.name`),
-    input: stringAt(item['arguments'], `${param}.arguments`, 'the arguments as JSON text'),
+    input: stringAt(item['arguments'], `${param}.arguments`, 'the arguments as a JSON string'),
     native,
   }
 }
@@ -161,11 +160,11 @@ function readImage(block: JsonObject, native: Native, param: string): Part {
   if (typeof block['file_id'] === 'string') {
     return { type: 'image', source: { type: 'file', id: block['file_id'] }, native }
   }
-  const url = stringAt(block['image_url'], `${param}.image_url`, 'an address or a data: URL')
+  const url = stringAt(block['image_url'], `${param}.image_url`, 'an HTTP URL or a data: URL')
   return { type: 'image', source: urlSource(url), native }
 }
 
-/** Reads a file. A file in an unknown form is forwarded unchanged. */
+/** A file in an unknown form is forwarded unchanged. */
 function readFile(block: JsonObject, native: Native): Part {
   const filename = asString(block['filename'])
   const title = filename === undefined ? {} : { title: filename }
@@ -177,7 +176,7 @@ function readFile(block: JsonObject, native: Native): Part {
 }
 
 /**
- * Prefixes in `encrypted_content`. They distinguish signatures and encrypted reasoning from other formats from the
+ * Prefixes in `encrypted_content` that distinguish signatures and encrypted reasoning of other formats from the
  * vendor's own content.
  */
 const SIGNATURE_PREFIX = 'svc-seal:'
@@ -188,35 +187,32 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-/** Returns the `encrypted_content` for a signature or for redacted reasoning. */
+/** Returns a value for `encrypted_content`. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return REDACTED_PREFIX + redacted
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
 }
 
-/** Returns true for reasoning that only another vendor can read. */
+/** Matches reasoning that only another vendor can read. */
 export function isEncodedReasoning(item: JsonObject): boolean {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   return signature !== undefined || redacted !== undefined
 }
 
-/**
- * Returns the signature or the redacted reasoning in `encrypted_content`. Returns an empty object for the vendor's own
- * content.
- */
+/** Returns an empty object for the vendor's own content. */
 export function decodeReasoning(content: unknown): ReasoningSecrets {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
   return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
-export function reasoningItem(id: string, text: string, seal: Parameters<typeof encodeReasoning>[0]): JsonObject {
-  const sealed = encodeReasoning(seal)
+export function reasoningItem(id: string, text: string, secrets: ReasoningSecrets): JsonObject {
+  const encoded = encodeReasoning(secrets)
   return {
     id,
     type: 'reasoning',
     summary: text === '' ? [] : [{ type: 'summary_text', text }],
-    ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+    ...(encoded === undefined ? {} : { encrypted_content: encoded }),
   }
 }
 
@@ -228,17 +224,12 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/**
- * Returns the id of an item. The id contains the request's stem, which identifies the response that a referenced item
- * belongs to.
- */
+/** The stem of the request identifies the response that contains a referenced item. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }
 
-/**
- * Returns the id of the response that contains the item. Returns undefined for an id that the gateway did not create.
- */
+/** Returns undefined for an id that the gateway did not create. */
 export function responseOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)

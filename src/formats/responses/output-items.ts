@@ -8,7 +8,7 @@ export type ResponseEvent = JsonObject & { readonly type: string }
 
 type ItemStatus = 'completed' | 'incomplete'
 
-interface Open {
+interface OpenItem {
   readonly kind: 'text' | 'thinking' | 'call'
   readonly index: number
   readonly id: string
@@ -25,7 +25,7 @@ interface Call {
   readonly isCustom: boolean
 }
 
-/** Creates the output items of an answer, and their stream events. */
+/** Creates the output items of an answer and their stream events. */
 export interface OutputWriter {
   writePart(part: StreamPart): readonly ResponseEvent[]
   finish(status: ItemStatus): readonly ResponseEvent[]
@@ -38,15 +38,15 @@ interface OutputState {
   /** Tools that the caller did not declare as functions, by the names that the model uses. */
   readonly called: ReadonlyMap<string, CalledTool>
   readonly items: JsonObject[]
-  current: Open | undefined
-  /** The open calls. Their deltas may be interleaved, so all calls end when the answer ends. */
-  readonly calls: Map<number, Open>
+  current: OpenItem | undefined
+  /** Their deltas may be interleaved, so all calls end when the answer ends. */
+  readonly calls: Map<number, OpenItem>
 }
 
 export function outputWriter(stem: string, called: ReadonlyMap<string, CalledTool> = new Map()): OutputWriter {
   const state: OutputState = { stem, called, items: [], current: undefined, calls: new Map() }
   return {
-    writePart: (part) => take(state, part),
+    writePart: (part) => addPart(state, part),
     finish: (status) => {
       const closing = [...closeCurrent(state, status)]
       for (const call of state.calls.values()) closing.push(...close(state, call, status))
@@ -57,7 +57,7 @@ export function outputWriter(stem: string, called: ReadonlyMap<string, CalledToo
   }
 }
 
-function take(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
+function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
   switch (part.type) {
     case 'text-start':
       return closeCurrent(state)
@@ -85,7 +85,7 @@ function take(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
     }
     case 'tool-call-delta': {
       const call = state.calls.get(part.index)
-      return call === undefined || part.input === '' ? [] : growCall(call, part.input)
+      return call === undefined || part.input === '' ? [] : appendInput(call, part.input)
     }
     case 'opaque':
       return part.native.dialect === 'responses' ? addCompleteItem(state, part.native.value) : []
@@ -94,7 +94,7 @@ function take(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
   }
 }
 
-/** Adds a delta to an item. The first delta starts the item, so no item is empty. */
+/** The first delta starts the item, so no item is empty. */
 function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = state.current?.kind === kind ? [] : open(state, kind)
   const item = state.current
@@ -123,19 +123,19 @@ const PREFIXES = { text: 'msg', thinking: 'rs', call: 'fc' } as const
 
 function begin(
   state: OutputState,
-  kind: Open['kind'],
-  call?: Open['call'],
-): { readonly open: Open; readonly events: readonly ResponseEvent[] } {
+  kind: OpenItem['kind'],
+  call?: OpenItem['call'],
+): { readonly open: OpenItem; readonly events: readonly ResponseEvent[] } {
   const index = state.items.length
   const id = itemId(PREFIXES[kind], state.stem, index)
-  const open: Open = { kind, index, id, pieces: [], signature: [], ...(call === undefined ? {} : { call }) }
+  const open: OpenItem = { kind, index, id, pieces: [], signature: [], ...(call === undefined ? {} : { call }) }
   const item = itemOf(open, 'in_progress')
   state.items.push(item)
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
-/** Returns the output item. Its content is empty until the item ends. */
-function itemOf({ kind, id, pieces, signature, call }: Open, status: ItemStatus | 'in_progress'): JsonObject {
+/** The content is empty until the item ends. */
+function itemOf({ kind, id, pieces, signature, call }: OpenItem, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
     case 'text': {
@@ -159,18 +159,18 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Returns the text argument of a custom call. Arguments in another form are forwarded unchanged. */
+/** Arguments in another form are forwarded unchanged. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
 
-function growCall(call: Open, delta: string): readonly ResponseEvent[] {
+function appendInput(call: OpenItem, delta: string): readonly ResponseEvent[] {
   call.pieces.push(delta)
   if (call.call?.isCustom === true) return []
   return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
 }
 
-/** Adds the signature to a reasoning item. A signature may arrive without reasoning text. */
+/** A signature may arrive without reasoning text. */
 function appendSignature(state: OutputState, signature: string): readonly ResponseEvent[] {
   const opening = state.current?.kind === 'thinking' ? [] : open(state, 'thinking')
   state.current?.signature.push(signature)
@@ -183,14 +183,14 @@ function closeCurrent(state: OutputState, status: ItemStatus = 'completed'): rea
   return current === undefined ? [] : close(state, current, status)
 }
 
-function close(state: OutputState, open: Open, status: ItemStatus): readonly ResponseEvent[] {
+function close(state: OutputState, open: OpenItem, status: ItemStatus): readonly ResponseEvent[] {
   const closing = closingEvents(open)
   const item = itemOf(open, status)
   state.items[open.index] = item
   return [...closing, { type: 'response.output_item.done', output_index: open.index, item }]
 }
 
-function closingEvents(open: Open): readonly ResponseEvent[] {
+function closingEvents(open: OpenItem): readonly ResponseEvent[] {
   const text = open.pieces.join('')
   switch (open.kind) {
     case 'text':
@@ -207,7 +207,7 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
     case 'call': {
       if (open.call?.isCustom === true) return customEvents(open, customInput(text))
       // Empty arguments are not valid JSON.
-      const opening = text === '' ? growCall(open, '{}') : []
+      const opening = text === '' ? appendInput(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''
       return [...opening, { type: 'response.function_call_arguments.done', ...inItem(open), name, arguments: input }]
@@ -215,7 +215,7 @@ function closingEvents(open: Open): readonly ResponseEvent[] {
   }
 }
 
-function customEvents(open: Open, input: string): readonly ResponseEvent[] {
+function customEvents(open: OpenItem, input: string): readonly ResponseEvent[] {
   return [
     { type: 'response.custom_tool_call_input.delta', ...inItem(open), delta: input },
     { type: 'response.custom_tool_call_input.done', ...inItem(open), input },
@@ -237,14 +237,14 @@ function addCompleteItem(state: OutputState, item: JsonObject): readonly Respons
   ]
 }
 
-function inItem({ id, index }: Open): JsonObject {
+function inItem({ id, index }: OpenItem): JsonObject {
   return { item_id: id, output_index: index }
 }
 
-function inContent(open: Open): JsonObject {
+function inContent(open: OpenItem): JsonObject {
   return { ...inItem(open), content_index: 0 }
 }
 
-function inSummary(open: Open): JsonObject {
+function inSummary(open: OpenItem): JsonObject {
   return { ...inItem(open), summary_index: 0 }
 }

@@ -56,10 +56,7 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
   )
 }
 
-/**
- * Translates a prompt from another format. Sets `store: false`, because callers that use other formats cannot refer to
- * stored responses.
- */
+/** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, names } = sourceOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
@@ -78,7 +75,7 @@ function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
-/** Writes the input. Items of unchanged messages are sent in their received form. */
+/** Items of unchanged messages are sent as received. */
 function writeItems(messages: readonly Message[], pathOf: (index: number) => string): readonly JsonObject[] {
   return messages.flatMap((message, index) => {
     const items = itemsOf(message)
@@ -90,7 +87,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
   const items: JsonObject[] = []
   let content: Part[] = []
   const flush = (): void => {
-    if (content.length > 0) items.push(writeWords(message, content, path))
+    if (content.length > 0) items.push(writeContent(message, content, path))
     content = []
   }
   for (const part of message.parts) {
@@ -133,7 +130,7 @@ function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): stri
   return input.trim() === '' ? '{}' : input
 }
 
-function writeWords({ role }: Message, parts: readonly Part[], path: string): JsonObject {
+function writeContent({ role }: Message, parts: readonly Part[], path: string): JsonObject {
   const speaker = role === 'tool' ? 'user' : role
   const [only] = parts
   if (parts.length === 1 && only?.type === 'text' && nativeOf(only) === undefined) {
@@ -166,7 +163,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
-/** Marks the result of a failed call in its text, because the format has no field for failures. */
+/** Marks a failed result in its text, because the format has no field for failures. */
 function writeOutput(result: ToolResultPart, path: string): Json {
   const content = result.failed ? [{ type: 'text', text: 'Error: ' } as const, ...result.content] : result.content
   if (content.every((part) => part.type === 'text'))
@@ -180,7 +177,6 @@ function nativeOf(part: Part): JsonObject | undefined {
 
 export const rejectContent: RejectContent = rejectContentFor('a model of the responses format')
 
-/** The upstream side of the responses format. */
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
   writePrompt,

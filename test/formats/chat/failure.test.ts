@@ -58,8 +58,8 @@ describe("an upstream's error", () => {
     ['the body itself', { object: 'error', message: 'bad thing', code: 400 }, 'bad thing'],
     ['a detail', { detail: 'bad thing' }, 'bad thing'],
     ['a list of details', { detail: [{ msg: 'bad' }] }, '[{"msg":"bad"}]'],
-    ['no JSON', undefined, 'The model provider refused the request (status 422).'],
-    ['an object without a message', { error: {} }, 'The model provider refused the request (status 422).'],
+    ['no JSON', undefined, 'The model provider rejected the request (status 422).'],
+    ['an object without a message', { error: {} }, 'The model provider rejected the request (status 422).'],
   ])('is found in %s', (_name, body, message) => {
     expect(told(422, body)).toMatchObject({ error: { message, type: 'invalid_request_error', code: null } })
   })

@@ -116,7 +116,7 @@ describe('a request that is refused', () => {
     [chat({ messages: {} }), 'messages is an object; expected an array of at most 10000 elements.'],
     [chat({ max_tokens: 0 }), 'max_tokens is 0; expected an integer from 1 to 2147483647.'],
     [chat({ temperature: 'hot' }), 'temperature is "hot"; expected a number of 0 or more.'],
-    [chat({ stream: 'x'.repeat(101) }), 'stream is a text of 101 characters; expected true or false.'],
+    [chat({ stream: 'x'.repeat(101) }), 'stream is a string of 101 characters; expected true or false.'],
     [chat({ stop: Array.from({ length: 17 }, () => 'x') }), 'stop has 17 elements; expected at most 16. Send fewer.'],
   ])('states the actual and the expected value', (body, message) => {
     expect(failureOf(() => promptOf(body)).message).toBe(message)
