@@ -14,26 +14,21 @@ import {
 export interface CacheKeyOptions {
   /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
-  /** The model name in the request. */
   readonly modelName: string
 }
 
-/** Identifies an answer to a prompt. */
 export interface CacheKey {
-  /** Hash of everything except the text of the last user message. A hit requires an equal hash. */
+  /** Hash of everything except the text of the last user message. A hit requires the same scope. */
   readonly scope: string
-  /** Identifies the question within its scope. Texts with the same normalized form have the same id. */
+  /** Texts with the same normalized form have the same id within a scope. */
   readonly id: string
-  /** The last user message, normalized. */
+  /** The normalized text of the last user message. */
   readonly text: string
   /** False if only identical text is a hit. */
   readonly comparable: boolean
 }
 
-/**
- * Body fields that are represented in the prompt or do not affect the answer. Other fields are hashed without
- * normalization.
- */
+/** Body fields that the prompt contains or that do not affect the answer. Other fields are hashed as received. */
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
@@ -51,9 +46,8 @@ const MAX_COMPARED_LENGTH = 4000
  * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
  * with several choices, or in a thread that the upstream stores.
  *
- * A body that contains only fields common to both formats gets the same scope in both. Other fields, tools, images and
- * unknown blocks are hashed without normalization and with the name of their format. They therefore match only requests
- * of that format.
+ * A body with only fields that both formats share has the same scope in both. Other fields, tools, images and unknown
+ * blocks are hashed as received, together with the name of their format, so they match only requests in that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const index = lastUserIndex(prompt.messages)
@@ -82,7 +76,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
 }
 
-/** The text to hash. Different lists of values never produce the same text. */
+/** Builds the text to hash. Lengths prevent different lists of values from producing the same text. */
 class KeyText {
   text = ''
 
@@ -108,10 +102,7 @@ function addSettings(keyText: KeyText, prompt: Prompt): void {
   if (otherFields !== undefined) keyText.add(`fields of ${dialect}`, sortedJson(otherFields))
 }
 
-/**
- * Returns true for a body that sets the output limit under both of its names. The prompt contains only one of the
- * values.
- */
+/** A body may set the output limit under both of its names, but the prompt contains only one of the values. */
 function hasBothLimits(body: JsonObject): boolean {
   return body['max_tokens'] !== undefined && body['max_completion_tokens'] !== undefined
 }
@@ -167,23 +158,20 @@ function textOf(message: Message): string {
   return texts.length === 1 ? (texts[0] ?? '') : texts.join('\n\n')
 }
 
-/** Returns JSON with sorted top-level fields, because the order of fields in a body has no meaning. */
+/** Sorts the top-level fields, because the order of body fields has no meaning. */
 function sortedJson(value: JsonObject): string {
   return JSON.stringify(Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1)))
 }
 
 const CODE_FENCE = /```|~~~/
-/** An indented line may be program code or structured data if the text contains a code character. */
+/** An indented line counts as code or structured data only if the text contains a code character. */
 const INDENTED_LINE = /\n[ \t]+\S/
 const CODE_CHARACTER = /[={}();:<>[\]#]/
-/** Quoted text, in which white space is significant. */
+/** White space in quotations is significant. */
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
-/**
- * Maximum length of a text with quotations or program lines, in UTF-16 code units. In longer texts, only line ends are
- * normalized.
- */
+/** In a longer text with quotations or code, only line ends are normalized. In UTF-16 code units. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function hasProgramLines(text: string): boolean {
@@ -191,8 +179,8 @@ function hasProgramLines(text: string): boolean {
 }
 
 /**
- * Returns the text after Unicode NFC and white-space normalization. In program text, only line ends and the white space
- * before them are normalized, because indentation is significant.
+ * Applies Unicode NFC and collapses white space. In code, indentation is significant, so only line ends and trailing
+ * white space are normalized.
  */
 export function normalizeText(text: string): string {
   const composed = text.normalize('NFC')

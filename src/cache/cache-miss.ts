@@ -11,26 +11,26 @@ import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
   readonly hit: false
-  /** Cost of the verifier, which is part of the actual cost of the request. */
+  /** Cost of the verifier, part of the actual cost of the request. */
   readonly spent: NanoUsd
-  /** The same for identical requests, which can share one answer. Absent if the answer is not stored. */
+  /** Equal for identical requests, which can share one answer. Absent if the cache directives prevent sharing. */
   readonly id?: string | undefined
   /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
-  /** Counts the request as a hit, because it received the answer of an identical request. */
+  /** Counts the request as a hit after it has received the answer to an identical request. */
   becameHit(): void
   /** Coordinates identical requests of several processes. Absent if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
 
-/** One request's claim on an answer that several processes may compute at the same time. */
+/** A request's claim on an answer that several processes may compute at the same time. */
 export interface AnswerClaim {
   /**
-   * Takes the claim, or waits for the process that owns it. Resolves with undefined if this process must compute the
+   * Takes the claim, or waits for the process that has it. Resolves with undefined if this process must compute the
    * answer: it has the claim, the other process stored no answer or took too long, or the store failed. Rejects only
    * when the caller disconnects.
    *
-   * @param findStream Looks for the stream of the other process. The wait ends as soon as a stream is found.
+   * @param findStream Looks for the other process's stream. The wait ends as soon as it finds one.
    */
   join<Stream>(findStream?: FindStream<Stream>): Promise<CacheHit | FoundStream<Stream> | undefined>
   /** Releases the claim. Must be called once the answer is stored or cannot be stored. Never rejects. */
@@ -88,7 +88,7 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // Indexing is not cancelled, because the answer is complete even if the caller has disconnected.
+    // Not cancelled, because the answer is complete even if the caller has disconnected.
     const indexing = { ...lookup, cancellation: undefined }
     const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)
@@ -119,7 +119,7 @@ function isRefusal(completion: Completion, text: string): boolean {
   return hasRefusal || (text.length <= MAX_REFUSAL_LENGTH && REFUSAL.test(text))
 }
 
-/** Words that mark a question about the present. A false match only shortens the lifetime of an entry. */
+/** Words that mark a time-sensitive question. A false match only shortens the lifetime of an entry. */
 const LATIN_WORDS = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
   'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
@@ -132,18 +132,18 @@ const OTHER_WORDS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
 const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${OTHER_WORDS}`, 'iu')
 
-/** Number of characters that are searched at the start and at the end of a long text. */
+/** Number of characters searched at each end of a long text. */
 const SEARCHED_LENGTH = 2000
 
-/** Returns true for a question about the present, such as `what is the latest version`. */
+/** Returns true for a question such as `what is the latest version`. */
 export function isTimeSensitive(text: string): boolean {
   const isLong = text.length > SEARCHED_LENGTH * 2
   return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }
 
-/** Lifetime of a claim, and maximum time to wait for another process. */
+/** Lifetime of a claim, and maximum wait for another process. */
 const CLAIM_MS = 30_000
-/** The pause between two polls doubles from the minimum to the maximum. */
+/** The interval between polls doubles from the minimum to the maximum. */
 const MIN_PAUSE_MS = 25
 const MAX_PAUSE_MS = 500
 
@@ -159,7 +159,7 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
     join: async (findStream) => {
       try {
         isOwned = await claims.acquire(key.id, CLAIM_MS)
-        return isOwned ? undefined : await waitForOther(parts, lookup, { claims, findStream })
+        return isOwned ? undefined : await waitForOtherProcess(parts, lookup, { claims, findStream })
       } catch {
         throwIfCancelled({ cancellation })
         return undefined
@@ -171,14 +171,14 @@ function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
       try {
         await claims.release(key.id)
       } catch {
-        // The error is ignored, because the claim expires.
+        // The claim expires without a release.
       }
     },
   }
 }
 
-/** Polls until the other process releases its claim. Returns its stored answer, or its stream as soon as one exists. */
-async function waitForOther<Stream>(
+/** Polls until the other process releases its claim. Returns the stored answer, or the stream as soon as one exists. */
+async function waitForOtherProcess<Stream>(
   parts: CacheParts,
   lookup: Lookup,
   { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<Stream> | undefined },
@@ -187,7 +187,7 @@ async function waitForOther<Stream>(
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS
   for (let ms = MIN_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
-    await pause(ms, runtime, cancellation)
+    await sleep(ms, runtime, cancellation)
     throwIfCancelled({ cancellation })
     if (!(await claims.isHeld(key.id))) {
       return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
@@ -198,7 +198,7 @@ async function waitForOther<Stream>(
   return undefined
 }
 
-function pause(ms: number, { after }: Pick<Runtime, 'after'>, cancellation: Cancellation | undefined): Promise<void> {
+function sleep(ms: number, { after }: Pick<Runtime, 'after'>, cancellation: Cancellation | undefined): Promise<void> {
   return new Promise((resolve) => {
     let unsubscribe: (() => void) | undefined
     const done = (): void => {

@@ -19,7 +19,7 @@ export interface SemanticCacheOptions {
   readonly enabled?: boolean
   /** Lifetime of an answer, in seconds. @default 3600 */
   readonly ttlSeconds?: number
-  /** Lifetime of the answer to a question about the present (today, latest, weather), in seconds. @default 60 */
+  /** Lifetime of an answer to a time-sensitive question (today, latest, weather), in seconds. @default 60 */
   readonly freshTtlSeconds?: number
   /** Minimum cosine similarity of a hit, 0.85 to 1; 1 accepts identical text only. @default 0.95 */
   readonly similarityThreshold?: number
@@ -33,21 +33,21 @@ export interface SemanticCacheOptions {
   readonly embedder?: Embedder
   /** Finds similar questions. @default in memory */
   readonly index?: VectorIndex
-  /** Stores answers. Processes with the same database share its `index` and `answers`. @default in memory */
+  /** Stores answers. Processes that use the same database share answers. @default in memory */
   readonly answers?: AnswerStore
   /**
-   * Checks the best candidate after the guard. `smallModelVerifier()` also checks candidates that the guard refuses
-   * only for their wording. @default none
+   * Verifies the best candidate that the guard accepts. `smallModelVerifier()` also verifies candidates that the guard
+   * rejects only because of their wording. @default none
    */
   readonly verifyHit?: VerifyHit
-  /** Maximum time of each call of the embedder, the index, the answers and the verifier, in milliseconds. @default 1000 */
+  /** Maximum duration of each call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
   readonly timeoutMs?: number
   /** Yields to the event loop. Called every few milliseconds during a search. @default a timer of 0 ms */
   readonly pause?: () => Promise<void>
   readonly runtime: Pick<Runtime, 'now' | 'after'>
 }
 
-/** Minimum of `similarityThreshold`. Lower thresholds would accept different questions. */
+/** Lower thresholds would match different questions. */
 const MIN_THRESHOLD = 0.85
 const YEAR_SECONDS = 366 * 24 * 3600
 
@@ -82,7 +82,6 @@ function isWithin(value: unknown, max: number): boolean {
 
 /** The small model of the requested model's family. */
 export interface VerifierModel {
-  /** Rejects if the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
@@ -98,19 +97,19 @@ export interface AskedQuestion {
 }
 
 export interface VerifierCall {
-  /** Returns the small model if the requested model has one. */
+  /** Returns the small model of the requested model's family, if there is one. */
   readonly smallModel: () => VerifierModel | undefined
   /** Aborts at the deadline, and when the caller disconnects. */
   readonly signal: AbortSignal
 }
 
-/** The decision of a verifier and its cost, a part of the actual cost of the request. */
+/** A verifier's decision. `spent` is part of the actual cost of the request. */
 export interface Verdict {
   readonly agrees: boolean
   readonly spent: NanoUsd
 }
 
-/** Decides whether a stored answer also answers a paraphrased question. A failure or a late result is a miss. */
+/** Decides whether a stored answer also answers a paraphrased question. A failure or timeout counts as a miss. */
 export interface VerifyHit {
   (
     query: AskedQuestion,
@@ -118,8 +117,8 @@ export interface VerifyHit {
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
-   * If true, also called for the nearest candidate that the guard refuses only for words or their order. Numbers,
-   * names, negations, quotations and code must always be equal. @default false
+   * If true, the verifier also judges the nearest candidate that the guard rejects only because of its words or their
+   * order. Numbers, names, negations, quotations and code must always match. @default false
    */
   readonly judgesWording?: boolean
 }
@@ -133,8 +132,8 @@ const INSTRUCTION = [
 const MAX_ANSWER_TOKENS = 5
 
 /**
- * Returns a verifier that asks the small model of the requested model's family. The verifier accepts free paraphrases,
- * which the guard refuses, and may be wrong. Without a small model, every paraphrase is a miss.
+ * Returns a verifier that asks the small model of the requested model's family. It accepts free paraphrases, which the
+ * guard rejects, and it can be wrong. Without a small model, every paraphrase is a miss.
  */
 export function smallModelVerifier(): VerifyHit {
   const verify = async (query: AskedQuestion, entry: CachedAnswer, call: VerifierCall): Promise<Verdict> => {
@@ -163,14 +162,13 @@ export interface CacheDirectives {
 
 export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
 
-/** The directives of RFC 9111. Only no-cache, no-store and max-age=0 affect this cache. */
+/** The directives of RFC 9111. Only no-cache, no-store and max-age=0 affect the semantic cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Reads both cache headers. `header` returns the value of a lower-case name. A threshold above 1 counts as 1, which
- * accepts identical text only. Throws `invalid-request` for an invalid value, because an ignored misspelling of
- * `no-store` would store the answer.
+ * Parses Cache-Control and X-Svc-Cache-Threshold. A threshold above 1 counts as 1, which accepts identical text only.
+ * Throws `invalid-request` for an invalid value, because ignoring a misspelled `no-store` would store the answer.
  */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
   const control = header('cache-control')

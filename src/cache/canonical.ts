@@ -12,8 +12,8 @@ import {
   ORDER_MATTERS,
   QUESTION_WORDS,
   SIZES,
-  expandShortForm,
-  plainSpelling,
+  expandContraction,
+  normalizeSpelling,
 } from './english.ts'
 
 import { withoutFinalPunctuation, withoutPleasantries } from './pleasantries.ts'
@@ -24,24 +24,18 @@ export interface Item extends Token {
   readonly article?: 'the' | 'a'
 }
 
-/**
- * A text from which insignificant differences are removed: case, pleasantries, contractions, fillers and final
- * punctuation.
- */
+/** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly Item[]
   /** Typos are forgiven if one of two texts is English. `none`: a text about spelling, in which each letter matters. */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
-/**
- * Returns the canonical form of a text. If the text is not recognized as English, only the final punctuation is
- * removed.
- */
+/** Canonicalizes a text. In a text that is not recognized as English, only the final punctuation is removed. */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
-  // Texts that consist of pleasantries or punctuation must remain different.
+  // Texts that consist only of pleasantries or punctuation must remain different.
   return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
 }
 
@@ -54,7 +48,7 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** Returns the text to embed: the items except omissible articles. English texts are converted to lower case. */
+/** Returns the text to embed, without omissible articles. English text becomes lower case. */
 export function meaningOf(canonical: Canonical): string {
   let meaning = ''
   for (const item of canonical.items) {
@@ -93,14 +87,14 @@ function asWritten(token: Token): Item {
   return { ...token, key: token.raw }
 }
 
-/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, but not in names. */
+/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, except in names. */
 function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
   const written: Token[] = []
   let before = ''
   for (const [index, token] of tokens.entries()) {
     const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
     for (const word of expanded ?? [token]) {
-      const plain = respells && isPlainWord(word) ? plainSpelling(word.key, before) : undefined
+      const plain = respells && isPlainWord(word) ? normalizeSpelling(word.key, before) : undefined
       before = word.key
       const number = respells && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
       if (number !== undefined) written.push({ ...word, kind: 'number', key: number })
@@ -114,7 +108,7 @@ function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] 
 const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
 
 function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
-  const known = expandShortForm(token.key)
+  const known = expandContraction(token.key)
   if (known !== undefined) return asWords(token, known)
   const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
   if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
@@ -144,13 +138,13 @@ function isQuestionVerb(word: string): boolean {
 /** Sorts a final pair such as `a poet or a nurse`, unless another word makes its order significant. */
 function withSortedPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
-  const [firstArticle, first, joint, secondArticle, second] = items.slice(-5)
-  if (first === undefined || joint === undefined || second === undefined) return items
-  const isPair = /^(?:and|or)$/.test(joint.key) && isArticle(firstArticle) && isArticle(secondArticle)
+  const [firstArticle, first, conjunction, secondArticle, second] = items.slice(-5)
+  if (first === undefined || conjunction === undefined || second === undefined) return items
+  const isPair = /^(?:and|or)$/.test(conjunction.key) && isArticle(firstArticle) && isArticle(secondArticle)
   if (!isPair || !isPlainWord(first) || !isPlainWord(second) || first.key <= second.key) return items
   if (firstArticle?.key.charAt(0) !== secondArticle?.key.charAt(0)) return items
   if (head.some((item) => ORDER_MATTERS.has(item.key))) return items
-  return [...head, ...items.slice(-2), joint, ...items.slice(-5, -3)]
+  return [...head, ...items.slice(-2), conjunction, ...items.slice(-5, -3)]
 }
 
 function isArticle(item: Token | undefined): boolean {
@@ -162,28 +156,28 @@ function markArticles(items: readonly Token[]): readonly Item[] {
     if (!isArticle(item)) return item
     if (mayBeMissing(item, items.slice(Math.max(0, index - 1), index + 3), index > 0)) {
       if (item.key === 'the') return { ...item, article: 'the' }
-      if (item.opens || item.raw !== 'A') return { ...item, article: 'a' }
+      if (item.startsSentence || item.raw !== 'A') return { ...item, article: 'a' }
     }
     return item.key === 'an' ? { ...item, key: 'a' } : item
   })
 }
 
 /**
- * Returns true if the other text may omit the article. `around` contains the token before the article (if any), the
- * article itself, and the next two tokens.
+ * Returns true if the other text may omit the article. `around` contains the preceding token (if any), the article, and
+ * the next two tokens.
  */
 function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
     before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
   if (!isFree || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
-  const isWritten = article.key !== 'the' || article.opens || article.raw === article.key
+  const isWritten = article.key !== 'the' || article.startsSentence || article.raw === article.key
   return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
 }
 
 /**
- * Returns true unless the article precedes the last word of a sentence. There, the article is significant: `explain the
- * matrix` differs from `explain matrix`.
+ * Returns false before the last word of a sentence, where the article is significant: `explain the matrix` differs from
+ * `explain matrix`.
  */
 function isInside(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'

@@ -5,19 +5,18 @@ import type { Runtime } from '../core/ports.ts'
 export interface Timeout {
   readonly ms: number
   readonly after: Runtime['after']
-  /** Cancelled when the caller disconnects. */
   readonly cancellation?: Cancellation | undefined
 }
 
 /**
- * Returns the result of `work`. If the result is a promise, the returned promise is rejected, and the signal passed to
- * `work` is aborted, on a timeout or when the caller disconnects.
+ * Returns the result of `work`. If it is a promise, a timeout or a disconnected caller rejects the returned promise and
+ * aborts the signal passed to `work`.
  */
 export function runWithTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
   throwIfCancelled(timeout)
-  const ending = new AbortController()
-  const result = work(ending.signal)
-  return isPending(result) ? race(timeout, result, ending) : result
+  const controller = new AbortController()
+  const result = work(controller.signal)
+  return isPending(result) ? race(timeout, result, controller) : result
 }
 
 /** Like `runWithTimeout`, for work that cannot be aborted. */
@@ -31,13 +30,13 @@ export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>
   if (cancellation?.isCancelled === true) throw cancellation.reason
 }
 
-function race<T>(timeout: Timeout, work: Promise<T>, ending: AbortController | undefined): Promise<T> {
-  const late = (): Error => new Error(`A part of the cache took longer than ${timeout.ms} ms.`)
+function race<T>(timeout: Timeout, work: Promise<T>, controller: AbortController | undefined): Promise<T> {
+  const late = (): Error => new Error(`A cache component took longer than ${timeout.ms} ms.`)
   const raced = withTimeout(work, { ...timeout, late })
-  return ending === undefined ? raced : raced.finally(() => ending.abort())
+  return controller === undefined ? raced : raced.finally(() => controller.abort())
 }
 
-/** Returns true for any thenable, because custom parts of the cache may use other promise implementations. */
+/** Returns true for any thenable, because custom cache components may use other promise implementations. */
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }
@@ -57,8 +56,8 @@ export interface FailurePause {
 }
 
 /**
- * Pauses a part of the cache for ten seconds after three consecutive failures. Otherwise, each later request would wait
- * until the part times out.
+ * Pauses a cache component for ten seconds after three consecutive failures. Otherwise, each request would wait for the
+ * component to time out.
  */
 export function createFailurePause(now: () => number): FailurePause {
   let failures = 0
@@ -79,7 +78,6 @@ export function createFailurePause(now: () => number): FailurePause {
 
 export interface CallBounds {
   readonly runtime: Pick<Runtime, 'now' | 'after'>
-  /** Maximum duration of one call, in milliseconds. */
   readonly timeoutMs: number
 }
 
@@ -96,7 +94,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
     return value
   }
   return (work) => {
-    if (pause.isPaused) throw new Error('The storage of the cache is paused after failures.')
+    if (pause.isPaused) throw new Error('The cache store or index is paused after repeated failures.')
     try {
       const result = withDeadline({ ms: timeoutMs, after }, work)
       return isPending(result) ? result.then(succeeded, failed) : succeeded(result)
@@ -106,9 +104,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
   }
 }
 
-/**
- * Returns a store whose calls have a deadline. `clear` has none, because it may take a long time but delays no request.
- */
+/** Returns a store whose calls have a deadline, except `clear`, which may be slow but delays no request. */
 export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
   const bounded = createBounded(bounds)
   const { claims, peek = store.get } = store
@@ -139,7 +135,6 @@ export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStor
   }
 }
 
-/** Returns an index whose calls have a deadline, except `clear`. */
 export function boundIndex(index: VectorIndex, bounds: CallBounds): VectorIndex {
   const bounded = createBounded(bounds)
   return {

@@ -44,8 +44,8 @@ export const NEGATIONS: ReadonlySet<string> = words(
 
 export const QUESTION_WORDS: ReadonlySet<string> = words('what who whom whose when where why how which')
 
-/** Endings of contractions, the words they stand for, and the stems that precede them. */
-const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
+/** Endings of contractions, their expansions, and the stems that they follow. */
+const CONTRACTION_ENDINGS: readonly (readonly [string, string, string])[] = [
   ["n't", 'not', 'is are was were do does did has have had could would should must need might'],
   ['nt', 'not', 'is are was were do does did has have had could would should must'],
   ["'re", 'are', 'you we they who what where how'],
@@ -57,8 +57,8 @@ const SHORT_ENDINGS: readonly (readonly [string, string, string])[] = [
   ['ll', 'will', 'you they'],
 ]
 
-const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
-  ...SHORT_ENDINGS.flatMap(([ending, word, stems]) =>
+const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
+  ...CONTRACTION_ENDINGS.flatMap(([ending, word, stems]) =>
     stems.split(' ').map((stem): [string, readonly string[]] => [stem + ending, [stem, word]]),
   ),
   ...[
@@ -82,11 +82,11 @@ const SHORT_FORMS: ReadonlyMap<string, readonly string[]> = new Map([
 ])
 
 /** Returns `what is` for `what's`, or undefined for a word that is not a contraction. */
-export function expandShortForm(word: string): readonly string[] | undefined {
-  return SHORT_FORMS.get(word)
+export function expandContraction(word: string): readonly string[] | undefined {
+  return CONTRACTIONS.get(word)
 }
 
-/** Words before which `'d` means would. Before other words, it may mean had. */
+/** Words before which `'d` means would. Before other words, it can mean had. */
 export const AFTER_WOULD: ReadonlySet<string> = words('like love prefer rather appreciate')
 
 const SPELLINGS: readonly (readonly [RegExp, string])[] = [
@@ -99,8 +99,8 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
 ]
 
 /**
- * Words that are synonyms in any question. Numbers, negations, comparisons and words with a second meaning must not be
- * listed.
+ * Words that are synonyms in any question. Must not contain numbers, negations, comparisons or words with a second
+ * meaning.
  */
 const SAME_WORDS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
@@ -128,11 +128,11 @@ const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )
 
-/** Matches the words that a row of SPELLINGS may change, so that most words need only one test. */
+/** Matches all words that SPELLINGS may change, so that most words need only one test. */
 const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
-/** Returns the American spelling, or the same word for all synonyms. Returns undefined if the word does not change. */
-export function plainSpelling(word: string, before: string): readonly string[] | undefined {
+/** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
+export function normalizeSpelling(word: string, before: string): readonly string[] | undefined {
   const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
   const verb = BEFORE_VERB.has(before) ? SAME_VERBS.get(spelled) : undefined

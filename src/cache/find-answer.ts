@@ -16,7 +16,6 @@ export interface CacheParts {
   readonly store: AnswerStore
   readonly search: CandidateSearch
   readonly tallies: CacheTallies
-  /** Answers that are being stored. */
   readonly writes: Set<Promise<unknown>>
   readonly lexicon: () => Lexicon | Promise<Lexicon>
   readonly pause: () => Promise<void>
@@ -35,12 +34,12 @@ const MAX_CANDIDATES = 16
 /** Number of long texts that are compared between two pauses. */
 const COMPARED_PER_SLICE = 4
 const LONG_TEXT = 1000
-/** Minimum similarity at which two typos are forgiven. Below it, one typo is forgiven. */
-const NEAR = 0.95
+/** Minimum similarity for forgiving two typos instead of one. */
+const MIN_SIMILARITY_OF_TWO_TYPOS = 0.95
 
 export interface CacheHit {
   readonly hit: true
-  /** Id of the entry, the argument of `reportWrongHit`. */
+  /** Entry id, which `reportWrongHit` accepts. */
   readonly id: string
   readonly completion: Completion
   /** Tokens of the answered prompt before any tier shortened it. */
@@ -49,15 +48,15 @@ export interface CacheHit {
   readonly similarity: number
   /** Time of storage in milliseconds since 1970. */
   readonly storedAt: number
-  /** Cost of the verifier, a part of the actual cost of the request. @default 0 */
+  /** Cost of the verifier, part of the actual cost of the request. @default 0 */
   readonly spent?: NanoUsd
 }
 
 type Found = CacheHit | undefined
 
 /**
- * Returns the stored answer to an identical text, otherwise the best answer to an equivalent text. Returns a promise
- * only if the store, the embedder or the index is asynchronous. Throws or rejects if one of them fails.
+ * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
+ * the store, embedder or index is asynchronous. Throws or rejects if one of them fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   const { key, threshold } = lookup
@@ -73,7 +72,6 @@ export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<F
   })
 }
 
-/** Returns the stored answer to an identical text. */
 export function findSame(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
   return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
 }
@@ -83,7 +81,7 @@ interface Comparison {
   readonly lookup: Lookup
   readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
-  /** The nearest candidate that the guard refused only for its wording, if the verifier judges wording. */
+  /** The nearest candidate that the guard rejected only because of its wording, if the verifier judges wording. */
   paraphrase: Accepted | undefined
 }
 
@@ -92,7 +90,7 @@ interface Accepted {
   readonly similarity: number
 }
 
-/** Returns the first candidate that the guard accepts, or else the nearest paraphrase, if the verifier agrees. */
+/** Returns the first candidate that the guard accepts, otherwise the nearest paraphrase, if the verifier agrees. */
 function bestOf(comparison: Comparison): Found | Promise<Found> {
   const { parts, lookup } = comparison
   return whenReady(firstAccepted(comparison, 0), (accepted) => {
@@ -126,9 +124,9 @@ function compare(
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
   const query = (lookup.form ??= canonicalize(lookup.key.text))
   const form = candidate.form(entry.text)
-  const difference = differenceOf(query, form, { lexicon, typos: similarity >= NEAR ? 2 : 1 })
+  const difference = differenceOf(query, form, { lexicon, typos: similarity >= MIN_SIMILARITY_OF_TWO_TYPOS ? 2 : 1 })
   if (difference === undefined) return { entry, similarity }
-  countRefusal(parts.tallies, difference)
+  countRejection(parts.tallies, difference)
   const isWording = difference === 'word' || difference === 'order' || difference === 'question-word'
   if (isWording && parts.options.verifyHit?.judgesWording === true && hasSameFacts(query, form)) {
     comparison.paraphrase ??= { entry, similarity }
@@ -141,13 +139,13 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | 
   if (verifyHit === undefined) return recordHit(parts, accepted)
   const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
-  const verdict = runWithTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (ending) =>
-    verifyHit(query, accepted.entry, { smallModel, signal: ending }),
+  const verdict = runWithTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (signal) =>
+    verifyHit(query, accepted.entry, { smallModel, signal }),
   )
   return whenReady(verdict, (result) => {
     if (typeof result === 'object') lookup.spent = add(lookup.spent, result.spent)
     if (result === true || (typeof result === 'object' && result.agrees === true)) return recordHit(parts, accepted)
-    countRefusal(parts.tallies, 'verifier')
+    countRejection(parts.tallies, 'verifier')
     return undefined
   })
 }
@@ -165,7 +163,7 @@ function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit
   return hit
 }
 
-/** Returns an entry unless it has expired. Entries of other scopes, which an index may return, are ignored. */
+/** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
 function findEntry(
   parts: CacheParts,
   lookup: Lookup,
@@ -188,11 +186,11 @@ function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
   return { hit: true, id, completion, promptTokens, similarity, storedAt }
 }
 
-function countRefusal({ refused }: CacheTallies, reason: Difference | 'verifier'): void {
+function countRejection({ refused }: CacheTallies, reason: Difference | 'verifier'): void {
   refused[reason] = (refused[reason] ?? 0) + 1
 }
 
-/** Returns the result of `work`, or `fallback` if it fails. A disconnected caller is not counted as a failure. */
+/** Returns the result of `work`, or `fallback` if it fails. A cancelled request does not count as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
   work: () => T | Promise<T>,

@@ -34,24 +34,24 @@ export interface GuardOptions {
 /**
  * Returns the first difference that could change the answer, or undefined if two texts ask the same question.
  *
- * The guard does not rely on embeddings: every content word, number, sign, name and quotation of one text must occur in
- * the other, in the same order. Both texts are canonical, without insignificant differences. In addition, an article
- * may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
+ * The guard does not rely on embeddings: the texts must have the same content words, numbers, signs, names and
+ * quotations in the same order. Both texts are canonical, so insignificant differences are already gone. In addition,
+ * an article may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
-  const lexicon = mayForgive(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
+  const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
   const walk = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
-    const [one, other] = [left.items[i], right.items[j]]
-    const [skipOne, skipOther] = extraArticles(one, other)
-    if (skipOne || skipOther) {
-      i += skipOne ? 1 : 0
-      j += skipOther ? 1 : 0
+    const [a, b] = [left.items[i], right.items[j]]
+    const [skipA, skipB] = extraArticles(a, b)
+    if (skipA || skipB) {
+      i += skipA ? 1 : 0
+      j += skipB ? 1 : 0
       continue
     }
-    if (one === undefined || other === undefined) return kindOf(one ?? other, walk)
-    const difference = compare(one, other, walk, left.items[i - 1])
+    if (a === undefined || b === undefined) return kindOf(a ?? b, walk)
+    const difference = compare(a, b, walk, left.items[i - 1])
     if (difference !== undefined) return difference
     i += 1
     j += 1
@@ -86,37 +86,37 @@ interface Walk {
   typos: number
 }
 
-/** Returns for each of the two texts whether it has an article that the other text lacks. */
-function extraArticles(one: Item | undefined, other: Item | undefined): readonly [boolean, boolean] {
-  const both = one?.article !== undefined && other?.article !== undefined
-  if (both || one?.key === other?.key) return [false, false]
-  if (one?.article !== undefined) return [true, false]
-  return [false, other?.article !== undefined]
+/** Returns, for each text, whether it has an article that the other text lacks. */
+function extraArticles(a: Item | undefined, b: Item | undefined): readonly [boolean, boolean] {
+  const both = a?.article !== undefined && b?.article !== undefined
+  if (both || a?.key === b?.key) return [false, false]
+  if (a?.article !== undefined) return [true, false]
+  return [false, b?.article !== undefined]
 }
 
-function compare(one: Item, other: Item, walk: Walk, before: Item | undefined): Difference | undefined {
-  if (one.article !== undefined && one.article === other.article) return undefined
-  if (one.kind === other.kind && one.key === other.key) {
-    return caseMatters(one, other, before) ? 'case' : undefined
+function compare(a: Item, b: Item, walk: Walk, before: Item | undefined): Difference | undefined {
+  if (a.article !== undefined && a.article === b.article) return undefined
+  if (a.kind === b.kind && a.key === b.key) {
+    return caseMatters(a, b, before) ? 'case' : undefined
   }
-  if (isLowerCaseOf(one, other) || isLowerCaseOf(other, one)) return undefined
-  if (walk.typos > 0 && (hasMovedCapital(one, other) || hasMovedCapital(other, one))) {
+  if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
+  if (walk.typos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
     walk.typos -= 1
     return undefined
   }
-  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(one, other, walk)) {
+  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(a, b, walk)) {
     walk.typos -= 1
     return undefined
   }
-  const kind = kindOf(one, walk)
-  return kind === 'word' ? kindOf(other, walk) : kind
+  const kind = kindOf(a, walk)
+  return kind === 'word' ? kindOf(b, walk) : kind
 }
 
-/** Returns true if case is significant, as for units (mb, MB) and for words such as us and US. */
-function caseMatters(one: Item, other: Item, before: Item | undefined): boolean {
-  if (one.kind !== 'word' || one.raw === other.raw) return false
-  if (before?.kind === 'number' && one.key.length <= 4) return true
-  return !one.opens && !other.opens && CASE_MATTERS.has(one.key) && isCapital(one) !== isCapital(other)
+/** Case is significant in units (mb, MB) and in words such as us and US. */
+function caseMatters(a: Item, b: Item, before: Item | undefined): boolean {
+  if (a.kind !== 'word' || a.raw === b.raw) return false
+  if (before?.kind === 'number' && a.key.length <= 4) return true
+  return !a.startsSentence && !b.startsSentence && CASE_MATTERS.has(a.key) && isCapital(a) !== isCapital(b)
 }
 
 /** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
@@ -137,11 +137,8 @@ function isCapital(item: Item): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
-/**
- * Returns true if typos are forgiven. One of the two texts must be English, because the typo may be in the only English
- * word of the other text.
- */
-function mayForgive(left: Canonical, right: Canonical): boolean {
+/** One of the two texts must be English. The typo may be in the only English word of the other. */
+function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
   if (left.language === 'none' || right.language === 'none') return false
   return left.language === 'english' || right.language === 'english'
 }
@@ -156,14 +153,14 @@ const MIN_TITLE_LENGTH = 6
  * Returns true if one of two words is common and the other is a misspelling of it, not a word. In a long name, two
  * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
-function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
-  if (one.kind !== 'word' || other.kind !== 'word') return false
-  const [left, right] = withoutPossessive(one.key, other.key)
+function isMisspelled(a: Item, b: Item, walk: Walk): boolean {
+  if (a.kind !== 'word' || b.kind !== 'word') return false
+  const [left, right] = withoutPossessive(a.key, b.key)
   const classes = [classOf(left, walk.lexicon), classOf(right, walk.lexicon)]
   const isImpossible = classes.includes('impossible')
   const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
-  if (!isPlainWord(one) || !isPlainWord(other)) {
-    if (!isTitle(one) || !isTitle(other) || Math.min(left.length, right.length) < MIN_TITLE_LENGTH) return false
+  if (!isPlainWord(a) || !isPlainWord(b)) {
+    if (!isTitle(a) || !isTitle(b) || Math.min(left.length, right.length) < MIN_TITLE_LENGTH) return false
     if (!isOneTypo(left, right)) return false
     if (isTypo && isKeyboardError(left, right)) return true
     return isImpossible && classes[0] !== classes[1] && (isTypo || isSwapInside(left, right))
@@ -172,7 +169,7 @@ function isMisspelled(one: Item, other: Item, walk: Walk): boolean {
   if (isFunctionTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
   const isTypingMistake = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
-  return isTypingMistake || isImpossible || hasContext(walk.left, one, [left, right])
+  return isTypingMistake || isImpossible || hasContext(walk.left, a, [left, right])
 }
 
 /** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
@@ -209,10 +206,10 @@ function kindOf(item: Item | undefined, walk: Walk): Difference {
 }
 
 function haveSameItems(left: readonly Item[], right: readonly Item[]): boolean {
-  const bag = (items: readonly Item[]): string =>
+  const sortedKeys = (items: readonly Item[]): string =>
     items
       .map((item) => item.key)
       .sort()
       .join('\u0000')
-  return left.length === right.length && bag(left) === bag(right)
+  return left.length === right.length && sortedKeys(left) === sortedKeys(right)
 }

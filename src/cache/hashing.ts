@@ -1,7 +1,7 @@
 import type { Embedder } from '../core/cache-ports.ts'
 import { canonicalize, meaningOf } from './canonical.ts'
 
-/** Returns a 32-bit hash of UTF-16 code units (FNV-1a with a final mix), which is the same on every platform. */
+/** Hashes UTF-16 code units to 32 bits (FNV-1a with a final mix). The result is the same on every platform. */
 export function hash32(text: string, seed: number): number {
   let hash = (0x811c9dc5 ^ seed) >>> 0
   for (let index = 0; index < text.length; index += 1) {
@@ -10,7 +10,7 @@ export function hash32(text: string, seed: number): number {
   return mix(hash)
 }
 
-/** Mixes the bits of a 32-bit number. Each input bit affects all output bits. */
+/** The finalizer of MurmurHash3: each input bit affects all output bits. */
 export function mix(value: number): number {
   let hash = value
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
@@ -21,8 +21,8 @@ export function mix(value: number): number {
 const DIMENSIONS = 1024
 
 /**
- * Weight of each kind of feature, as a share of the squared length. Letters tolerate typos. Words, word pairs and word
- * pieces distinguish texts that use the same letters.
+ * Weight of each feature type, as a share of the squared length. Letters tolerate typos. Words, word pairs and word
+ * pieces distinguish texts with the same letters.
  */
 const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
 
@@ -38,8 +38,9 @@ const OFFLINE: Embedder = {
 }
 
 /**
- * Embeds texts without a network or a model, by hashing features of their canonical form into 1024 dimensions. Finds
- * texts with nearly the same words, but not synonyms. The same text has the same vector on every platform.
+ * Returns an embedder that needs neither a network nor a model. It hashes features of the canonical text into 1024
+ * dimensions, and finds texts with nearly the same words, but not synonyms. A text has the same vector on every
+ * platform.
  */
 export function hashingEmbedder(): Embedder {
   return OFFLINE
@@ -90,7 +91,7 @@ function piecesOf(word: string): readonly number[] {
 }
 
 /**
- * Adds one kind of feature. The weight of each feature is the square root of its number of occurrences, with a sign
+ * Adds one feature type. The weight of each feature is the square root of its number of occurrences, with a sign
  * derived from its hash.
  */
 function addFamily(
@@ -170,19 +171,22 @@ function hadamard(values: Float32Array): void {
   for (let half = 1; half < values.length; half *= 2) {
     for (let start = 0; start < values.length; start += half * 2) {
       for (let index = start; index < start + half; index += 1) {
-        const [one, other] = [values[index] ?? 0, values[index + half] ?? 0]
-        values[index] = one + other
-        values[index + half] = one - other
+        const [a, b] = [values[index] ?? 0, values[index + half] ?? 0]
+        values[index] = a + b
+        values[index + half] = a - b
       }
     }
   }
 }
 
-/** Returns the maximum number of bits that may differ in the first `words` words for vectors of at least this cosine. */
+/** Returns how many bits may differ in the first `words` signature words of two vectors with at least this cosine. */
 export function maxDifferentBits(minSimilarity: number, words: number): number {
   const bits = words * 32
-  const chance = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
-  return Math.min(bits, Math.ceil(bits * chance + DEVIATIONS * Math.sqrt(bits * chance * (1 - chance))) + SLACK)
+  const probability = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
+  return Math.min(
+    bits,
+    Math.ceil(bits * probability + DEVIATIONS * Math.sqrt(bits * probability * (1 - probability))) + SLACK,
+  )
 }
 
 export function countOnes(value: number): number {

@@ -17,32 +17,30 @@ export interface VectorSearch {
   readonly now: number
 }
 
-/** Minimum number of rows with signatures. With fewer rows, comparing all vectors is cheaper. */
+/** Minimum number of rows for comparing signatures. With fewer rows, comparing all vectors is cheaper. */
 const MIN_SIGNED_ROWS = 256
-/**
- * Number of words of a signature that are compared first. The first words of all signatures are stored in one array.
- */
+/** Number of signature words compared first. One array contains these words for all rows. */
 const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
-/** Number of words that are compared up to each stage. A vector that fails a stage is skipped. */
+/** Number of words compared by the end of each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
 /** Costs of comparing a full signature and a vector, relative to the first stage. */
 const STAGE_COST = 6
 const EXACT_COST = 60
 /** Work between two pauses, relative to the first stage: about 3 ms. */
 const SLICE_WORK = 200_000
-/** Tolerance of the similarity. Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
+/** Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
 const ROUNDING = 1e-5
 
 export interface Partition {
   size(): number
   add(entry: StoredVector): void
   remove(entry: StoredVector): void
-  /** Returns vectors of at least the minimum similarity, nearest first. May miss vectors that are added during a pause. */
+  /** Returns vectors with at least the minimum similarity, nearest first. May miss vectors added during a pause. */
   search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
 }
 
-/** Removed vectors leave empty rows during a search, because the search would miss a vector that moves. */
+/** Rows are not moved during a search, because the search would miss a vector that moves. */
 interface Rows {
   entries: (StoredVector | undefined)[]
   /** Number of leading rows with a signature. */
@@ -51,19 +49,22 @@ interface Rows {
   rest: Uint32Array
 }
 
-/** Creates a partition. A search in many vectors compares their signatures first, and then the near vectors. */
+/**
+ * Creates a partition. A search of many vectors compares signatures first, and computes cosines only for near
+ * signatures.
+ */
 export function createPartition(sign: Signer): Partition {
   const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
   let empty = 0
   let searches = 0
-  const closeGapsWhenIdle = (): void => {
+  const compactWhenIdle = (): void => {
     if (searches > 0 || empty * 2 <= rows.entries.length) return
-    closeGaps(rows)
+    compact(rows)
     empty = 0
   }
   const finish = (): void => {
     searches -= 1
-    closeGapsWhenIdle()
+    compactWhenIdle()
   }
   return {
     size: () => rows.entries.length - empty,
@@ -75,7 +76,7 @@ export function createPartition(sign: Signer): Partition {
     remove: (entry) => {
       rows.entries[entry.row] = undefined
       empty += 1
-      closeGapsWhenIdle()
+      compactWhenIdle()
     },
     search: (search, pause) => {
       searches += 1
@@ -87,14 +88,14 @@ export function createPartition(sign: Signer): Partition {
   }
 }
 
-/** Signs two rows per new row. Otherwise one call would sign all rows of a scope. */
+/** Signs two rows per new row, because signing all rows of a scope in one call would block. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
     const row = rows.signed
     if ((row + 1) * FIRST_WORDS > rows.first.length) {
-      rows.first = enlarged(rows.first, Math.max(MIN_SIGNED_ROWS, row * 2) * FIRST_WORDS)
-      rows.rest = enlarged(rows.rest, Math.max(MIN_SIGNED_ROWS, row * 2) * REST_WORDS)
+      rows.first = grow(rows.first, Math.max(MIN_SIGNED_ROWS, row * 2) * FIRST_WORDS)
+      rows.rest = grow(rows.rest, Math.max(MIN_SIGNED_ROWS, row * 2) * REST_WORDS)
     }
     const entry = rows.entries[row]
     if (entry !== undefined) sign(entry.vector, signature)
@@ -104,7 +105,7 @@ function signNext(rows: Rows, sign: Signer): void {
   }
 }
 
-function closeGaps(rows: Rows): void {
+function compact(rows: Rows): void {
   const entries = rows.entries.filter((entry) => entry !== undefined)
   let signed = 0
   entries.forEach((entry, row) => {
@@ -209,8 +210,8 @@ function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): bo
 }
 
 /**
- * Computes the product of the heads first. With the lengths of the tails, it bounds the cosine, so the product of the
- * tails is computed for few vectors only.
+ * Computes the dot product of the heads first. Together with the tail lengths, it bounds the cosine, so few vectors
+ * need the product of the tails.
  */
 function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
@@ -221,7 +222,7 @@ function compare(entry: StoredVector | undefined, { search, tailLength, best }: 
   if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
-/** Inserts a neighbor. Among equally near vectors, earlier ones are retained. */
+/** Among equally near vectors, earlier ones stay. */
 function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
   const last = best.at(-1)
   if (best.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
@@ -230,13 +231,13 @@ function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
   if (best.length > limit) best.pop()
 }
 
-function enlarged(array: Uint32Array, length: number): Uint32Array {
+function grow(array: Uint32Array, length: number): Uint32Array {
   const larger = new Uint32Array(length)
   larger.set(array)
   return larger
 }
 
-/** Returns the norm of a vector without its head. */
+/** Returns the norm of the dimensions after the head. */
 export function tailLengthOf(vector: Float32Array): number {
   const head = headOf(vector.length)
   return Math.sqrt(product(vector, vector, head, vector.length))
@@ -247,7 +248,6 @@ export function headOf(dimensions: number): number {
   return dimensions < 64 ? dimensions : dimensions >>> 2
 }
 
-/** Returns the scalar product of two vectors from one dimension up to another. */
 export function product(left: Float32Array, right: Float32Array, from: number, to: number): number {
   let [a, b, c, d] = [0, 0, 0, 0]
   const end = to - ((to - from) % 4)

@@ -1,5 +1,5 @@
 import { QUESTION_WORDS, words } from './english.ts'
-import { countWords, lineOf, reworded } from './rewordings.ts'
+import { countWords, lineOf, reword } from './rewordings.ts'
 import { asWords, isPlainWord, type Token } from './tokenize.ts'
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
@@ -76,12 +76,12 @@ const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recomme
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** Words that introduce a clause. A leading phrase stays, because at the end it would modify that clause. */
+/** Words that introduce a clause. Moved to the end of the question, a leading phrase would modify that clause. */
 const HAS_CLAUSES = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
 
-/** Words which indicate that a text may be about a pleasantry. */
+/** Words that mark a text that may be about a pleasantry. */
 const ABOUT_PLEASANTRIES = words(
   ': say says said saying reply replies respond responds response answer answers message email letter',
 )
@@ -92,7 +92,7 @@ const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could
 /** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** Number of tokens that are searched for pleasantries at each end of a text. */
+/** Number of tokens searched for pleasantries at each end of a text. */
 const SEARCHED_TOKENS = 40
 
 /** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
@@ -110,7 +110,7 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
   const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
   const isOneSentence = form.length <= SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
-  return isOneSentence ? reworded(form) : form
+  return isOneSentence ? reword(form) : form
 }
 
 /** Removes `me` from `write me a poem`, and `for me` at the end of a request. */
@@ -189,7 +189,6 @@ function isFormOfBe(item: Token): boolean {
   return item.key === 'is' || item.key === 'are' || item.key === 'was' || item.key === 'were'
 }
 
-/** Returns `how to` for `how do I` and `how can I`. */
 function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): readonly Token[] {
   if (!items.some((item) => item.key === 'how')) return items
   const line = lineOf(items)

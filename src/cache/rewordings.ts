@@ -1,6 +1,6 @@
 import { asWords, type Token } from './tokenize.ts'
 
-/** A form of a question and its canonical form. `$1` is the text that the first group matched. */
+/** `$1` in `to` is the text that the first group matched. */
 interface Rewording {
   readonly pattern: RegExp
   readonly to: string
@@ -30,7 +30,7 @@ const REQUESTS: readonly (readonly [string, string])[] = [
 /** Requires a verb after `to`, because "the way to the station" does not ask for a method. */
 const VERB = '(?=(?!the |a |an |my |your |this |that |be )[a-z]+ [^ ])'
 
-/** Rewordings by the first word of the question. They retain every word that could change the answer. */
+/** Rewordings by the first word of the question. They keep every word that could change the answer. */
 const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   what: [
     [`^what (?:is|would be) (?:the|a) (?:way|method|procedure|process) to ${VERB}`, 'how to'],
@@ -114,13 +114,13 @@ function byFirstWord(
   return new Map(entries)
 }
 
-/** Maximum number of rewordings that are applied one after another. */
-const MAX_STEPS = 3
+/** Maximum number of rewordings applied in sequence. */
+const MAX_REWORDINGS = 3
 
-/** Returns the same form for equivalent forms of a question, such as `how to` for `what are the steps to`. */
-export function reworded(items: readonly Token[]): readonly Token[] {
+/** Rewrites equivalent forms of a question to one form, such as `how to` for `what are the steps to`. */
+export function reword(items: readonly Token[]): readonly Token[] {
   let current = items
-  for (let step = 0; step < MAX_STEPS; step += 1) {
+  for (let step = 0; step < MAX_REWORDINGS; step += 1) {
     const rules = REWORDINGS.get(current[0]?.key ?? '')
     if (rules === undefined) return current
     const next = applyFirst(rules, current, lineOf(current))
@@ -140,15 +140,15 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
       const start = countWords(line.slice(0, from))
       return items.slice(start, start + countWords(line.slice(from, end)))
     }
-    const written = to
+    const replacement = to
       .split(' ')
       .flatMap((word) => (word.startsWith('$') ? tokensIn(Number(word.slice(1))) : asWords(first, [word])))
-    return [...written.map((token, at) => ({ ...token, opens: at === 0 })), ...items.slice(countWords(match[0]))]
+    return [...replacement.map((token, at) => ({ ...token, opens: at === 0 })), ...items.slice(countWords(match[0]))]
   }
   return undefined
 }
 
-/** Returns the words joined by spaces, for patterns. Numbers and exact tokens are replaced by placeholders. */
+/** Joins the words with spaces for pattern matching. Placeholders replace numbers and exact tokens. */
 export function lineOf(items: readonly Token[]): string {
   let line = ''
   for (const item of items) {

@@ -22,39 +22,39 @@ import { lazyLexicon } from './typos.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
 export interface CacheQuestion {
-  /** The prompt, including the model's default settings, which are part of the key. */
+  /** Includes the model's default settings, which are part of the cache key. */
   readonly prompt: Prompt
   readonly keyId: string
-  /** The model name in the request. */
+  /** The model name as requested. */
   readonly modelName: string
   /** @default read and write */
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
   readonly requestId?: string
-  /** Returns the small model for a verifier. @default none */
+  /** The small model for a verifier. @default none */
   readonly smallModel?: () => VerifierModel | undefined
 }
 
-/** Tier 1. Its methods return promises only if a part of the cache is asynchronous. A failed part causes a miss. */
+/** Tier 1. Methods return promises only if a cache component is asynchronous. A component failure counts as a miss. */
 export interface SemanticCache {
   lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Like `lookUp`, but without any effect on the cache or its statistics. Custom embedders and verifiers are not
-   * called, because they may cost money. With custom embedders or verifiers, only identical text is a hit.
+   * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders and verifiers,
+   * because they may cost money, so with these only identical text is a hit.
    */
   peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
   /**
-   * Raises the threshold of an entry above the similarity of its hits. If all hits had identical text, removes the
-   * entry. `id` is the id of the entry, or of one of the last 10,000 requests that the cache answered.
+   * Raises the entry's threshold above the similarity of its hits, or removes the entry if all its hits had identical
+   * text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
    */
   reportWrongHit(id: string): void | Promise<void>
   clear(filter?: { readonly key?: string }): void | Promise<void>
   stats(): CacheStatistics
-  /** Resolves when all pending writes of answers have succeeded or failed. */
+  /** Resolves when all pending writes have settled. */
   flush(): Promise<void>
 }
 
-/** Statistics of the cache. GET /metrics/cache contains some of them. */
+/** Cache statistics. GET /metrics/cache returns some of them. */
 export interface CacheStatistics {
   /** `hits` divided by `totalRequests`, or 0 before the first lookup. */
   readonly hitRate: number
@@ -64,10 +64,7 @@ export interface CacheStatistics {
   readonly misses: number
   /** Number of hits on identical text. */
   readonly exactHits: number
-  /**
-   * Number of candidates above the threshold that the guard or the verifier refused, by the first difference or
-   * `verifier`.
-   */
+  /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
   readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
   /** Number of lookups in which an embedder, index, store or verifier failed or timed out. */
   readonly failures: number
@@ -79,9 +76,9 @@ const DEFAULT_THRESHOLD = 0.95
 const DEFAULT_ENTRIES = 1000
 const DEFAULT_BYTES = 64 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 1000
-/** Amount by which the new threshold of an entry exceeds the similarity of its wrong hit. */
+/** Margin by which a raised threshold exceeds the similarity of the wrong hit. */
 const THRESHOLD_STEP = 0.001
-/** Maximum number of requests whose hits can be reported as wrong by request id. */
+/** Number of requests whose hits can be reported by request id. */
 const MAX_REPORTABLE = 10_000
 
 /** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
@@ -95,7 +92,7 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
   }
   return {
     lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
-    peek: (question) => lookUp(withoutTraces(parts), question),
+    peek: (question) => lookUp(readOnly(parts), question),
     reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, hitIds.get(id) ?? id), undefined),
     clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
@@ -115,7 +112,7 @@ function createCacheParts(options: SemanticCacheOptions): CacheParts {
           indexBytes: search.bytesOf,
           onRemove: ({ scope, id, comparable }) => {
             const removed = comparable ? search.remove(scope, id) : undefined
-            // Ignored, because a vector without a stored entry is never a hit.
+            // A vector without a stored entry is never a hit.
             if (isPending(removed)) removed.catch(() => {})
           },
         })
@@ -138,21 +135,21 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * Creates the search for an embedder. The offline embedder needs no vectors. The index has its own limits only with a
- * custom store. The memory store reports the entries it removes, so the index needs none.
+ * The offline embedder needs no vectors. A local index needs no limits, because the memory store removes the vector of
+ * each entry that it evicts.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
   const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
-  const isOwn = options.index === undefined && options.answers === undefined
-  if (isOwn && embedder === hashingEmbedder()) return createWordingSearch()
+  const isLocal = options.index === undefined && options.answers === undefined
+  if (isLocal && embedder === hashingEmbedder()) return createWordingSearch()
   const { timeoutMs, hasComparable, pause } = parts
-  const bounds = isOwn ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
+  const bounds = isLocal ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
   const { dimensions } = embedder
   const index =
     options.index === undefined
       ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
       : boundIndex(options.index, { runtime, timeoutMs })
-  return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isOwn, hasComparable })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isLocal, hasComparable })
 }
 
 function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss> {
@@ -187,10 +184,10 @@ function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMis
   })
 }
 
-function withoutTraces(parts: CacheParts): CacheParts {
+function readOnly(parts: CacheParts): CacheParts {
   const { store, options } = parts
   const isFree = options.embedder === undefined && options.verifyHit === undefined
-  const silent: AnswerStore = {
+  const readOnlyStore: AnswerStore = {
     get: (id) => (store.peek === undefined ? store.get(id) : store.peek(id)),
     put: () => false,
     amend: () => {},
@@ -199,7 +196,7 @@ function withoutTraces(parts: CacheParts): CacheParts {
     clear: () => {},
     size: () => store.size(),
   }
-  return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: silent }
+  return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: readOnlyStore }
 }
 
 function raiseThreshold({ store: answers }: CacheParts, id: string): void | Promise<void> {

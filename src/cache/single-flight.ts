@@ -4,10 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 export type FlightEnd<T> =
   /** The value that every follower receives. */
   | { readonly shared: T }
-  /**
-   * The leader could not finish, because its caller disconnected. The follower that has waited longest becomes the
-   * leader.
-   */
+  /** The leader's caller disconnected. The follower that has waited longest becomes the leader. */
   | 'handed-over'
   /** The result cannot be shared: a tool call, a refusal or a failure. Each follower calls the upstream itself. */
   | 'not-shared'
@@ -28,18 +25,16 @@ export type FlightRole<T, S = never> =
   | { readonly role: 'alone' }
 
 export interface JoinOptions {
-  /** Cancelled when the caller of this request disconnects. */
   readonly cancellation?: Cancellation
-  /** True if the request can follow a stream. @default false: the request waits for the complete result */
+  /** If false, the request waits for the complete result. @default false */
   readonly followsStream?: boolean
 }
 
 /** Shares the work of one request with identical requests. */
 export interface SingleFlight<T, S = never> {
   /**
-   * For the first request with a key, returns the leader role synchronously. Other requests wait for the leader. When
-   * the caller of a request disconnects, the wait rejects with the cancellation reason. Other requests are not
-   * affected. While a request waits, its key has exactly one leader.
+   * The first request with a key becomes the leader synchronously. Later requests wait for the leader. If a waiting
+   * caller disconnects, its promise rejects with the cancellation reason, and other requests are not affected.
    */
   join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
   readonly size: number
@@ -48,10 +43,7 @@ export interface SingleFlight<T, S = never> {
 export interface SingleFlightOptions {
   /** Maximum number of followers of one leader. Further requests call the upstream themselves. @default 1000 */
   readonly maxFollowers?: number
-  /**
-   * Maximum time that a follower waits. The limit exists because the caller of the leader may read slowly.
-   * @default unlimited
-   */
+  /** Maximum time that a follower waits. Needed because the leader's caller may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }
 }
 
@@ -61,7 +53,7 @@ interface Follower<T, S> {
 }
 
 interface Flight<T, S> {
-  /** Followers in order of arrival. Undefined until the first follower arrives, because most leaders have none. */
+  /** In order of arrival. Undefined until the first follower arrives, because most leaders have none. */
   followers: Set<Follower<T, S>> | undefined
   stream: S | undefined
   /** Number of requests that have followed the stream. */

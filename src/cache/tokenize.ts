@@ -6,19 +6,19 @@ export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
 export interface Token {
   readonly kind: TokenKind
-  /** Text as written. */
+  /** The text as written. */
   readonly raw: string
   /** The compared form: words in lower case. */
   readonly key: string
   /** True at the beginning of a sentence, where a capital letter does not mark a name. */
-  readonly opens: boolean
+  readonly startsSentence: boolean
 }
 
 const FENCE = '```[\\s\\S]*?(?:```|$)'
 const CODE = '`[^`]*`'
 const QUOTED = '"[^"]*"|‘[^‘’]*’(?!\\p{L})|«[^«»]*»|„[^„“”]*[“”]|“[^“”]*”|「[^「」]*」|『[^『』]*』|《[^《》]*》'
 const SINGLE_QUOTED = "(?<![\\p{L}\\p{N}])'[^']+'(?![\\p{L}\\p{N}])"
-/** Text without spaces that contains a character of addresses, paths or program text. */
+/** Text without spaces that contains a character typical of addresses, paths or code. */
 const ADDRESS = '[^\\s"`]{0,64}?(?:://|@|\\\\|\\w/|/\\w|_)[^\\s"`]*'
 /**
  * Mixed letters and digits (GPT4o), inner capitals (getName) or internal dots (obj.method). Measurements begin with
@@ -30,7 +30,7 @@ const NUMBER = '\\p{N}+(?:[.,:]\\p{N}+)*'
 const WORD = "\\p{L}[\\p{L}\\p{M}]*(?:['’]\\p{L}+)*"
 
 const TOKEN = tokenPattern(ADDRESS)
-/** Pattern for texts without characters of addresses. Matching addresses is the most expensive part of `TOKEN`. */
+/** Used for texts without address characters. Matching addresses is the most expensive part of `TOKEN`. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_CHARACTER = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
@@ -40,10 +40,10 @@ const STOPS = '.!?。！？…؟।'
 export function tokenize(text: string): readonly Token[] {
   const pattern = ADDRESS_CHARACTER.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
   const tokens: Token[] = []
-  let opens = true
+  let startsSentence = true
   const push = (kind: TokenKind, raw: string, key = raw): void => {
-    tokens.push({ kind, raw, key, opens })
-    opens = kind === 'stop' || (kind === 'symbol' && (opens || raw === ':'))
+    tokens.push({ kind, raw, key, startsSentence })
+    startsSentence = kind === 'stop' || (kind === 'symbol' && (startsSentence || raw === ':'))
   }
   for (let at = 0; at < text.length;) {
     if (text.charCodeAt(at) === SPACE) {
@@ -68,7 +68,7 @@ export function tokenize(text: string): readonly Token[] {
 
 const SPACE = 0x20
 
-/** Returns the end of a word of ASCII letters between spaces, or 0. Ten times faster than the pattern. */
+/** Returns the end of a space-delimited word of ASCII letters, or 0. Ten times faster than the pattern. */
 function endOfPlainWord(text: string, at: number): number {
   if (at > 0 && text.charCodeAt(at - 1) !== SPACE) return 0
   let end = at
@@ -101,7 +101,7 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
-/** Adds an address and, as separate tokens, the punctuation after it. */
+/** Adds an address, and its trailing punctuation as separate tokens. */
 function pushAddress(address: string, push: Push): void {
   const closing = CLOSING.exec(address)?.[0] ?? ''
   const body = address.slice(0, address.length - closing.length)
@@ -117,18 +117,17 @@ function pushCharacter(character: string, next: string | undefined, push: Push):
   else push('symbol', character, symbolKey(character, next))
 }
 
-/** Returns the key of a symbol. A comma in data (a,b) differs from a comma before a space. */
+/** A comma in data (a,b) differs from a comma before a space. */
 function symbolKey(character: string, next: string | undefined): string {
   if (character === '’') return "'"
   return character === ',' && next !== undefined && !/\s/u.test(next) ? 'a,b' : character
 }
 
-/** Returns the key of the end of a sentence: a question mark or a period. */
 function stopKey(character: string): string {
   return '?？؟'.includes(character) ? '?' : '.'
 }
 
-/** Normalizes quotation marks. Backticks are kept. */
+/** Normalizes quotation marks, but not backticks. */
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
@@ -137,14 +136,19 @@ function unquote(text: string): string {
 export function isPlainWord(token: Token): boolean {
   if (token.kind !== 'word') return false
   if (token.raw === token.key) return true
-  const rest = token.opens ? token.raw.slice(1) : token.raw
+  const rest = token.startsSentence ? token.raw.slice(1) : token.raw
   return rest === rest.toLowerCase()
 }
 
-/** Returns one token per word, to replace `token`. */
+/** Returns one token per word, as a replacement for `token`. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
-  return keys.map((key, index) => ({ kind: 'word', raw: key, key, opens: token.opens && index === 0 }))
+  return keys.map((key, index) => ({
+    kind: 'word',
+    raw: key,
+    key,
+    startsSentence: token.startsSentence && index === 0,
+  }))
 }
 
 /**
@@ -190,15 +194,15 @@ function swapsOf(word: string): readonly string[] {
 /** Returns the grammatical word for a token with two swapped letters (`the` for `teh`), or the token. */
 export function withGrammarWord(token: Token): Token {
   const word = grammarWordOf(token)
-  return word === undefined ? token : { kind: 'word', raw: word, key: word, opens: token.opens }
+  return word === undefined ? token : { kind: 'word', raw: word, key: word, startsSentence: token.startsSentence }
 }
 
 function grammarWordOf(token: Token): string | undefined {
   if (token.kind === 'exact') {
-    if (!token.opens || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
+    if (!token.startsSentence || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
     return CAPITAL_MOVED.get(token.raw) ?? CORRECTED.get(token.raw.toLowerCase())
   }
   if (token.kind !== 'word') return undefined
-  const isWritten = token.raw === token.key || (token.opens && token.raw.slice(1) === token.key.slice(1))
+  const isWritten = token.raw === token.key || (token.startsSentence && token.raw.slice(1) === token.key.slice(1))
   return isWritten ? CORRECTED.get(token.key) : undefined
 }

@@ -29,21 +29,21 @@ export function mayBeTypo(left: string, right: string): boolean {
   return isOneTypo(one, other) || isFunctionTypo(one, other)
 }
 
-/** Removes `'s` if both words end with it. */
 export function withoutPossessive(left: string, right: string): readonly [string, string] {
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }
 
 /**
- * Returns true if one lower-case word becomes the other by one typo: two adjacent letters swapped, one letter added,
- * missing or wrong. The first letters are equal unless swapped. Does not check whether both are real words; the lexicon does.
+ * Returns true if one typo turns one lower-case word into the other: two adjacent letters swapped, or one letter added,
+ * missing or wrong. The first letters are equal unless swapped. Does not check whether both are real words; the lexicon
+ * does.
  */
 export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
   const long = short === left ? right : left
   if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
   const from = commonStart(short, long)
-  // The cheapest check first: all letters after the typo must be equal.
+  // Cheapest check first: all letters after the typo must be equal.
   if (!long.endsWith(short.slice(from + 2))) return false
   if (from === 0 && !isSwap(short, long, 0)) return false
   if (!PLAIN_WORD.test(short) || !PLAIN_WORD.test(long)) return false
@@ -63,7 +63,9 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
   return from < short.length || !ENDINGS.includes(long[from] ?? '')
 }
 
-/** Returns true if one word is a function word and the other is a misspelling of it and of no other function word. */
+/**
+ * Returns true if one word is a function word and the other is a misspelling of it, but not of another function word.
+ */
 export function isFunctionTypo(left: string, right: string): boolean {
   const isLeft = FUNCTION_WORDS.has(left)
   if (isLeft === FUNCTION_WORDS.has(right)) return false
@@ -83,8 +85,8 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a typo that rarely turns one word into another: two swapped letters, a doubled letter that should be
- * single or the reverse, or any typo in a long word.
+ * Returns true for a typo that rarely turns one word into another: two swapped letters, a letter wrongly doubled or
+ * undoubled, or any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
   if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true
@@ -145,10 +147,9 @@ function commonStart(left: string, right: string): number {
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
-/** A lexicon without words, which forgives no typos. */
 export const noLexicon: Lexicon = () => 'unknown'
 
-/** Number of bits per word in the Bloom filters of common and real words. */
+/** Bits per word in the Bloom filters of common and real words. */
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 
@@ -171,14 +172,14 @@ export function stemsOf(word: string): readonly string[] {
   ).filter((stem) => stem.length >= 4)
 }
 
-/** Returns the bits of a word in a filter of `size` bits. */
+/** Returns the bit indexes of a word in a filter of `size` bits. */
 export function bitsOfWord(word: string, size: number, probes: number): readonly number[] {
   const first = hash32(word, 0x5eed)
   const step = hash32(word, 0x0dd5) | 1
   return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Returns the trigrams of a word of a to z as numbers below 19,683. The word is enclosed in blanks. */
+/** Returns the trigrams of a word of lower-case letters, enclosed in blanks, as numbers below 19,683. */
 export function trigramsOf(word: string): readonly number[] {
   const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
   return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)

@@ -21,16 +21,15 @@ export interface VectorSearchOptions {
   readonly timeoutMs: number
   readonly index: VectorIndex
   /**
-   * True if only this process writes to the index. A question is then embedded together with the second question of its
-   * scope. In a shared index, each vector is added immediately.
+   * True if only this process writes to the index. The first question of a scope is then embedded together with the
+   * second one. In a shared index, each vector is added immediately.
    */
   readonly deferred: boolean
-  /** Returns true if a scope has comparable questions. */
   readonly hasComparable: (scope: string) => boolean | Promise<boolean>
 }
 
 const MAX_FORMS = 256
-/** Maximum number of waiting questions that are embedded together with a new one. */
+/** Maximum number of pending questions embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
 
 interface Pending {
@@ -38,7 +37,7 @@ interface Pending {
   readonly expiresAt: number
 }
 
-/** Vectors with a norm of 1. Undefined for an unusable vector. */
+/** Unit vectors. Undefined if the embedder returned an unusable vector. */
 type Vectors = readonly (Float32Array | undefined)[]
 
 /** Finds candidates by the cosine of their embeddings. */
@@ -54,7 +53,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     if (waiting?.size === 0) pending.delete(scope)
   }
   /**
-   * Adds the waiting questions that are still stored. A question without a usable vector is found only by identical
+   * Adds the pending questions that are still stored. Without a usable vector, a question is found only by identical
    * text.
    */
   const addWaiting = (scope: string, waiting: readonly (readonly [string, Pending])[], vectors: Vectors): void => {
@@ -130,7 +129,7 @@ type EmbedTexts = (
 function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
   const health = createEmbedderHealth(runtime.now)
   return (texts, { keyId, cancellation }) => {
-    if (health.isPaused(keyId)) throw new Error('The embedder is paused after failures.')
+    if (health.isPaused(keyId)) throw new Error('The embedder is paused after repeated failures.')
     const failed = (error: unknown): never => {
       if (cancellation?.isCancelled !== true) health.failed(keyId)
       throw error
@@ -148,7 +147,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const pending = runWithTimeout(timeout, (ending) => embedder.embed(texts, ending))
+      const pending = runWithTimeout(timeout, (signal) => embedder.embed(texts, signal))
       return isPending(pending) ? pending.then(accept, failed) : accept(pending)
     } catch (error) {
       return failed(error)
@@ -173,13 +172,12 @@ interface EmbedderHealth {
 }
 
 /**
- * Counts failures per key. Otherwise the texts of one key could pause the embedder for other keys. If several keys have
- * failures, the embedder is paused for all.
+ * Counts failures per key, so that the texts of one key cannot pause the embedder for other keys. Failures of several
+ * keys pause it for all keys.
  */
 function createEmbedderHealth(now: () => number): EmbedderHealth {
   const keys = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
   const all = createFailurePause(now)
-  /** Keys with a failure since the last success. */
   const failing = new Set<string>()
   return {
     isPaused: (keyId) => all.isPaused || keys.peek(keyId)?.isPaused === true,
@@ -211,7 +209,7 @@ export interface FlatIndexOptions {
   readonly maxBytes?: number
 }
 
-/** Bytes of an entry without its vector and its signature. */
+/** Size of an entry without its vector and signature, in bytes. */
 const OVERHEAD_BYTES = 400
 /** Maximum number of entries that one `add` checks for expiry. */
 const MAX_SWEPT = 4
@@ -221,9 +219,8 @@ export function indexBytesOf(dimensions: number): number {
 }
 
 /**
- * Creates an index in memory, partitioned by scope, that finds neighbors by exact cosines. When the index is full, the
- * least recently found or added entry is removed. The probability of missing a neighbor is below 10^-10 (see
- * `createSigner`).
+ * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
+ * recently found or added entry. The probability of missing a neighbor is below 10^-10 (see `createSigner`).
  */
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
@@ -237,7 +234,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
     if (vector.length === dimensions) return
     throw new GatewayError(
       'internal',
-      `A vector has ${vector.length} numbers; this index requires ${dimensions}. Set \`dimensions\` to the dimensions of the embedder.`,
+      `A vector has ${vector.length} dimensions; the index expects ${dimensions}. Set the dimensions of the index to those of the embedder.`,
     )
   }
   const remove = (entry: StoredVector): void => {

@@ -5,16 +5,14 @@ import type { VerifierModel } from './cache-options.ts'
 import { canonicalize, type Canonical } from './canonical.ts'
 import { mayBeTypo } from './typos.ts'
 
-/** A question that is looked up or stored. The form and the vector are computed on first use. */
+/** A question to look up or store. `form` and `vector` are computed on first use. */
 export interface Lookup {
   readonly key: CacheKey
   readonly keyId: string
-  /** The model name in the request. */
   readonly modelName: string
   readonly threshold: number
   readonly cancellation: Cancellation | undefined
   readonly smallModel: () => VerifierModel | undefined
-  /** Cost of the verifier in nano-dollars. */
   spent: NanoUsd
   form: Canonical | undefined
   vector: Float32Array | undefined
@@ -29,7 +27,7 @@ export interface CacheCandidate {
 
 export interface CandidateSearch {
   bytesOf(text: string): number
-  /** Returns the best candidates, at most `limit`. Rejects if the embedder or the index fails or times out. */
+  /** Returns at most `limit` candidates, best first. Rejects if the embedder or the index fails or times out. */
   find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
   add(lookup: Lookup, expiresAt: number): void | Promise<void>
   remove(scope: string, id: string): void | Promise<void>
@@ -40,13 +38,13 @@ export interface CandidateSearch {
 const TYPO_COST = 0.01
 /** Maximum number of typos in which a candidate may differ. */
 const MAX_TYPOS = 2
-/** Maximum number of waiting questions that one lookup canonicalizes, which takes about 2 ms. */
+/** Maximum number of pending questions that one lookup canonicalizes. Takes about 2 ms. */
 const MAX_PENDING_READ = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /**
- * Finds candidates by their words, for the offline embedder. Vectors are not computed, because with this embedder texts
- * with the same canonical words have the similarity 1, and typos count as corrected.
+ * Finds candidates by their words, for the offline embedder. Computes no vectors, because texts with the same canonical
+ * words have similarity 1, and each typo lowers it by a fixed amount.
  */
 export function createWordingSearch(): CandidateSearch {
   const index = createWordingIndex()
@@ -83,16 +81,13 @@ export interface WordingIndex {
   find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
 }
 
-/** A stored question and the number of its words that differ by a typo. */
+/** `typos` is the number of words that differ by a typo. */
 export interface FoundWording {
   readonly id: string
   readonly typos: number
 }
 
-/**
- * A stored question. Its canonical form is not stored, because few questions are compared and the form can be computed
- * from the text.
- */
+/** The canonical form is not stored, because few questions are compared and it can be computed from the text. */
 interface Wording {
   readonly id: string
   /** The canonical words without articles, in lower case. */
@@ -124,7 +119,7 @@ export function createWordingIndex(): WordingIndex {
       const known = scopes.get(name)
       const scope: Scope = known ?? { only: undefined, pending: undefined, wordings: undefined }
       if (known === undefined) scopes.set(name, scope)
-      else removeFrom(scope, id)
+      else forget(scope, id)
       if (form !== undefined) insert((scope.wordings ??= emptyWordings()), id, form)
       else if (known === undefined) scope.only = { id, text }
       else (scope.pending ??= new Map<string, string>()).set(id, text)
@@ -132,7 +127,7 @@ export function createWordingIndex(): WordingIndex {
     remove: (name, id) => {
       const scope = scopes.get(name)
       if (scope === undefined) return
-      removeFrom(scope, id)
+      forget(scope, id)
       if (isEmpty(scope)) scopes.delete(name)
     },
     clear: () => scopes.clear(),
@@ -145,7 +140,7 @@ export function createWordingIndex(): WordingIndex {
       const words = wordsOf(form)
       const found: FoundWording[] = []
       for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) found.push({ id, typos: 0 })
-      if (found.length < limit && form.language !== 'none') addMisspelled(wordings, words, { found, limit })
+      if (found.length < limit && form.language !== 'none') addWithTypos(wordings, words, { found, limit })
       return found.slice(0, limit)
     },
   }
@@ -177,26 +172,27 @@ function insert(wordings: Wordings, id: string, form: Canonical): void {
   const words = wordsOf(form)
   const wording: Wording = { id, words, key: words.join(' ') }
   wordings.byId.set(id, wording)
-  addTo(wordings.byKey, wording.key, wording)
+  addToSet(wordings.byKey, wording.key, wording)
   for (const word of words) {
-    if (addTo(wordings.byWord, word, wording) && isPlain(word)) addTo(wordings.byShape, shapeOf(word, 0), word)
+    if (addToSet(wordings.byWord, word, wording) && isPlain(word)) addToSet(wordings.byShape, shapeOf(word, 0), word)
   }
 }
 
-function removeFrom(scope: Scope, id: string): void {
+function forget(scope: Scope, id: string): void {
   const { pending, wordings } = scope
   if (scope.only?.id === id) scope.only = undefined
   pending?.delete(id)
   const wording = wordings?.byId.get(id)
   if (wordings === undefined || wording === undefined) return
   wordings.byId.delete(id)
-  removeOf(wordings.byKey, wording.key, wording)
+  removeFromSet(wordings.byKey, wording.key, wording)
   for (const word of wording.words) {
-    if (removeOf(wordings.byWord, word, wording) && isPlain(word)) removeOf(wordings.byShape, shapeOf(word, 0), word)
+    if (removeFromSet(wordings.byWord, word, wording) && isPlain(word))
+      removeFromSet(wordings.byShape, shapeOf(word, 0), word)
   }
 }
 
-/** Returns the compared words of a form in lower case, because the guard accepts `youtube` for YouTube. */
+/** Returns the words in lower case, because the guard accepts `youtube` for YouTube. */
 function wordsOf(form: Canonical): readonly string[] {
   const words: string[] = []
   for (const item of form.items) if (!ARTICLES.has(item.key)) words.push(item.key.toLowerCase())
@@ -204,10 +200,10 @@ function wordsOf(form: Canonical): readonly string[] {
 }
 
 /**
- * Adds candidates with typos. Each candidate must contain the word that occurs in the fewest questions, or a word one
- * typo away from it, so only these are compared.
+ * Adds candidates with typos. Compares only the questions that contain the rarest word or a word one typo away from it,
+ * because each candidate must contain one of these.
  */
-function addMisspelled(
+function addWithTypos(
   wordings: Wordings,
   words: readonly string[],
   { found, limit }: { readonly found: FoundWording[]; readonly limit: number },
@@ -250,7 +246,7 @@ function neighborsOf(wordings: Wordings, word: string): readonly string[] {
   return neighbors
 }
 
-/** Returns the number of typos, or undefined if there are too many or the words differ otherwise. */
+/** Returns undefined if there are too many typos or the words differ otherwise. */
 function typosBetween(left: readonly string[], right: readonly string[]): number | undefined {
   if (left.length !== right.length) return undefined
   let typos = 0
@@ -272,16 +268,16 @@ function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }
 
-/** Adds a value to the set of a key. Returns true if the key is new. */
-function addTo<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+/** Returns true if the key is new. */
+function addToSet<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined) sets.set(key, new Set([value]))
   else set.add(value)
   return set === undefined
 }
 
-/** Removes a value from the set of a key. Returns true if this removed the key, because its set is empty. */
-function removeOf<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
+/** Returns true if the set became empty, which removes the key. */
+function removeFromSet<T>(sets: Map<string, Set<T>>, key: string, value: T): boolean {
   const set = sets.get(key)
   if (set === undefined || !set.delete(value) || set.size > 0) return false
   sets.delete(key)

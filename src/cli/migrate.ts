@@ -16,14 +16,14 @@ export interface CliIo {
 
 const USAGE = `Usage: sluice migrate [--url URL] [--schema NAME]
 
-Creates the tables of sluice/postgres, or upgrades them to the latest version. The command can be repeated safely.
+Creates the tables of sluice/postgres, or upgrades them to the latest version. The command is safe to repeat.
 
   --url URL      the database; default: the environment variable DATABASE_URL
   --schema NAME  the schema of the tables; default: sluice`
 
 /** Runs the command line. Returns the exit code: 0 for success, 1 for a failure, 2 for incorrect usage. */
-export async function runCli(words: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
-  const [command, ...rest] = words
+export async function runCli(args: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
+  const [command, ...rest] = args
   const options = readOptions(rest)
   if (command !== 'migrate' || options === undefined) {
     print(USAGE)
@@ -51,10 +51,10 @@ export async function runCli(words: readonly string[], { environment, print, con
 }
 
 /** Parses `--name value` pairs. Returns undefined if there are any other arguments. */
-function readOptions(words: readonly string[]): Readonly<Record<string, string>> | undefined {
+function readOptions(args: readonly string[]): Readonly<Record<string, string>> | undefined {
   const options: Record<string, string> = {}
-  for (let index = 0; index < words.length; index += 2) {
-    const [name = '', value] = words.slice(index, index + 2)
+  for (let index = 0; index < args.length; index += 2) {
+    const [name = '', value] = args.slice(index, index + 2)
     if (!['--url', '--schema'].includes(name) || value === undefined) return undefined
     options[name] = value
   }

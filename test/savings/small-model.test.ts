@@ -123,7 +123,7 @@ describe('a small model that fails', () => {
   })
 })
 
-describe('after an ordered tier that declines', () => {
+describe('after an requested tier that declines', () => {
   it('no tier runs whose small-model calls cost more', async () => {
     const { small, asked } = smallModel(SUMMARY)
     const prompt = await chatOf(138_000, UNRELATED)

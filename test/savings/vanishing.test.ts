@@ -35,7 +35,7 @@ async function sizeOf(
 }
 
 describe('the size of the prompt of tier 2', () => {
-  it('is 4,096 tokens for an ordered context of up to 40,000', async () => {
+  it('is 4,096 tokens for a requested context of up to 40,000', async () => {
     const prompt = chat(100)
     expect(await meter.countOf(prompt)).toBeLessThan(40_000)
     const size = await sizeOf(prompt, ORDERED)
@@ -43,7 +43,7 @@ describe('the size of the prompt of tier 2', () => {
     expect(size).toBeLessThanOrEqual(4096)
   })
 
-  it('is 16,384 tokens for an ordered context above 40,000', async () => {
+  it('is 16,384 tokens for a requested context above 40,000', async () => {
     const prompt = chat(160)
     expect(await meter.countOf(prompt)).toBeGreaterThan(40_000)
     const size = await sizeOf(prompt, ORDERED)
