@@ -84,7 +84,7 @@ export function countUpTo(
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
   if (plan.kind === 'replay') return undefined
-  const { spent, ordered = ZERO, rewrite } = plan.optimized
+  const { spent, requestedSpent = ZERO, rewrite } = plan.optimized
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counted.sent),
@@ -97,7 +97,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     completionTokens: 0,
     theoretical: ZERO,
     actual,
-    billed: nano(Math.min(times(ordered, margin), reserved)),
+    billed: nano(Math.min(times(requestedSpent, margin), reserved)),
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,

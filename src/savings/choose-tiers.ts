@@ -9,22 +9,20 @@ import { type History, isWarm, sendingCost, warmTokens } from './upstream-cache.
 export interface Outlook {
   readonly model: Model
   readonly turns: number
-  /** Number of tokens that each further request adds. */
+  /** Tokens that each further request adds. */
   readonly growth: number
-  /** True if requests follow each other within the lifetime of the upstream's cache. */
+  /** True if each request arrives before the upstream's cache expires. */
   readonly staysWarm: boolean
 }
 
-/** One way to send a conversation: unchanged, or rewritten by a tier. */
+/** A way to send a conversation: unchanged, or rewritten by a tier. */
 interface SendOption extends TierForecast {
-  /** Number of tokens at the start of this prompt that the upstream has cached. */
+  /** Tokens at the start of the prompt that the upstream has cached. */
   readonly warm: number
 }
 
 interface SendCosts {
-  /** Cost of this request, including small-model calls. */
   readonly now: NanoUsd
-  /** Cost of this request and all further requests. */
   readonly total: NanoUsd
 }
 
@@ -34,21 +32,16 @@ export interface TierCandidate {
   /** Absent for a tier without a forecast. */
   readonly expected?: {
     readonly costs: SendCosts
-    /** Cost of this request and of the further requests within which a switch must pay for itself. */
+    /** Cost of this request and of the further requests that are almost certain. */
     readonly soon: NanoUsd
-    /** Cost of small-model calls for this request. */
     readonly calls: NanoUsd
-    /** Cost of sending everything instead. */
     readonly full: SendCosts
   }
 }
 
 type ForecastCandidate = Required<TierCandidate>
 
-/**
- * Returns the tiers that are expected to save money, cheapest first. Tiers without a forecast come first, in their
- * original order.
- */
+/** Returns the tiers that are expected to save money, cheapest first, after those without a forecast. */
 export async function chooseTiers(
   tiers: readonly Tier[],
   job: TierJob,
@@ -79,18 +72,17 @@ export async function chooseTiers(
   return [...withoutForecast, ...cheapestOf(candidates, { full, fullSoon, history })]
 }
 
-/** The tiers that have already declined this request. */
 export interface Declined {
-  /** Actual cost of their small-model calls. */
+  /** Actual cost of the small-model calls of the tiers that declined. */
   readonly spent: NanoUsd
-  /** Lowest expected cost of their small-model calls. Absent if no tier with a forecast declined. */
+  /** Their lowest expected cost of small-model calls. Absent if no tier with a forecast declined. */
   readonly calls?: NanoUsd
 }
 
 /**
- * Returns true if a tier that was not requested by a header may run after other tiers have declined. Its small-model
- * calls must cost at most as much as those of the declined tiers. In addition, its total cost plus the actual cost of
- * those calls must be below the cost of sending everything.
+ * Returns true if a tier that no header requested may run after other tiers have declined. Its small-model calls must
+ * not be expected to cost more than those of the declined tiers, and its total cost plus their actual cost must be
+ * below the cost of sending everything.
  */
 export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
@@ -103,7 +95,7 @@ interface Alternatives {
   readonly history: History
 }
 
-/** Returns the candidates that may replace the option used for the last request, cheapest first. */
+/** Returns the candidates that may replace the last option, cheapest first. */
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
   { full, fullSoon, history }: Alternatives,
@@ -112,7 +104,7 @@ function cheapestOf(
   const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
   const current = last?.expected.costs ?? full
   const currentSoon = last?.expected.soon ?? fullSoon
-  /** Returns true if the loss is recouped soon, or is at most the amount that the conversation has saved so far. */
+  /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
     expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
   const allowed = candidates.filter(
@@ -133,7 +125,7 @@ function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: His
 
 const RECENT_TURNS = 10
 
-/** Returns the outlook, assuming that the conversation continues at its current rate. */
+/** Assumes that the conversation continues at its current rate. */
 function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   return {
     model: job.model,
@@ -158,22 +150,17 @@ export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
 
-/** Maximum number of further requests that a decision considers unless more are almost certain. */
+/** Maximum number of further requests to consider, unless more are almost certain. */
 const MAX_TURNS = 10
 /**
- * Number of almost certain further turns, as a fraction of the turns so far. The conversation ends sooner with a
+ * Number of almost certain further turns, as a fraction of the turns so far. A conversation ends sooner with a
  * probability of about 2%.
  */
 const CERTAIN_SHARE = 0.02
-/**
- * Minimum ratio of the expected gain to the possible loss. Above 1, because the conversation may end with this request.
- */
+/** Minimum ratio of expected gain to possible loss. Above 1, because the conversation may end with this request. */
 export const MIN_GAIN_RATIO = 2
 
-/**
- * Returns the expected number of further requests, which equals the number of turns so far. The maximum is ten, unless
- * more requests are almost certain.
- */
+/** Returns the expected number of further requests: as many as before, at most ten, unless more are almost certain. */
 export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), turnsToRecoup(turns) * (1 + MIN_GAIN_RATIO))
 }
@@ -212,8 +199,8 @@ export function sendUnchanged(tokens: number, warm: number): SendOption {
 }
 
 /**
- * Returns true if a candidate may replace the option used for the last request. Either this request must not cost more,
- * or the expected gain must be at least twice the possible loss.
+ * Returns true if a candidate may replace the last option: this request must not cost more, or the expected gain must
+ * be at least twice the possible loss.
  */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
@@ -222,24 +209,24 @@ export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'c
 }
 
 interface Risk {
-  /** Cost of the conversation so far minus the cost of sending everything on each turn. */
+  /** See `History.debt`. */
   readonly debt: NanoUsd
   readonly option: SendOption
-  /** Number of tokens in the full conversation. */
+  /** Tokens of the full conversation. */
   readonly tokens: number
-  /** Number of tokens that the upstream would have cached if every request had been sent unchanged. */
+  /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly warm: number
-  /** Cost of sending everything now, with the actual state of the upstream's cache. */
+  /** Cost of sending everything now, given the actual state of the upstream's cache. */
   readonly fullNow: NanoUsd
 }
 
 /**
- * Returns true if the conversation costs at most one rewrite more than sending everything, regardless of when it ends
- * and of whether the next request must be sent unchanged. Otherwise an option that is cheap only while the cache is
- * empty could lose a little on each later turn. Assumes no growth.
+ * Returns true if the conversation costs at most one rewrite more than sending everything, whenever it ends and even if
+ * the next request must be sent unchanged. Otherwise, an option that is cheap only while the cache is empty could lose
+ * a little on each later turn. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, warm, fullNow }: Risk, { model }: Outlook): boolean {
-  // A prompt with a stable prefix may exceed its limit, so it need not be cut on the next turn.
+  // A prompt with a stable prefix may exceed its limit, so the next turn need not cut it.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
   const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const fullNext = sendingCost(model, tokens, tokens)

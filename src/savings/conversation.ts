@@ -23,7 +23,7 @@ export interface Segment {
   readonly indexes: readonly number[]
 }
 
-/** The segments of a prompt, oldest first. System messages do not belong to any segment, because they are never cut. */
+/** Segments, oldest first. System messages belong to none, because they are never cut. */
 export interface SplitConversation {
   readonly old: readonly Segment[]
   /** The live turn: the segment with the last user message, and all later segments. */
@@ -69,14 +69,13 @@ function kindOf(message: Message): Segment['kind'] {
 export interface Conversation {
   readonly prompt: Prompt
   readonly turns: SplitConversation
-  /** All segments, including the live turn. */
   readonly segments: readonly Segment[]
   readonly chain: Chain
 }
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** Returns the conversation of a prompt. Cached, because each tier of a request calls it. */
+/** Cached per prompt, because each tier of a request calls it. */
 export function conversationOf(prompt: Prompt): Conversation {
   const known = conversations.get(prompt)
   if (known !== undefined) return known
@@ -88,19 +87,15 @@ export function conversationOf(prompt: Prompt): Conversation {
   return conversation
 }
 
-/** The SHA-256 hashes of the prefixes of a conversation. A prefix has the same hash on every turn. */
+/** SHA-256 hashes of a conversation's prefixes. A prefix has the same hash on every turn. */
 export interface Chain {
   /** Returns the hash of the system prompt and the first `segments` segments, in 64 hex digits. */
   at(segments: number): string
 }
 
-/** Approximate number of characters between two checkpoints. */
 const CHECKPOINT_LENGTH = 8000
 
-/**
- * Hashes each prefix from the preceding checkpoint, which makes the total cost linear in the length of the
- * conversation.
- */
+/** Hashes each prefix from the preceding checkpoint, so the total cost is linear in the length of the conversation. */
 export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
   const texts = segments.map((segment) => segment.messages.map(hashedText).join('\u0001'))
   const checkpoints: { readonly segments: number; readonly hash: string }[] = []
@@ -135,7 +130,7 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** Returns the content that a model receives from a message, as one string. */
+/** The content that a model receives from a message. */
 function hashedText(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashedPart).join('\u0003')}`
 }
@@ -170,10 +165,7 @@ function hashedSource(source: Source | TextSource): string {
   }
 }
 
-/**
- * State that the tiers keep between turns, separately for each owner. Losing a value may cost money, but never fails a
- * request.
- */
+/** State between turns, separate for each owner. Losing a value may cost money, but never fails a request. */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** Like `recall`, but reads only the cache of this process. */
@@ -192,7 +184,7 @@ interface MemoryOptions {
 }
 
 /**
- * Returns a memory that uses the store and a cache in this process. Values expire after one hour. No method rejects.
+ * Creates a memory backed by the store and a cache in this process. Values expire after one hour. No method rejects.
  */
 export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
   const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
@@ -224,15 +216,13 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Storing is optional. If the value is missing, another process recomputes it.
+        // Ignored: without the value, another process recomputes it.
       }
     },
   }
 }
 
-/**
- * Number of shorter prefixes to look up. A turn usually adds two segments, but some clients add several turns at once.
- */
+/** Number of shorter prefixes to try. A turn usually adds two segments, but some clients add several turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
 interface OwnedPrompt {
@@ -240,7 +230,6 @@ interface OwnedPrompt {
   readonly prompt: Prompt
 }
 
-/** Stores a value for the conversation of a prompt. */
 export async function rememberAt(
   memory: ConversationMemory,
   { owner, prompt }: OwnedPrompt,
@@ -252,8 +241,8 @@ export async function rememberAt(
 }
 
 /**
- * Returns the value for the conversation of a prompt or, if there is none, for its longest recent prefix that has one.
- * With `minAdded` 1, ignores a value from an earlier attempt of this request.
+ * Returns the value for this conversation or, if there is none, for its longest recent prefix with one. With `minAdded`
+ * 1, ignores the value of an earlier attempt of this request.
  */
 export async function recallAt(
   memory: ConversationMemory,

@@ -9,13 +9,11 @@ import type { TierJob } from './tier.ts'
 /** A prompt reduced to the system prompt, the live turn and a selection of old segments. */
 export interface Cut {
   readonly prompt: Prompt
-  /** Exact token count of the prompt. */
   readonly tokens: number
-  /** Number of selected old segments, including excerpts. */
+  /** Selected old segments, including excerpts. */
   readonly selectedCount: number
-  /** Number of segments that share a term with the query. */
+  /** Segments that share a term with the query. */
   readonly matches: number
-  /** The selection, including the live turn. */
   readonly selected: Selected
   readonly notice: string
 }
@@ -24,19 +22,19 @@ export interface CutOptions {
   /** Maximum number of tokens in the prompt. */
   readonly cap: number
   /**
-   * Maximum number of tokens in a prompt with an unchanged live turn. Above this size, tool results are excerpted.
-   * @default cap
+   * Maximum size of a prompt whose live turn is unchanged, in tokens. Above it, tool results are excerpted. @default
+   * cap
    */
   readonly liveCap?: number
-  /** Maximum number of tokens in a prompt with an excerpted live turn. @default cap */
+  /** Maximum size of a prompt whose live turn is excerpted, in tokens. @default cap */
   readonly excerptCap?: number
-  /** Minimum number of tokens for old segments if the live turn fills the cap. @default 0 */
+  /** Tokens for old segments even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
-  /** Minimum size of the newest messages that stay unchanged. `messages` includes the live turn, `tokens` does not. */
+  /** Minimum amount of newest messages to keep unchanged. `messages` includes the live turn, `tokens` does not. */
   readonly newest?: { readonly messages: number; readonly tokens: number }
-  /** Maximum number of tokens in the question and answer before the live turn that stay unchanged. @default 0 */
+  /** Maximum size of the last exchange before the live turn that stays unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number
-  /** True if segments are also ranked by the configured embedder. @default false */
+  /** Also ranks segments by the configured embedder. @default false */
   readonly byMeaning?: boolean
   readonly terms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
@@ -49,8 +47,8 @@ const NOTICE_TOKENS = 48
 const MAX_ATTEMPTS = 6
 
 /**
- * Reduces a prompt to the cap. Repeats the selection with another capacity if the prompt exceeds the cap or fills too
- * little of it. Returns undefined if no segment can be cut.
+ * Reduces a prompt to the cap. Selects again with another capacity if the result exceeds the cap or leaves too much of
+ * it unused. Returns undefined if no segment can be cut.
  */
 export async function cutToQuery(
   job: TierJob,
@@ -58,7 +56,7 @@ export async function cutToQuery(
   options: CutOptions,
   tools: SelectionTools,
 ): Promise<Cut | undefined> {
-  const { pinned, segments, steps, newestCapacity, fixedTokens, overflows } = await layOut(
+  const { pinned, segments, steps, newestCapacity, fixedTokens, overflows } = await planLayout(
     job,
     conversation,
     options,
@@ -104,33 +102,33 @@ export async function cutToQuery(
 /** Minimum unused fraction of the cap that triggers a refill. */
 const MIN_REFILL_SHARE = 0.005
 /**
- * Fraction of the unused tokens that a refill uses. Added messages can separate joined messages, so a complete refill
- * may not fit.
+ * Fraction of the unused tokens that a refill uses. A full refill may not fit, because added messages can separate
+ * joined messages.
  */
 const REFILLED_SHARE = 0.95
 
 /**
- * Returns true if the unused tokens may be filled. Joined messages have fewer frames, which leaves tokens unused. A cut
- * with a summary is never refilled, because it would pay for the summary twice.
+ * Joined messages have fewer frames, which leaves tokens unused. A cut with a summary is never refilled, because the
+ * summary would be paid for twice.
  */
 function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
   return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > MIN_REFILL_SHARE
 }
 
 interface Layout {
-  /** Segments that stay unchanged. */
+  /** Segments to keep unchanged. */
   readonly pinned: readonly Segment[]
   readonly segments: readonly Segment[]
-  /** The steps of a live turn that exceeds its limit. */
+  /** The steps of a live turn that exceeds its cap. */
   readonly steps: ReadonlySet<Segment>
   /** Tokens for excerpts from a last answer that is too long to stay unchanged. */
   readonly newestCapacity: number
-  /** Tokens of the system prompt, the tools, the pinned segments and the notice. */
+  /** Tokens of the system prompt, tools, pinned segments and notice. */
   readonly fixedTokens: number
   readonly overflows: boolean
 }
 
-async function layOut(
+async function planLayout(
   job: TierJob,
   conversation: Conversation,
   options: CutOptions,
@@ -162,7 +160,7 @@ async function layOut(
   }
 }
 
-/** Returns the newest old segments that `options.newest` requires, up to the first that does not fit. */
+/** Stops at the first segment that does not fit. */
 async function newestSegments(
   job: TierJob,
   { turns }: Conversation,
@@ -185,10 +183,7 @@ async function newestSegments(
   return turns.old.slice(from)
 }
 
-/**
- * Returns the last answer before the live turn and its question, without the tool calls between them. Omits a segment
- * that does not fit.
- */
+/** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
 async function lastExchange(
   job: TierJob,
   old: readonly Segment[],

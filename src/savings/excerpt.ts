@@ -2,7 +2,6 @@ import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
 import type { Conversation, Segment, SplitConversation } from './conversation.ts'
 
-/** The position of a text in a segment, as indexes. */
 export interface TextLocation {
   readonly message: number
   readonly part: number
@@ -10,36 +9,34 @@ export interface TextLocation {
   readonly piece: number
 }
 
-/** Consecutive lines of a text. The smallest unit of an excerpt. */
+/** Consecutive lines of a text, the smallest unit of an excerpt. */
 export interface Snippet {
   readonly location: TextLocation
   /** Range in the text, in UTF-16 code units. */
   readonly start: number
   readonly end: number
   readonly tokens: number
-  /** Distinct terms. */
   readonly terms: Int32Array
-  /** A hash of the text. Prevents repeated text from being selected. */
+  /** Hash of the text. Prevents the selection of repeated text. */
   readonly fingerprint: number
 }
 
-/** The messages to send for each segment: unchanged, or an excerpt. Other segments are omitted. */
+/** The messages to send for each segment, unchanged or excerpted. Segments without an entry are omitted. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
 export interface Selected {
   readonly selection: Selection
   /** Indexes of the snippets in each excerpt. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Number of segments that share a term with the query. */
+  /** Segments that share a term with the query. */
   readonly matches: number
 }
 
-/** Replaces the text that an excerpt omits. */
 const GAP = '[…]'
 
 /**
- * Reduces the long texts of a segment to the given snippets. Tool calls and reasoning stay unchanged. Images in a
- * shortened tool result are dropped. Without snippets, only the skeleton remains: the tool calls.
+ * Reduces the long texts of a segment to the given snippets. Keeps tool calls and reasoning, and drops images in
+ * shortened tool results. Without snippets, only the tool calls remain.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -59,10 +56,7 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/**
- * Returns a text part reduced to its snippets. User text next to tool results is never shortened. Other text without
- * any snippets is dropped.
- */
+/** Keeps user text next to tool results unchanged. Drops other text without snippets. */
 function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
   if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
   if (snippets.length === 0) return []
@@ -97,17 +91,16 @@ function joinSnippets(text: string, snippets: readonly Snippet[]): string {
   return pieces.join('')
 }
 
-/** A message of the rewritten prompt and its index in the original prompt, or -1 for an inserted message. */
+/** `index` is the position in the original prompt, or -1 for an inserted message. */
 interface IndexedMessage {
   readonly message: Message
   readonly index: number
 }
 
-/** Texts that replace omitted content. */
 interface Insertions {
-  /** Inserted before the first cut segment unless it is empty. */
+  /** Inserted before the first cut segment. Not inserted if empty. */
   readonly notice: string
-  /** Index of the message that was the last user message at the time of the cut. @default none */
+  /** Index of the last user message at the time of the cut. @default none */
   readonly asked?: number
   readonly blocks?: readonly Block[]
 }
@@ -119,7 +112,7 @@ export interface Block {
 }
 
 /**
- * Returns the prompt reduced to the selection. System messages stay in place. In formats with alternating roles,
+ * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
  * messages with the same role that become adjacent are joined, except with the last user message.
  */
 export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, inserted: Insertions): Prompt {
@@ -145,16 +138,12 @@ export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Sel
   return { ...prompt, messages }
 }
 
-/** Returns true if the segment is omitted or excerpted. */
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
 }
 
-/**
- * Returns the message index before which the notice is inserted: that of the first cut segment, or at most that of the
- * last user message.
- */
+/** Returns the index of the first cut segment, but never after the last user message. */
 function noticeIndexOf(
   segments: readonly Segment[],
   turns: SplitConversation,
@@ -170,8 +159,8 @@ function insertedText(text: string): IndexedMessage {
 }
 
 /**
- * Joins messages with the same role that become adjacent. Before an unchanged message, inserts a message with the other
- * role instead.
+ * Joins messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
+ * with the other role instead.
  */
 function alternateRoles(
   indexed: readonly IndexedMessage[],
@@ -197,21 +186,19 @@ function separatorBefore({ role }: Message): Message {
 }
 
 /**
- * A cut that later turns repeat so that the upstream can read the prompt prefix from its cache. Segments from `from` on
- * are sent unchanged.
+ * A cut that later turns repeat, so that the upstream can read the prompt prefix from its cache. Segments from index
+ * `from` on are sent unchanged.
  */
 export interface Snapshot {
-  /** Number of segments at the time of the cut. */
   readonly from: number
   /**
-   * One list per sent segment: its index, followed by -1 if the segment is unchanged, otherwise by the indexes of its
-   * snippets.
+   * One list per sent segment: its index, then -1 if the segment is unchanged, otherwise the indexes of its snippets.
    */
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
   readonly asked: number
-  /** Blocks that were selected for individual questions. They are never removed, so the prefix remains stable. */
+  /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
   /** Time of the last request, in milliseconds since 1970. */
   readonly at: number
@@ -225,7 +212,7 @@ export function snapshotOf(conversation: Conversation, selected: Selected, notic
   return { from: segments.length, picks, notice, asked: turns.live[0]?.indexes[0] ?? -1, blocks: [], at }
 }
 
-/** Returns the selection of a snapshot. The first segment of the live turn is always unchanged. */
+/** The first segment of the live turn is always unchanged. */
 export async function restoreSelection(
   { segments, turns }: Conversation,
   snapshot: Snapshot,
@@ -244,7 +231,6 @@ export async function restoreSelection(
   return selection
 }
 
-/** Parses a stored snapshot. Returns undefined for an invalid value. */
 export function parseSnapshot(text: string | undefined): Snapshot | undefined {
   const value = text === undefined ? undefined : parseJson(text)
   if (!isJsonObject(value)) return undefined

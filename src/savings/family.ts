@@ -25,7 +25,7 @@ import {
 import { bestGrowth, isWarm, sendingCost } from './upstream-cache.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-/** Size after a cut, as a fraction of the threshold: for example, 12,000 of 20,000 tokens. */
+/** Size after a cut, as a fraction of the threshold: by default, 12,000 of 20,000 tokens. */
 const TARGET_SHARE = 0.6
 /** Size of the summary, as a fraction of the target. */
 const SUMMARY_SHARE = 0.1
@@ -36,8 +36,8 @@ const MAX_LIMIT_FACTOR = 3
 const KIND = 'family'
 
 /**
- * Tier 4: replaces old messages with a summary, which is extended when the prompt exceeds its limit. Between two cuts,
- * the prompt prefix stays the same, so the upstream can read it from its cache.
+ * Tier 4: replaces old messages with a summary, and extends the summary when the prompt exceeds its limit. Between two
+ * cuts, the prompt prefix stays the same, so the upstream can read it from its cache.
  */
 export function createFamilyLock(
   tools: SelectionTools,
@@ -64,8 +64,8 @@ export function createFamilyLock(
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
 
   /**
-   * Returns the size above which the prompt is cut again. While a prompt is cached, letting it grow is cheaper than a
-   * cut.
+   * Returns the size above which the prompt is cut again. While the upstream has the prompt cached, growth costs less
+   * than a cut.
    */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
@@ -103,7 +103,7 @@ export function createFamilyLock(
     let spent: NanoUsd = ZERO
     const summarized = new Set<Segment>()
     /**
-     * Returns the notice for one attempt to cut. Extends the summary by the segments that no earlier attempt has
+     * Builds the notice for one attempt to cut. Adds to the summary only the segments that no earlier attempt has
      * summarized.
      */
     const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
@@ -129,8 +129,8 @@ export function createFamilyLock(
   const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallOf(job))} -> ${job.modelName})`
 
   /**
-   * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation. The number is lower,
-   * because tool results are replaced with stubs.
+   * Returns how many tokens a summarizer reads for `tokens` tokens of conversation. Stubs replace tool results, so it
+   * reads fewer.
    */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
@@ -158,8 +158,7 @@ export function createFamilyLock(
 }
 
 /**
- * Returns the cut segments that the last summary does not cover, because they are newer or were sent unchanged
- * alongside it.
+ * Returns the cut segments that the last summary does not cover: newer segments, and those sent unchanged alongside it.
  */
 function unsummarized(
   conversation: Conversation,
@@ -177,9 +176,7 @@ function unsummarized(
 
 type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeTokens'>>
 
-/**
- * Estimates the size of a cut prompt in tokens: the cap, or more if the live turn and the newest messages exceed it.
- */
+/** Estimates the tokens of a cut prompt: the cap, or more if the live turn and the newest messages exceed it. */
 function expectedSize(
   { prompt, turns }: Conversation,
   limits: Limits,

@@ -3,7 +3,7 @@ import type { Snippet } from './excerpt.ts'
 
 export type Query = ReadonlyMap<number, number>
 
-/** The distinct terms of a text and how often each occurs. */
+/** Distinct terms, and how often each occurs. */
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
@@ -43,12 +43,12 @@ export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Prom
   return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), documentFrequency }
 }
 
-/** Returns the inverse document frequency of BM25: near 0 for a term that all texts contain. */
+/** The inverse document frequency of BM25: near 0 for a term that all texts contain. */
 export function inverseFrequency(texts: number, frequency: number): number {
   return Math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 }
 
-/** Returns the BM25 score of each text. With a length penalty below 1, long texts score higher. */
+/** Returns the BM25 score of each text. A lower length penalty favors long texts. */
 export async function scoresOf(
   corpus: Corpus,
   query: Query,
@@ -81,7 +81,7 @@ function scoreOf(text: TermCounts, weights: Query, relativeLength: number): numb
   return score
 }
 
-/** Returns the query with terms from the best hits added at a lower weight. */
+/** Adds terms from the best hits to the query, at a lower weight. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
   const scores = await scoresOf(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
@@ -102,7 +102,7 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
   return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }
 
-/** Maximum number of texts before and after a text that count as part of its topic. */
+/** Maximum number of texts on either side of a text that belong to its topic. */
 const MAX_TOPIC_DISTANCE = 10
 const MAX_TOPIC_TERMS = 400
 
@@ -127,8 +127,8 @@ export async function scoreTopics(texts: readonly TermCounts[], query: Query, pa
 }
 
 /**
- * Returns a text and its neighbors up to the maximum number of terms. Long neighbors are excluded, because they are
- * documents with their own topic.
+ * Returns a text and its neighbors, up to the maximum number of terms. Excludes long neighbors, which are documents
+ * with their own topic.
  */
 function topicAround(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
   let length = texts[at]?.length ?? 0
@@ -140,7 +140,7 @@ function topicAround(texts: readonly TermCounts[], at: number): readonly TermCou
   return texts.slice(Math.max(0, at - reach), at + reach + 1)
 }
 
-/** Returns only the counts of the query terms. The length of the text stays unchanged. */
+/** Keeps only the counts of query terms. The length stays unchanged. */
 function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
   const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
   return {
@@ -194,7 +194,7 @@ export async function scoreSnippets(
 
 const NO_TERMS: readonly number[] = []
 
-/** Returns the query terms in a snippet. Most snippets contain none, so they share one empty array. */
+/** Most snippets contain no query terms, so they share one empty array. */
 function queryTermsIn(snippet: Snippet, query: Query): readonly number[] {
   let found: number[] | undefined
   for (const term of snippet.terms) {

@@ -7,19 +7,19 @@ import type { Runtime } from '../core/ports.ts'
 import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
 
-/** A model of the same family that writes summaries and search terms. */
+/** A small model of the requested model's family, for summaries and search terms. */
 export interface SmallModel {
   readonly name: string
-  /** Returns the reply and the cost of the call. Rejects if the call fails. */
+  /** Rejects if the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
     readonly maxTokens: number
     readonly signal: AbortSignal
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
-  /** Returns the cost of a call with these token counts, or zero while the model is paused. */
+  /** Returns the expected cost of a call, or zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply was usable. Failed calls count as unusable without a report. @default ignored */
+  /** Reports whether a reply was usable. A failed call counts as unusable automatically. @default ignored */
   report?(isUsable: boolean): void
   /** Returns true if calls are paused after failures in this conversation. @default never */
   isPaused?(): boolean
@@ -37,12 +37,11 @@ export interface FailurePauses {
 
 const MAX_FAILURES = 2
 const PAUSE_MS = 5 * 60 * 1000
-/** Maximum number of conversations whose failures are counted. */
 const MAX_CONVERSATIONS = 10_000
 
 /**
- * Pauses a model in a conversation for five minutes after two consecutive failures. Otherwise, the conversation would
- * wait for a failing call on each turn. After a pause, one failure is sufficient.
+ * Pauses a model in a conversation for five minutes after two consecutive failures. Otherwise, each turn would wait for
+ * a failing call. After the pause, one failure pauses the model again.
  */
 export function createFailurePauses(now: () => number): FailurePauses {
   const failing = new LRUCache<string, { readonly count: number; readonly at: number }>({ max: MAX_CONVERSATIONS })
@@ -58,7 +57,7 @@ export function createFailurePauses(now: () => number): FailurePauses {
   }
 }
 
-/** Returns a small model that is paused in the conversation. A call that the caller aborts is not a failure. */
+/** Returns a small model that is paused after failures in this conversation. An aborted call is not a failure. */
 export function withPauses(
   small: SmallModel,
   {
@@ -82,7 +81,7 @@ export function withPauses(
   return { name: small.name, ask, price, report, isPaused }
 }
 
-/** Returns a small model that sums the cost of its calls, because a failing tier does not report its cost. */
+/** Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. */
 export function withSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
@@ -97,21 +96,20 @@ export function withSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** The similarity of each segment to the question, from 0 to 1. The most similar segment has the value 1. */
+/** Similarity of each segment to the question, from 0 to 1. The most similar segment has 1. */
 export type Similarities = ReadonlyMap<Segment, number>
 
 interface Comparison {
   readonly owner: string
   readonly signal: AbortSignal
-  /** Called with the cost of each embedder call. */
   readonly onSpent: (cost: NanoUsd) => void
 }
 
-/** Uses an embedder to compare the beginnings of segments with the question. */
+/** Compares the beginnings of segments with the question, using an embedder. */
 export interface MeaningRanker {
-  /** Returns undefined for a meeting transcript, or if the embedder fails, times out or is paused. Never rejects. */
+  /** Returns undefined for a meeting transcript, and if the embedder fails, times out or is paused. Never rejects. */
   compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
-  /** Returns the cost of embedding the segments without a cached vector. */
+  /** Returns the cost of embedding the segments whose vectors are not cached. */
   price(conversation: Conversation, owner: string): NanoUsd
 }
 
@@ -123,15 +121,15 @@ interface MeaningOptions {
   readonly pause: Pause
 }
 
-/** Maximum duration of all calls for one request. */
+/** Limit for all calls of one request together. */
 const TIMEOUT_MS = 3000
-/** Maximum number of characters per segment that are embedded. */
+/** Number of characters embedded per segment. */
 const HEAD_LENGTH = 800
-/** Maximum number of compared segments. Older segments are not compared. */
+/** Older segments are not compared. */
 const MAX_SEGMENTS = 2048
 const TEXTS_PER_CALL = 128
 const MAX_CACHED_BYTES = 64 * 1024 * 1024
-/** Weight of the earlier question, which contains the topic of a follow-up. */
+/** The earlier question often names the topic of a follow-up. */
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
@@ -162,7 +160,7 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     return costOf(texts)
   }
 
-  /** Embeds the texts in parallel calls. Caches the vectors of each successful call, even if another call fails. */
+  /** Calls the embedder in parallel. Caches the vectors of each successful call, even if another call fails. */
   const embedAll = async (texts: readonly string[], comparison: Comparison): Promise<void> => {
     const { owner, onSpent } = comparison
     const timeout = new AbortController()
@@ -265,7 +263,6 @@ function similaritiesOf(
   return similarities
 }
 
-/** Returns the vector normalized to length 1. Returns undefined for an invalid vector. */
 function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))

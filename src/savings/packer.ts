@@ -7,7 +7,6 @@ import type { Segment } from './conversation.ts'
 
 export interface PackerEntry {
   readonly segment: Segment
-  /** Index of the segment among the entries. */
   readonly index: number
   readonly tokens: number
   readonly analysis: SegmentAnalysis
@@ -16,39 +15,33 @@ export interface PackerEntry {
   /** Score divided by the best score. Determines the order of snippets. */
   share: number
   state: 'out' | 'excerpt' | 'full'
-  /** The messages to send, unless the segment is omitted. */
   messages: readonly Message[]
   picked: Snippet[]
-  /** Tokens of the packed messages. */
   spent: number
 }
 
-/** Packs segments and snippets within a capacity in tokens. Each `limit` bounds the tokens that one call adds. */
+/** Packs segments and snippets into a capacity in tokens. Each `limit` bounds the tokens that one call adds. */
 export interface Packer {
   readonly capacity: number
   readonly spent: () => number
-  /** Packs complete segments that fit, in the order of `entries`. */
   packSegments(entries: readonly PackerEntry[], limit: number): void
-  /** Packs the tool calls of segments that fit, without their results. */
+  /** Packs the tool calls of segments, without their results. */
   packSkeletons(entries: readonly PackerEntry[], limit: number): void
   /** Packs snippets of segments, starting with the last snippets. */
   packLastSnippets(entries: readonly PackerEntry[], limit: number): void
-  /**
-   * Packs the best snippets of incomplete segments, based on estimated sizes. Returns true if any snippet was packed.
-   */
+  /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
   packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /**
-   * Replaces estimated sizes with exact sizes. Removes snippets until the capacity suffices, starting with the last one
-   * packed.
+   * Replaces estimated with exact sizes. Then removes the most recently packed snippets until the capacity suffices.
    */
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
-/** Weight of the segment's score in the value of a snippet. */
+/** Weight of the segment's score in a snippet's value. */
 const SEGMENT_SHARE = 0.5
-/** Exponent of the size by which the score of a snippet is divided. */
+/** A snippet's score is divided by its size to this power. */
 const SIZE_POWER = 0.6
-/** Number of tokens added to the size of each snippet. Prevents a preference for tiny snippets. */
+/** Added to the size of each snippet. Prevents a preference for tiny snippets. */
 const ADDED_TOKENS = 20
 /** Tokens of the gap marker before a snippet. */
 const GAP_TOKENS = 3
@@ -160,14 +153,12 @@ export function createPacker(
   return { capacity, spent: () => spent, packSegments, packSkeletons, packLastSnippets, packBestSnippets, measure }
 }
 
-/**
- * Returns the number of tokens that a snippet adds to an excerpt. The first snippet also adds the segment's skeleton.
- */
+/** The first snippet of an excerpt also adds the segment's skeleton. */
 function costOf(entry: PackerEntry, snippet: Snippet): number {
   return snippet.tokens + GAP_TOKENS + (entry.state === 'out' ? entry.analysis.skeletonTokens : 0)
 }
 
-/** Returns the snippets that may be packed, best first. Snippets without a score are last, in their original order. */
+/** Snippets without a score come last, in their original order. */
 async function createOffers(
   entries: readonly PackerEntry[],
   scores: ReadonlyMap<Snippet, number>,

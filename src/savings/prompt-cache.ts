@@ -11,28 +11,25 @@ import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-ca
 export interface CacheableRequest {
   readonly prompt: Prompt
   readonly model: Model
-  /** Number of prompt tokens, as counted by the gateway. */
   readonly tokens: number
-  /** The id of the key. */
   readonly owner: string
   /** Milliseconds since 1970. */
   readonly now: number
 }
 
-/** A prompt with `cache_control` markers. */
 export interface MarkedPrompt {
   readonly prompt: Prompt
   readonly markers: number
-  /** Stores the cost of the markers, based on the usage that the vendor reported. Never rejects. */
+  /** Stores the markers' cost, based on the usage that the vendor reported. Never rejects. */
   report(usage: Usage): Promise<void>
 }
 
 export interface CachedTurn {
   /** Milliseconds since 1970. */
   readonly at: number
-  /** Number of tokens at the start of the prompt that the vendor has cached. */
+  /** Tokens at the start of the prompt that the vendor has cached. */
   readonly tokens: number
-  /** Cost of the markers in this conversation so far. Negative if they saved money. */
+  /** Cost of the markers in this conversation. Negative if they saved money. */
   readonly debt: NanoUsd
 }
 
@@ -40,7 +37,7 @@ const KIND = 'prompt-cache'
 const MAX_ADDED_MESSAGES = 8
 const MARKER: JsonObject = { type: 'ephemeral' }
 
-/** Minimum number of tokens in a cached prefix by model, as documented by the vendor. */
+/** Minimum size of a cached prefix in tokens, as documented by the vendor. */
 const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
   [/sonnet|opus-4(-1|-0)?(-\d{8})?$/, 1024],
   [/haiku-3|3-5-haiku|3-haiku/, 2048],
@@ -48,8 +45,8 @@ const MIN_PREFIX_TOKENS: readonly (readonly [RegExp, number])[] = [
 const DEFAULT_MIN_PREFIX_TOKENS = 4096
 
 /**
- * Marks a prompt if the following turns are expected to read it from the vendor's cache often enough to pay for the
- * write. The first turn of a conversation is never marked. Returns undefined if no marker is worthwhile.
+ * Marks a prompt if later turns are expected to read it from the vendor's cache often enough to pay for the write.
+ * Never marks the first turn of a conversation. Returns undefined if no marker pays.
  */
 export async function markForCache(
   memory: ConversationMemory,
@@ -75,7 +72,7 @@ export async function markForCache(
     await remember({ at: now, tokens: 0, debt })
     return undefined
   }
-  // Assumes that all tokens are written to the cache, until the vendor reports its usage.
+  // Assumes that all tokens are written to the cache until the vendor reports its usage.
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
@@ -86,8 +83,8 @@ export async function markForCache(
 }
 
 /**
- * Returns true if a write is expected to pay for itself, and the conversation costs at most one write premium more than
- * without markers if it ends with this turn.
+ * Returns true if the write is expected to pay for itself, and if the conversation would cost at most one write premium
+ * more than without markers when it ends with this turn.
  */
 export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
   if (now - earlier.at > UPSTREAM_CACHE_MS) return false
@@ -123,10 +120,7 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/**
- * Returns true if the prompt has a marker in a part, tool or tool result, or the field that makes the vendor place
- * markers.
- */
+/** Looks for markers in parts, tools and tool results, and for the field that makes the vendor place markers. */
 function isMarkedByCaller(prompt: Prompt): boolean {
   if (prompt.native.value['cache_control'] !== undefined || hasCacheMarks(prompt)) return true
   const parts = prompt.messages.flatMap((message) => message.parts)
@@ -135,7 +129,7 @@ function isMarkedByCaller(prompt: Prompt): boolean {
 
 /**
  * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
- * allows. The vendor looks back only a few blocks, so the previous turn needs its own marker.
+ * allows. The previous turn needs a marker, because the vendor looks back only a few blocks.
  */
 function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
   const { messages } = prompt
@@ -152,7 +146,7 @@ function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly marker
   return { prompt: { ...prompt, messages: marked }, markers }
 }
 
-/** Marks the last part of a message. Returns undefined if it cannot be marked. */
+/** Returns undefined if the last part cannot be marked. */
 function markEnd(message: Message, { native }: Prompt): Message | undefined {
   const end = message.parts.at(-1)
   const marked = end === undefined ? undefined : markPart(end, native.dialect)
@@ -166,8 +160,8 @@ function markEnd(message: Message, { native }: Prompt): Message | undefined {
 }
 
 /**
- * Returns the part with a marker, or undefined if it cannot be marked. The vendor rejects markers on empty text and on
- * reasoning. A tool result from another format is marked in its content.
+ * Returns undefined if the part cannot be marked. The vendor rejects markers on empty text and on reasoning. A tool
+ * result from another format is marked in its content.
  */
 function markPart(part: Part, dialect: Dialect): Part | undefined {
   if (part.type === 'text') {

@@ -2,16 +2,16 @@ import { textOfMessage, textOfPart } from '../core/prompt.ts'
 import type { Query } from './keywords.ts'
 import type { Segment, SplitConversation } from './conversation.ts'
 
-/** Maximum number of distinct terms in an earlier question. Longer messages are treated as documents. */
+/** Maximum number of distinct terms in an earlier question. A message with more terms counts as a document. */
 const MAX_QUESTION_TERMS = 40
 /** Maximum number of terms in a follow-up, such as "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
-/** Maximum number of terms in a short question. The query for a longer question does not include earlier questions. */
+/** Maximum number of terms in a short question. Only short questions are extended by the earlier question. */
 const MAX_SHORT_TERMS = 7
 const REFERENCE =
   /\b(?:it|its|they|them|their|theirs|that|this|these|those|he|him|his|she|her|hers|there|then|one|ones|same|former|latter|above|previous|earlier|first|second|third|last|other|another|again|else|too|instead)\b/i
 /**
- * Matches a capital letter inside a sentence, or a quotation. A question that contains one can be understood without
+ * A name (a capital letter inside a sentence) or a quotation. A question that contains one can be understood without
  * the earlier question.
  */
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
@@ -19,16 +19,16 @@ const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
 /** Weight of the earlier question if the short question does not refer to it. */
 const EARLIER_TOPIC_WEIGHT = 0.3
-/** Number of recent steps of an agent that are part of the query. */
+/** Number of an agent's most recent steps in the query. */
 const MAX_STEPS = 5
 const MAX_TERM_WEIGHT = 2
 const SUGGESTED_TERM_WEIGHT = 0.4
-/** Maximum number of characters that are read from each text. */
+/** Maximum number of characters read from each text. */
 const MAX_READ_LENGTH = 8000
 
 /**
- * Returns the weighted terms that are relevant to the next answer: those in the last user message, in the question and
- * answer that a follow-up refers to, and in an agent's last steps. `suggested` are terms from a small model.
+ * Returns the weighted terms of the last user message, of the exchange to which a follow-up refers, and of an agent's
+ * last steps. `suggested` are terms from a small model.
  */
 export function queryOf(turns: SplitConversation, suggested: readonly string[] = []): Query {
   const query = new Map<number, number>()
@@ -93,9 +93,7 @@ const ASKS_FOR_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/**
- * Maximum length of a message to which either pattern applies. Longer messages are documents that may match by chance.
- */
+/** Longer messages are documents, which may match either pattern by chance. */
 const MAX_MATCHED_LENGTH = 1500
 
 /** Returns true if the last user message asks about an earlier answer of the assistant. */
@@ -106,7 +104,9 @@ export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolea
   return question.length <= MAX_MATCHED_LENGTH && ASKS_FOR_ANSWER.test(question)
 }
 
-/** Matches instructions for all later turns. They share no words with the question, so a ranking would miss them. */
+/**
+ * Matches instructions for all later turns. A ranking would miss them, because they share no words with the question.
+ */
 const STANDING_INSTRUCTION: RegExp = new RegExp(
   [
     String.raw`\b(?:always|never|from now on|going forward|every time|each time|whenever|by default|keep in mind|be sure to)\b`,
@@ -151,12 +151,12 @@ const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => 
   return /[-./:@'+]/.test(character) ? JOINER : NONE
 })
 
-/** Maximum length of a word. Longer words are keys or encoded data. */
+/** Longer words are keys or encoded data. */
 const MAX_WORD_LENGTH = 64
 
 /**
- * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of ideographs. A
- * term is a 30-bit hash, because numbers use a tenth of the memory of strings. A collision only affects the ranking.
+ * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of ideographs.
+ * Terms are 30-bit hashes, which take a tenth of the memory of strings. A collision affects only the ranking.
  */
 export function termsOf(text: string): number[] {
   const terms: number[] = []
@@ -203,17 +203,17 @@ function isWordCharacter(code: number): boolean {
 
 function addCompound(compound: string, add: (term: string) => void): void {
   if (isIdeographic(compound.charCodeAt(0))) return addPairs(compound, add)
-  const whole = compound.toLowerCase()
-  if (whole.length > MAX_WORD_LENGTH) return
+  const lowerCase = compound.toLowerCase()
+  if (lowerCase.length > MAX_WORD_LENGTH) return
   const parts = partsOf(compound)
-  if (parts.length > 1) add(whole)
+  if (parts.length > 1) add(lowerCase)
   for (const part of parts) {
     const term = part.toLowerCase()
     if (!STOP_WORDS.has(term)) add(stemOf(term))
   }
 }
 
-/** Splits compounds at joiners and underscores, and identifiers at internal capitals. */
+/** Splits at joiners and underscores, and at capitals inside identifiers. */
 function partsOf(compound: string): readonly string[] {
   if (/^[a-z]+$|^[A-Z][a-z]*$|^\d+$/.test(compound)) return [compound]
   return compound
@@ -231,7 +231,7 @@ function addPairs(text: string, add: (term: string) => void): void {
   for (let at = 0; at < text.length; at++) add(text.slice(at, at + 2))
 }
 
-/** Removes English endings: plurals, -ing, -ed, -ly. */
+/** Removes English suffixes: plurals, -ing, -ed, -ly. */
 export function stemOf(word: string): string {
   if (word.length < 4 || /\d/.test(word)) return word
   let stem = word

@@ -18,13 +18,13 @@ import { controllerOf, type SmallModel } from './models.ts'
 /** Maximum number of tokens in the prompt. */
 const TARGET = 20_480
 const MAX_TARGET_SHARE = 0.45
-/** Maximum number of tokens in a chunk. Leaves room for the instruction and the summary within 10,000 tokens. */
+/** Leaves room for the instruction and the summary within 10,000 tokens. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
 /** Fraction of the target above which the summaries are summarized again. */
 const SUMMARY_SHARE = 0.25
 const MAX_DEPTH = 5
-/** Minimum fraction of tokens that a round of summaries must save for another round to follow. */
+/** Another round follows only if a round saves at least this fraction of the tokens. */
 const MIN_SAVED_SHARE = 0.2
 const MAX_PARALLEL_CALLS = 4
 const MAX_CHUNKS = 64
@@ -36,7 +36,7 @@ interface Summaries {
   readonly spent: NanoUsd
 }
 
-/** Tier 3: summarizes the old messages in chunks, and then the summaries, until they fit the target. */
+/** Tier 3: summarizes the old messages in chunks, then the summaries, until they fit the target. */
 export function createRecursive(
   tools: SelectionTools,
   memory: ConversationMemory,
@@ -66,7 +66,6 @@ export function createRecursive(
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
-  /** Summarizes the texts and then the summaries, until they fit or a round saves too few tokens. */
   const condense = async (job: TierJob, chunks: readonly string[], maxTokens: number): Promise<Summaries> => {
     let texts = chunks
     let spent: NanoUsd = ZERO
@@ -91,7 +90,7 @@ export function createRecursive(
     return sum
   }
 
-  /** Joins neighboring summaries into chunks, starting with the oldest. */
+  /** Joins consecutive summaries into chunks, oldest first. */
   const joinToChunks = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let chunk: string[] = []
@@ -126,8 +125,8 @@ export function createRecursive(
   }
 
   /**
-   * Returns the stored summary of a text, preferably one written by the model. If there is none, creates a summary and
-   * stores it under the name of its author.
+   * Returns the stored summary, preferably the model's. If there is none, creates one and stores it under its author's
+   * name.
    */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
@@ -155,18 +154,18 @@ export function createRecursive(
 
 interface ChunkLimits {
   readonly maxTokens: number
-  /** Number of chunks after which at most one more is created. @default unlimited */
+  /** At most one more chunk than this is created. @default unlimited */
   readonly maxChunks?: number
 }
 
 interface Chunks {
-  /** Serialized segments, divided starting with the oldest, so that later turns have the same chunks. */
+  /** Serialized segments. Division starts with the oldest, so that later turns have the same chunks. */
   readonly chunks: readonly string[]
   /** Segments after the last chunk, which stay unchanged. */
   readonly remainder: readonly Segment[]
 }
 
-/** Divides segments into chunks: between segments, or between lines if a segment is longer than a chunk. */
+/** Divides between segments, or between lines if a segment exceeds a chunk. */
 export async function chunkSegments(
   segments: readonly Segment[],
   { maxTokens, maxChunks = Number.POSITIVE_INFINITY }: ChunkLimits,
@@ -199,8 +198,8 @@ export async function chunkSegments(
 }
 
 /**
- * A token estimate is at least an eighth of the byte length, so a text with more characters per available token is
- * always too long.
+ * A token estimate is at least an eighth of the byte length, so a text with more characters per allowed token is always
+ * too long.
  */
 const MAX_CHARACTERS_PER_TOKEN = 8
 
@@ -231,8 +230,8 @@ async function piecesOf(
 }
 
 /**
- * Splits a line that may be too long. A line never has more tokens than bytes, so a piece with at most a quarter as
- * many characters as `maxTokens` always fits.
+ * Splits a line that may be too long. A line never has more tokens than UTF-8 bytes, so a quarter as many characters as
+ * `maxTokens` always fit.
  */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))

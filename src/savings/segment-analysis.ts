@@ -9,9 +9,9 @@ import type { Segment } from './conversation.ts'
 
 export interface SegmentAnalysis {
   readonly counts: TermCounts
-  /** Snippets of the texts that may be excerpted, in order. */
+  /** Snippets of the texts that may be excerpted, in order of appearance. */
   readonly snippets: readonly Snippet[]
-  /** Estimated token count of an excerpt without snippets: calls, arguments and frames. */
+  /** Estimated tokens of an excerpt without snippets: calls, arguments and frames. */
   readonly skeletonTokens: number
   readonly hasStandingInstruction: boolean
 }
@@ -19,20 +19,16 @@ export interface SegmentAnalysis {
 export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<SegmentAnalysis>
 
 const SNIPPET_TOKENS = 80
-/** Maximum number of tokens per snippet in a user message that consists of many short texts. */
+/** Snippet size in a user message that consists of many short texts. */
 const SHORT_TEXT_TOKENS = 512
-/**
- * Maximum length of a line, in UTF-16 code units. Longer lines are split, at the end of a sentence or word if possible.
- */
+/** Longer lines, in UTF-16 code units, are split, preferably at the end of a sentence or word. */
 const MAX_LINE_LENGTH = 400
-/**
- * Maximum length of a user message that is never excerpted, in UTF-16 code units. Longer messages are pasted documents.
- */
+/** Longer user messages, in UTF-16 code units, are pasted documents, which may be excerpted. */
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
 
-/** Returns a function that analyzes segments and caches the results. */
+/** Caches the analysis of each segment. */
 export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
   const cache = new LRUCache<string, SegmentAnalysis>({
     maxSize: MAX_CACHED_BYTES,
@@ -52,7 +48,7 @@ export function createSegmentAnalyzer(estimate: (text: string) => number, pause:
   }
 }
 
-/** Returns a key that differs for messages with different texts or a different division into parts. */
+/** Differs for messages with different texts or a different division into parts. */
 function cacheKeyOf(message: Message): string {
   const parts = message.parts.map((part) => {
     const pieces = part.type === 'tool-result' ? part.content : [part]
@@ -66,10 +62,7 @@ interface AnalysisInProgress {
   readonly terms: number[]
 }
 
-/**
- * Analyzes a segment. Tokenizes each text once, because the terms of a segment are those of its snippets and of its
- * undivided texts.
- */
+/** Tokenizes each text once, because the terms of a segment are those of its snippets and undivided texts. */
 async function analyzeSegment(
   segment: Segment,
   estimate: (text: string) => number,
@@ -96,7 +89,7 @@ async function analyzeSegment(
 
 const SLICE_LENGTH = 16_384
 
-/** Returns the end index of a slice, moved back by one if it would split a surrogate pair. */
+/** Returns the end of a slice, moved back by one if it would split a surrogate pair. */
 export function withoutCutPair(text: string, end: number): number {
   const unit = text.charCodeAt(end)
   return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
@@ -105,11 +98,11 @@ export function withoutCutPair(text: string, end: number): number {
 interface SearchedText {
   readonly text: string
   readonly location: TextLocation
-  /** Maximum number of tokens per snippet, or 0 for a text that is not divided. */
+  /** 0 for a text that is not divided. */
   readonly maxTokens: number
 }
 
-/** Returns the searched texts of a message. Reasoning is excluded, because most upstreams drop it from later prompts. */
+/** Excludes reasoning, because most upstreams drop it from later prompts. */
 function textsOf(message: Message, index: number): readonly SearchedText[] {
   const maxTokens = maxSnippetTokens(message)
   return message.parts.flatMap((part, at) => {
@@ -124,7 +117,7 @@ function textsOf(message: Message, index: number): readonly SearchedText[] {
   })
 }
 
-/** Appends without a spread call, which would overflow the stack for many terms. */
+/** A spread call would overflow the stack for many terms. */
 function append(terms: number[], added: readonly number[]): void {
   for (const term of added) terms.push(term)
 }
@@ -137,7 +130,7 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
   return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** Returns the maximum number of tokens per snippet of a message, or 0 for a message that is never excerpted. */
+/** Returns 0 for a message that is never excerpted. */
 function maxSnippetTokens(message: Message): number {
   if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0

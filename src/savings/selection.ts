@@ -10,29 +10,28 @@ import type { Similarities } from './models.ts'
 export interface SelectionTools {
   readonly meter: Meter
   readonly analyze: AnalyzeSegment
-  /** Yields to the event loop when necessary. Called once per item in loops over a conversation. */
+  /** Yields to the event loop when due. Called once per item in loops over a conversation. */
   readonly pause: Pause
 }
 
 export interface SelectionJob {
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** The steps of the live turn. Their tool calls are selected even if the results do not fit. */
+  /** Steps of the live turn. Their tool calls are selected even if the results do not fit. */
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
-  /** Similarity of segments to the question. @default none: ranks by words only */
+  /** @default none: ranks by words only */
   readonly similarities?: Similarities
-  /** True if the question asks about an earlier answer. Complete answers are then selected first. @default false */
+  /** True if the question asks about an earlier answer. Selects complete answers first. @default false */
   readonly asksForAnswer?: boolean
-  /** Maximum number of tokens in the selection. */
   readonly capacity: number
-  /** Minimum number of tokens for the newest segment, regardless of the query. @default 0 */
+  /** Tokens for the newest segment, regardless of the query. @default 0 */
   readonly newestCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
 
-/** Shares of the capacity that are filled regardless of the query. */
+/** Shares of the capacity that do not depend on the query. */
 const INSTRUCTIONS_SHARE = 0.2
 const USER_SHARE_WITH_TOOLS = 0.2
 const USER_SHARE = 0.75
@@ -41,51 +40,48 @@ const NEWEST_SHARE = 0.06
 const STEP_SHARE = 0.5
 const NEWEST_STEP_SHARE = 0.3
 /**
- * Fraction of the capacity for complete segments in a conversation with tools. The remainder is for excerpts, because
- * most of a tool result is irrelevant.
+ * Fraction of the capacity for complete segments in a conversation with tools. The rest is for excerpts, because most
+ * of a tool result is irrelevant.
  */
 const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
-/** Minimum share of tool traffic in a conversation that is treated as one with tools. */
+/** Minimum share of tool traffic in a conversation with tools. */
 const TOOL_TRAFFIC = 0.2
 /**
- * Exponent of the length by which a score is divided. Longer segments contain more relevant content, but less than
+ * A score is divided by the length to this power. Longer segments contain more relevant content, but less than
  * proportionally.
  */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** Exponent of the length for a question about an answer. Answers are long, and they rarely repeat their terms. */
+/** For a question about an answer, because answers are long and rarely repeat their terms. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
 const PARTNER_SHARE = 0.5
 /**
- * Fraction of its neighbors' scores that is added to a segment's score in a conversation without tools, because a topic
- * spans several turns.
+ * Fraction of its neighbors' scores that a segment's score gains in a conversation without tools, because a topic spans
+ * several turns.
  */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
-/** Weight of the score of the topic around a turn, in a meeting transcript. */
+/** Weight of the surrounding topic's score in a meeting transcript. */
 const TOPIC_SHARE = 0.5
-/** Weight of the similarity, as a fraction of the best score by words. */
+/** Weight of the similarity, relative to the best score by words. */
 const MEANING_SHARE = 0.7
 /**
- * Minimum capacity for scoring neighbors, in tokens. With less capacity, neighbors would displace other hits, except in
- * meeting transcripts.
+ * Minimum capacity for scoring neighbors, in tokens. With less, neighbors would displace other hits, except in meeting
+ * transcripts.
  */
 const NEIGHBORS_CAPACITY = 8000
 /**
- * Decay of scores by age in a conversation with tools, where old segments are often outdated. The weight of the oldest
- * segment is 1/e of that of the newest.
+ * Decay of scores by age in a conversation with tools, where old segments are often outdated. The oldest segment has
+ * 1/e of the weight of the newest.
  */
 const DECAY = 1
-/**
- * Maximum number of rounds that fill the tokens left over after measuring. Tokens are left over because snippet sizes
- * are estimates.
- */
+/** Maximum number of rounds that fill the tokens left over after exact counts, because snippet sizes are estimates. */
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 
-/** Selects the fixed shares, and then the segments and snippets with the best scores. */
+/** Selects the fixed shares, then the segments and snippets with the best scores. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
@@ -109,8 +105,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
   const newestFirst = entries.toReversed()
 
-  if (prefersAnswers) takeAnswers(packer, entries)
-  takeFixedShares(packer, entries, { byValue, newestFirst, job, hasTools })
+  if (prefersAnswers) packAnswers(packer, entries)
+  packFixedShares(packer, entries, { byValue, newestFirst, job, hasTools })
   await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
   packer.packSegments(relevant, hasTools ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
@@ -168,7 +164,7 @@ function withTopics(scores: Float64Array, topics: Float64Array): Float64Array {
   return scores.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
 }
 
-/** Adds the similarity to each score. The similarity is squared, because weak similarities are noise. */
+/** Squares the similarity, because weak similarities are noise. */
 function withMeaning(scores: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
   if (similarities === undefined) return scores
   const best = scores.reduce((max, score) => Math.max(max, score), 0)
@@ -187,7 +183,7 @@ function withNeighbors(scores: Float64Array): Float64Array {
   })
 }
 
-/** Sets the value of each segment: its score plus half of its partner's score, weighted by length and age. */
+/** A segment's value is its score plus half of its partner's score, weighted by length and age. */
 function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: boolean): void {
   const [decay, power] = hasTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
@@ -200,8 +196,8 @@ function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: b
 }
 
 /**
- * Returns the score of the answer for a question, and of the question for an answer. Between user messages without
- * answers, returns a quarter of the scores of the messages before and after.
+ * The partner of a question is its answer, and vice versa. Between user messages without answers, returns a quarter of
+ * the scores of the messages before and after.
  */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
@@ -213,8 +209,8 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
   return around / 4
 }
 
-/** Packs the best answers first, because short user messages would otherwise fill the capacity. */
-function takeAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
+/** Otherwise, short user messages would fill the capacity. */
+function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
   packer.packSegments(
@@ -230,8 +226,8 @@ interface FixedShares {
   readonly hasTools: boolean
 }
 
-/** Packs the steps of the live turn, standing instructions, user messages, the first and the last segment. */
-function takeFixedShares(
+/** Packs live steps, standing instructions, user messages, and the first and last segment. */
+function packFixedShares(
   packer: Packer,
   entries: readonly PackerEntry[],
   { byValue, newestFirst, job, hasTools }: FixedShares,

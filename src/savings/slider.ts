@@ -19,11 +19,11 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 /**
  * The mode of the slider.
  *
- * - `query`: selects again on each turn, by the question. Best recall.
+ * - `query`: selects the parts again on each turn, by the question. Best recall.
  * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
- *   read its prefix from the cache.
- * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; parts that a
- *   new question needs are then inserted before it.
+ * read the prompt prefix from its cache.
+ * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; the parts that a
+ * new question needs are then inserted before it.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
@@ -31,7 +31,7 @@ const STABLE_SHARE = 0.5
 /** Maximum size of the parts inserted for a question, as a fraction of the cap. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME_TOKENS = 64
-/** Maximum size of the question and answer before the live turn that stay unchanged, as a fraction of the cap. */
+/** Maximum size of the last exchange before the live turn that stays unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
 interface ShortenedPrompt {
@@ -39,7 +39,7 @@ interface ShortenedPrompt {
   readonly tokens: number
 }
 
-/** Tier 5: reduces the prompt to the cap of the level. Selects the parts that are relevant to the question. */
+/** Tier 5: reduces the prompt to the cap of the savings level, keeping the parts that are relevant to the question. */
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { level } = job.steering
@@ -54,26 +54,27 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return { rewrite: { ...shortened, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
   }
 
-  /** Returns undefined if there is no cut to repeat, or if the prompt would exceed the cap. */
+  /** Returns undefined if there is no cut to repeat or the prompt would exceed the cap. */
   const repeatCut = async (
     job: TierJob,
     conversation: Conversation,
     cap: number,
   ): Promise<ShortenedPrompt | undefined> => {
     if (mode === 'query') return undefined
-    const known = parseSnapshot(await recallAt(memory, job, `slider-${cap}`))
-    if (known === undefined) return undefined
-    const selection = await restoreSelection(conversation, known, (segment) => tools.analyze(segment, job.owner))
+    const lastSnapshot = parseSnapshot(await recallAt(memory, job, `slider-${cap}`))
+    if (lastSnapshot === undefined) return undefined
+    const selection = await restoreSelection(conversation, lastSnapshot, (segment) => tools.analyze(segment, job.owner))
     const apply = async (snapshot: Snapshot): Promise<ShortenedPrompt & { readonly snapshot: Snapshot }> => {
       const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
       return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), snapshot }
     }
-    let sent = await apply(known)
+    let sent = await apply(lastSnapshot)
     if (sent.tokens > cap) return undefined
     if (mode === 'auto') {
       const capacity = Math.min(cap * BLOCK_SHARE, cap - sent.tokens - BLOCK_FRAME_TOKENS)
-      const block = await selectBlock(job, conversation, { capacity, selection, blocks: known.blocks }, tools)
-      const withBlock = block === undefined ? sent : await apply({ ...known, blocks: [...known.blocks, block] })
+      const block = await selectBlock(job, conversation, { capacity, selection, blocks: lastSnapshot.blocks }, tools)
+      const withBlock =
+        block === undefined ? sent : await apply({ ...lastSnapshot, blocks: [...lastSnapshot.blocks, block] })
       if (withBlock.tokens <= cap) sent = withBlock
     }
     await rememberAt(memory, job, `slider-${cap}`, JSON.stringify(sent.snapshot))
@@ -122,14 +123,14 @@ const MIN_BLOCK_TOKENS = 200
 
 interface BlockOptions {
   readonly capacity: number
-  /** The segments that the prompt already contains. */
+  /** Segments that the prompt already contains. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }
 
 /**
- * Selects parts for a new question that the repeated cut does not contain. Returns undefined if there are none, and for
- * the steps of an agent.
+ * Selects the parts that a new question needs and the repeated cut omits. Returns undefined if there are none, and
+ * within an agent's steps.
  */
 async function selectBlock(
   job: TierJob,

@@ -17,18 +17,14 @@ export interface Steering {
 
 export interface TierJob {
   readonly prompt: Prompt
-  /** The model name in the request. */
   readonly modelName: string
   readonly model: Model
-  /**
-   * Number of tokens in the received prompt: estimated, or counted exactly if the estimate is too close to a threshold.
-   */
+  /** Tokens of the received prompt: estimated, or counted exactly if the estimate is too close to a threshold. */
   readonly tokens: number
   readonly steering: Steering
-  /** The id of the key. Owners never share state. */
   readonly owner: string
   readonly small: SmallModel | undefined
-  /** Compares segments with the question, using the configured embedder. @default none */
+  /** Ranks segments with the configured embedder. @default none */
   readonly meaning?: {
     similarities(conversation: Conversation): Promise<Similarities | undefined>
     price(conversation: Conversation): NanoUsd
@@ -36,7 +32,7 @@ export interface TierJob {
   readonly signal: AbortSignal
   readonly now: number
   /**
-   * Set if the prompt is sent unchanged regardless of the tiers, with or without a trial run of the tiers. @default
+   * Set if the prompt is sent unchanged: `tried` after a trial run of the tiers, `not-tried` without one. @default
    * none: the tiers decide
    */
   readonly shadow?: 'tried' | 'not-tried'
@@ -51,32 +47,29 @@ export interface Rewrite {
   readonly tokens: number
 }
 
-/** A smaller prompt or the reason for declining, and the cost of small-model calls. */
+/** A smaller prompt, or the reason for declining. `spent` is the cost of small-model calls. */
 export type TierResult =
   | {
       readonly rewrite: Rewrite
       readonly spent: NanoUsd
-      /** True if the prompt starts with the prompt that this tier sent on the last turn. @default false */
+      /** True if the prompt extends the one that this tier sent on the last turn. @default false */
       readonly continues?: boolean
     }
   | { readonly declined: string; readonly spent: NanoUsd }
 
 export interface TierForecast {
-  /** Number of tokens in its prompt. */
   readonly tokens: number
-  /** Cost of its small-model calls for this request. */
+  /** Expected cost of small-model calls for this request. */
   readonly calls: NanoUsd
-  /** Cost of its small-model calls for each further request. @default 0 */
+  /** Expected cost of small-model calls for each further request. @default 0 */
   readonly callsPerTurn?: NanoUsd
-  /** True if the prompt starts with the prompt that this tier sent on the last turn. @default false */
+  /** True if the prompt extends the one that this tier sent on the last turn. @default false */
   readonly continues?: boolean
-  /** Present if each turn extends the prompt of the last turn, up to a limit. @default a new prompt on each turn */
+  /** Present if each turn extends the last prompt up to a limit. @default a new prompt on each turn */
   readonly steady?: {
     /** Tokens above which the prompt is cut again. */
     readonly limit: number
-    /** Tokens after a cut. */
     readonly target: number
-    /** Cost of a cut. */
     readonly calls: NanoUsd
   }
 }
@@ -85,12 +78,12 @@ export interface Tier {
   readonly tier: TierNumber
   /** Returns true if a header or the size of the prompt selects this tier. */
   wants(job: TierJob): boolean
-  /** Returns the expected cost, which decides whether the tier runs without a header. @default the tier always runs */
+  /** Predicts the cost, which decides whether the tier runs without a header. @default the tier always runs */
   forecast?(job: TierJob): TierForecast | Promise<TierForecast>
   rewrite(job: TierJob): Promise<TierResult>
 }
 
-/** The outcome of a tier, for the log record and for explain. */
+/** The outcome of a tier, for the log record and for `explain`. */
 export interface TierVerdict {
   readonly tier: TierNumber
   readonly outcome: 'chosen' | 'not-wanted' | 'declined' | 'does-not-pay' | 'failed'
@@ -100,24 +93,24 @@ export interface TierVerdict {
 export interface WaterfallResult {
   /** Absent if the prompt is sent unchanged. */
   readonly rewrite?: Rewrite
-  /** Number of tokens in the received prompt: exact if there is a rewrite, otherwise an estimate. */
+  /** Tokens of the received prompt: exact if there is a rewrite, otherwise estimated. */
   readonly tokens: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
-  /** The part of `spent` for tiers that were requested by a header. @default 0 */
-  readonly ordered?: NanoUsd
+  /** The part of `spent` for tiers requested by a header. @default 0 */
+  readonly requestedSpent?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
-   * Reports how many tokens the upstream read from its cache. Corrects the expectation for later turns. Never rejects.
-   * Absent for a conversation without a stored history.
+   * Reports how many tokens the upstream read from its cache, which corrects the expectation for later turns. Never
+   * rejects. Absent for a conversation without a stored history.
    */
   reportCacheRead?(tokens: number): Promise<void>
 }
 
 export interface Waterfall {
-  /** Never rejects. The failure of a tier is reported as a verdict. */
+  /** Never rejects. A tier failure is reported as a verdict. */
   (job: TierJob): Promise<WaterfallResult>
-  /** Returns true if no tier can rewrite a prompt of at most this number of tokens. The prompt is then not counted. */
+  /** Returns true if no tier rewrites a prompt of at most this many tokens. The prompt is then not counted. */
   isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
@@ -133,7 +126,7 @@ export interface Thresholds {
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-/** Returns the thresholds for the model of the job. `-optim` variants halve them. */
+/** `-optim` models halve the thresholds. */
 export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds {
   const factor = job.model.thresholdFactor ?? 1
   return {
@@ -143,26 +136,26 @@ export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds 
   }
 }
 
-/** Returns true if this tier is requested by a header. It then runs regardless of its expected cost. */
-export function isOrdered({ steering }: TierJob, tier: TierNumber): boolean {
+/** Returns true if a header requests this tier, which then runs regardless of its expected cost. */
+export function isRequestedByHeader({ steering }: TierJob, tier: TierNumber): boolean {
   if (steering.level !== undefined) return tier === 5
   return steering.vanishing ? tier === 2 : steering.recursive && tier === 3
 }
 
 /**
- * Returns true if a header or the size of the prompt selects this tier. A savings level excludes tiers 2 to 4. Tier 2
- * is not selected by size if tier 3 is requested by a header.
+ * Returns true if a header or the prompt size selects this tier. A savings level excludes tiers 2 to 4. If a header
+ * requests tier 3, the prompt size does not select tier 2.
  */
 export function isWanted(job: TierJob, tier: 2 | 3 | 4, thresholds: Thresholds): boolean {
   if (job.steering.level !== undefined) return false
-  if (isOrdered(job, tier)) return true
+  if (isRequestedByHeader(job, tier)) return true
   const { vanishing, recursive, family } = thresholdsFor(job, thresholds)
   if (tier === 2) return !job.steering.recursive && job.tokens > vanishing
   if (tier === 3) return job.steering.recursive || job.tokens > recursive
   return job.tokens > family
 }
 
-/** Maximum prompt tokens of each savings level. */
+/** Maximum prompt tokens per savings level. */
 export const LEVEL_CAPS: Readonly<Record<Exclude<SavingsLevel, 'off'>, number>> = {
   extreme: 16_384,
   max: 32_768,
@@ -186,21 +179,19 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   }
 }
 
-/** The result of a trial, in which the tiers run but the prompt is sent unchanged. */
+/** The result of a trial run, whose rewrite is not sent. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
   readonly optimizedTokens: number
-  /** Cost of the small-model calls of the trial. */
   readonly spent: NanoUsd
 }
 
-/** Returns true if the tiers run only as a trial for this request. */
+/** Returns true if this request is part of the trial share. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }
 
-/** Returns the result without its rewrite, and a record of the rewrite. */
 export function shadow(optimized: WaterfallResult): {
   readonly sent: WaterfallResult
   readonly record: ShadowRecord | undefined

@@ -6,17 +6,17 @@ import type { Part, Prompt } from '../core/prompt.ts'
 import { type ConversationMemory, recallAt, rememberAt } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
-/** Time for which upstreams cache a prompt after its last use. */
+/** How long upstreams cache a prompt after its last use. */
 export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
 
-/** Returns true if reading from the upstream's cache costs less than sending the tokens without a cache. */
+/** Returns true if cached tokens cost less than uncached tokens. */
 function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
 /**
- * Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The remaining tokens are written
- * to the cache.
+ * Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The other tokens are written to
+ * it.
  */
 export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd {
   if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
@@ -25,8 +25,8 @@ export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd
 }
 
 /**
- * Returns the number of tokens by which a cached prompt should grow before the next cut. Minimizes the cost of the cuts
- * plus the cost of reading the added tokens, of which each turn adds `growth`.
+ * Returns the number of tokens by which a cached prompt should grow before the next cut. Minimizes the cost of cuts
+ * plus the cost of reading the added tokens; each turn adds `growth` tokens.
  */
 export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
@@ -35,7 +35,7 @@ export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): numb
   return Math.round(Math.sqrt((2 * cutCost * growth) / Math.max(1, readCost)))
 }
 
-/** Returns true if the caller marked a prefix with `cache_control`. Only a header may then rewrite the prompt. */
+/** Returns true if the caller marked a prefix with `cache_control`. Only a header can then cause a rewrite. */
 export function hasCacheMarks({ tools, messages }: Prompt): boolean {
   return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
 }
@@ -44,28 +44,24 @@ export function hasCacheControl({ native }: Pick<Part, 'native'>): boolean {
   return native?.value['cache_control'] !== undefined
 }
 
-/** The size of a sent prompt and its time, in milliseconds since 1970. */
 interface SentPrompt {
   readonly tokens: number
   readonly at: number
 }
 
-/** The requests of a conversation so far. */
+/** What is known about a conversation's earlier requests. Times are milliseconds since 1970. */
 export interface History {
   /** Time of the last request, or 0 for a new conversation. */
   readonly at: number
   /** Tokens of the full conversation at the time of the last request. */
   readonly tokens: number
-  /** The last request that was sent unchanged. */
   readonly whole: SentPrompt
-  /** The last request that a tier rewrote. */
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
   /**
-   * Cost of the conversation so far minus the cost of sending everything on each turn. Negative if the tiers saved
-   * money.
+   * Cost of the conversation so far minus the cost of sending every turn unchanged. Negative if the tiers saved money.
    */
   readonly debt: NanoUsd
-  /** Fraction of the expected cached tokens that the upstream recently reported as read from its cache, from 0 to 1. */
+  /** Fraction of the expected cached tokens that the upstream recently reported as cache reads, from 0 to 1. */
   readonly trust: number
 }
 
@@ -81,12 +77,11 @@ export const NEW_CONVERSATION: History = {
 
 const KIND = 'sent'
 
-/** Returns true if the upstream still caches a prompt that was sent at this time. */
 export function isWarm({ at }: { readonly at: number }, now: number): boolean {
   return at > 0 && now - at <= UPSTREAM_CACHE_MS
 }
 
-/** Returns the expected number of tokens of a sent prompt that the upstream has cached, corrected by its reports. */
+/** Returns how many tokens of a sent prompt the upstream is expected to have cached, corrected by its reports. */
 export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<History, 'trust'>): number {
   return hasCachePrice(job.model) && isWarm(sent, job.now) ? Math.round(sent.tokens * trust) : 0
 }
@@ -99,7 +94,7 @@ export interface SentRequest {
   /** Absent if the prompt was sent unchanged. */
   readonly tier?: TierNumber
   readonly tokens: number
-  /** Expected number of tokens that the upstream had cached. */
+  /** Tokens that the upstream was expected to have cached. */
   readonly warm: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
@@ -132,17 +127,16 @@ async function rememberHistory(memory: ConversationMemory, job: TierJob, history
   await rememberAt(memory, job, KIND, JSON.stringify(history))
 }
 
-/** Weight of the newest report. */
 const NEWEST_WEIGHT = 0.5
-/** Minimum fraction of tokens read that counts as the full prompt, because upstreams cache only complete blocks. */
+/** Minimum fraction that counts as a full read, because upstreams cache only complete blocks. */
 const FULL_READ_SHARE = 0.9
 /**
- * Minimum trust. Must be above 0: at 0, no prompt would be expected in the cache, so no report could raise the trust
+ * Must be above 0: with a trust of 0, no prompt would be expected in the cache, so no report could raise the trust
  * again.
  */
 const MIN_TRUST = 0.01
 
-/** Corrects the trust after the upstream reported that it read `read` of the `warm` expected tokens from its cache. */
+/** Corrects the trust after the upstream has read `read` of the `warm` expected tokens from its cache. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,

@@ -6,7 +6,7 @@ import { type Conversation, type ConversationMemory, conversationOf, type SplitC
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
-  isOrdered,
+  isRequestedByHeader,
   isWanted,
   type Thresholds,
   type Tier,
@@ -20,42 +20,42 @@ import type { SmallModel } from './models.ts'
 
 interface VanishingOptions {
   readonly thresholds: Thresholds
-  /** Size of the prompt, as a fraction of the conversation. @default 0.01 */
+  /** Target size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
-  /** Minimum number of tokens in the prompt. @default 4096, or 16,384 above 40,000 tokens */
+  /** Minimum target, in tokens. @default 4096, or 16,384 above 40,000 tokens */
   readonly leastTarget?: LeastTarget
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or a list of such numbers, each with the conversation size above which it applies. */
+/** A number of tokens, or one number for each conversation size `above` which it applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
-/** Measured on long chats: 4k tokens contain about 77% of the needed passages, and 16k tokens about 91%. */
+/** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
 const DEFAULT_LEAST_TARGETS: LeastTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },
 ]
 
 const TARGET_SHARE = 0.01
-/** Maximum number of answers in a conversation that counts as one long request. */
+/** A conversation with at most this many answers counts as one long request. */
 const MAX_ANSWERS_OF_REQUEST = 2
 /** Used if no entry of `leastTarget` applies. */
 const FALLBACK_TARGET = 4096
-/** Maximum number of tokens in a live turn that stays unchanged. */
+/** Maximum number of tokens in an unchanged live turn. */
 const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100
 
-/** Tier 2: stores the conversation, and sends only the sections that a keyword search finds. */
+/** Tier 2: stores the conversation and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
   const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
 
   /**
-   * Returns the cap for the prompt. Without a header, large targets apply only to a single long request, because a long
-   * conversation would pay for a large target on each turn.
+   * Without a header, only a single long request gets a large target, because a long conversation would pay for it on
+   * each turn.
    */
   const capFor = (job: TierJob): number => {
-    const allowsLarge = isOrdered(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
+    const allowsLarge = isRequestedByHeader(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
     const min = minTargetFor(leastTarget, allowsLarge ? job.tokens : 0)
     return Math.max(min, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
   }
@@ -104,8 +104,8 @@ function minTargetFor(leastTarget: LeastTarget, tokens: number): number {
 const SECTIONS_PER_PAGE = 32
 
 /**
- * Stores the old messages of a conversation in pages, each with the name of the previous page. A page that is already
- * stored is not written again, so a conversation is stored once, regardless of its number of turns.
+ * Stores old messages in pages, each with the name of the previous page. Skips pages that are already stored, so each
+ * message is stored once, regardless of the number of turns.
  */
 export async function storeTranscript(
   memory: ConversationMemory,
@@ -149,12 +149,12 @@ interface AskForTerms {
 }
 
 /**
- * Asks the small model for search terms that the user did not write, given the last two user messages. Returns no terms
- * after a failure or a timeout.
+ * Asks the small model for search terms beyond those in the last two user messages. Returns no terms after a failure or
+ * timeout.
  */
 async function askForTerms({ small, turns, signal, after }: AskForTerms): Promise<SearchTerms> {
   const timeout = new AbortController()
-  const late = (): Error => new Error(`No search terms within ${TIMEOUT_MS} ms.`)
+  const late = (): Error => new Error(`The small model returned no search terms within ${TIMEOUT_MS} ms.`)
   const question = { instruction: INSTRUCTION, text: lastUserTexts(turns), maxTokens: MAX_REPLY_TOKENS }
   const reply = small.ask({ ...question, signal: AbortSignal.any([signal, timeout.signal]) })
   try {
@@ -172,7 +172,7 @@ function lastUserTexts(turns: SplitConversation): string {
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
-/** Returns the terms and names in the JSON object of a reply. Ignores long terms and terms without letters and digits. */
+/** Returns the terms and names in a JSON reply, without long terms and terms without letters or digits. */
 export function parseTerms(reply: string): readonly string[] {
   const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
   const value = parseJson(json)

@@ -21,7 +21,7 @@ import { createSlider, type SliderMode } from './slider.ts'
 import type { Summarizer } from './summary.ts'
 import {
   DEFAULT_THRESHOLDS,
-  isOrdered,
+  isRequestedByHeader,
   type WaterfallResult,
   type Rewrite,
   type Thresholds,
@@ -42,7 +42,7 @@ import {
 } from './upstream-cache.ts'
 import { createVanishing, type LeastTarget } from './vanishing.ts'
 
-// Re-exported here, because a separate lazy import would split the shared code into more chunks.
+// A separate lazy import would split the shared code into more chunks.
 export { createMemory } from './conversation.ts'
 export { markForCache } from './prompt-cache.ts'
 
@@ -58,14 +58,13 @@ export interface WaterfallOptions {
   readonly slider?: SliderMode
   /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
-  /** Embedder that tiers 5 and 2 also use to rank segments. @default none */
+  /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
-  /** The tiers, in the order in which they are tried. @default tiers 5, 2, 3, 4 */
-  readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
+  /** The tiers, in order of preference. @default tiers 5, 2, 3, 4 */
+  readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
 }
 
-/** The parts of a waterfall that all requests share. */
 interface WaterfallParts {
   readonly meter: Meter
   readonly tiers: readonly Tier[]
@@ -73,8 +72,8 @@ interface WaterfallParts {
 }
 
 /**
- * Returns a function that rewrites a prompt with the first tier that succeeds: first a tier that is requested by a
- * header, then the tiers that are expected to save money, cheapest first. The function never rejects.
+ * Returns a function that rewrites a prompt with the first tier that succeeds: a tier requested by a header, then the
+ * tiers that are expected to save money, cheapest first. Never rejects.
  */
 export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Promise<WaterfallResult> {
   const { meter, now, store } = options
@@ -107,20 +106,20 @@ function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: 
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
   const tools: SelectionTools = { meter, analyze: createSegmentAnalyzer(estimate, pause), pause }
-  const own: readonly Tier[] = [
+  const builtIn: readonly Tier[] = [
     createSlider(tools, memory, slider),
     createVanishing(tools, memory, { ...options.vanishing, thresholds, after }),
     createRecursive(tools, memory, { thresholds, summarizer }),
     createFamilyLock(tools, memory, { thresholds, summarizer }),
   ]
-  const tiers = typeof options.tiers === 'function' ? options.tiers(own) : (options.tiers ?? own)
+  const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   if (embedder === undefined) return { meter, tiers, ranker: undefined }
   const pauses = createFailurePauses(now)
   return { meter, tiers, ranker: createMeaningRanker({ embedder, after, estimate, pauses, pause }) }
 }
 
 interface Outcome extends WaterfallResult {
-  /** The sent prompt, for the history. */
+  /** Recorded in the history. */
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 
@@ -129,7 +128,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
   const verdicts = new Map<Tier, TierVerdict>()
   const candidates = await tiersToTry({ ...parts, tiers }, job, history, verdicts)
   let declined: Declined = { spent: ZERO }
-  let ordered: NanoUsd = ZERO
+  let requestedSpent: NanoUsd = ZERO
   const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
   for (const candidate of candidates) {
     const { tier } = candidate
@@ -140,7 +139,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
     }
     const attempt = await attemptTier(tier, withTrialOwner(job), parts)
     const spent = add(declined.spent, attempt.spent)
-    if (isOrdered(job, tier.tier)) ordered = add(ordered, attempt.spent)
+    if (isRequestedByHeader(job, tier.tier)) requestedSpent = add(requestedSpent, attempt.spent)
     verdicts.set(tier, attempt.verdict)
     const { rewrite, tokens } = attempt
     if (rewrite === undefined) {
@@ -150,11 +149,11 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
     const continues = attempt.continues && history.rewritten.tier === tier.tier
     const warm = continues ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
-    return { rewrite, tokens, spent, ordered, verdicts: verdictsInOrder(), sentAs }
+    return { rewrite, tokens, spent, requestedSpent, verdicts: verdictsInOrder(), sentAs }
   }
   const { spent } = declined
   const sentAs = { tokens: job.tokens, warm: 0 }
-  return { tokens: job.tokens, spent, ordered, verdicts: verdictsInOrder(), sentAs }
+  return { tokens: job.tokens, spent, requestedSpent, verdicts: verdictsInOrder(), sentAs }
 }
 
 async function lowestCalls(
@@ -169,8 +168,8 @@ async function lowestCalls(
 }
 
 /**
- * Returns the tiers that are requested by a header, followed by those that are expected to save money. Records a
- * verdict for each other tier.
+ * Returns the tiers requested by a header, followed by those that are expected to save money. Records a verdict for
+ * each other tier.
  */
 async function tiersToTry(
   { tiers, meter }: WaterfallParts,
@@ -181,11 +180,11 @@ async function tiersToTry(
   const skip = (tier: Tier, outcome: TierVerdict['outcome'], reason: string): void => {
     verdicts.set(tier, { tier: tier.tier, outcome, reason })
   }
-  const ordered: TierCandidate[] = []
+  const requested: TierCandidate[] = []
   const optional: Tier[] = []
   for (const tier of tiers) {
     if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
-    else if (isOrdered(job, tier.tier)) ordered.push({ tier })
+    else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
     else if (hasCacheMarks(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
     else optional.push(tier)
   }
@@ -194,13 +193,10 @@ async function tiersToTry(
     if (!chosen.some((candidate) => candidate.tier === tier))
       skip(tier, 'does-not-pay', 'sending everything costs less')
   }
-  return [...ordered, ...chosen]
+  return [...requested, ...chosen]
 }
 
-/**
- * Returns the fallback if `work` fails. The stored state of a conversation is optional, so failures to access it are
- * ignored.
- */
+/** The stored state of a conversation is optional, so failures to access it are ignored. */
 async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
   try {
     return await work
@@ -209,7 +205,7 @@ async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promi
   }
 }
 
-/** Returns the job with an exact size if the estimate is too close to a threshold. */
+/** Counts exactly only if the estimate is too close to a threshold. */
 async function withExactSize(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
@@ -220,7 +216,7 @@ async function withExactSize(
   return { ...job, tokens: await withFallback(job.tokens, meter.sizeNear(prompt, near, signal)) }
 }
 
-/** Returns false for a conversation that is too small to be rewritten without a header. Its history is not stored. */
+/** A conversation that is too small to be rewritten without a header needs no history. */
 function shouldFollow(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 }
@@ -233,7 +229,7 @@ function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
   return { ...job, small: withPauses(small, { pauses, conversation, signal }) }
 }
 
-/** Returns the job with access to the configured embedder. Calls `onSpent` with the cost of each embedder call. */
+/** Calls `onSpent` with the cost of each embedder call. */
 function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const meaning: TierJob['meaning'] = {
@@ -243,22 +239,21 @@ function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (
   return { ...job, meaning }
 }
 
-/** Separates the state of trials, whose prompts are never sent. */
+/** Separates the state of trial runs, whose prompts are never sent. */
 function withTrialOwner(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
 interface Attempt {
   readonly rewrite?: Rewrite
-  /** Number of tokens in the received prompt. Exact if there is a rewrite. */
+  /** Tokens of the received prompt. Exact if there is a rewrite. */
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict
-  /** True if the prompt starts with the prompt that the tier sent on the last turn. */
   readonly continues: boolean
 }
 
-/** Runs a tier. Never rejects. A failure is reported as a verdict. */
+/** Never rejects. A failure is reported as a verdict. */
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallParts): Promise<Attempt> {
   const { tokens } = job
   const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
@@ -267,7 +262,7 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
     reason,
   })
   let embedded: NanoUsd = ZERO
-  const pass = (verdict: TierVerdict, spent: NanoUsd): Attempt => ({
+  const withoutRewrite = (verdict: TierVerdict, spent: NanoUsd): Attempt => ({
     tokens,
     spent: add(spent, embedded),
     verdict,
@@ -279,13 +274,14 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
   })
   try {
     const result = await tier.rewrite(metered)
-    if ('declined' in result) return pass(verdictOf('declined', result.declined), result.spent)
+    if ('declined' in result) return withoutRewrite(verdictOf('declined', result.declined), result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
-    if (result.rewrite.tokens >= original) return pass(verdictOf('declined', 'not smaller than before'), result.spent)
+    if (result.rewrite.tokens >= original)
+      return withoutRewrite(verdictOf('declined', 'not smaller than before'), result.spent)
     const { rewrite, continues = false } = result
     const spent = add(result.spent, embedded)
     return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
   } catch (error) {
-    return pass(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), spentSoFar())
+    return withoutRewrite(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), spentSoFar())
   }
 }
