@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * The command line of `sluice`.
+ * The `sluice` command.
  *
  * @module
  */

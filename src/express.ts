@@ -12,7 +12,7 @@ export interface ExpressRequest extends NodeIncoming {
   readonly originalUrl?: string
 }
 
-/** A request handler of Express. */
+/** An Express request handler. */
 export type ExpressHandler = (request: ExpressRequest, response: ServerResponse) => Promise<void>
 
 /**

@@ -32,7 +32,7 @@ import { createMetricsReports, createReplay, createServices, createStoreWarnings
 export interface Gateway {
   /**
    * The Web-standard handler for all paths. Accepts the arguments of the global `fetch`, so clients can use it as their
-   * `fetch`. Rejects only for arguments that `new Request` refuses. Does not use `this`.
+   * `fetch`. Rejects only if `new Request` throws for the arguments. Does not use `this`.
    */
   readonly fetch: FetchHandler
   /** The handler for servers without Web-standard objects, such as the Node adapters. Never throws. */
@@ -45,9 +45,9 @@ export interface Gateway {
   readonly rateLimits: RateLimits
   /** Metrics of this process, as in `GET /metrics` and `GET /metrics/cache`. */
   readonly metrics: MetricsReports
-  /** The audit trail: every use of a key, including refused requests. */
+  /** The audit trail: every use of a key, including rejected requests. */
   readonly audit: { readonly read: (query?: AuditQuery) => Promise<AuditPage> }
-  /** The semantic cache. If the cache is disabled, both methods have no effect. */
+  /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
     /** Removes all stored answers, or the stored answers of one key. */
     readonly clear: (which?: { readonly key?: string }) => Promise<void>
@@ -55,8 +55,8 @@ export interface Gateway {
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
   /**
-   * Processes message batches until no more items can currently be processed. Intended for hosts that sleep between
-   * requests. A process that serves requests processes batches automatically.
+   * Processes message batches until no more items can currently be processed. Intended for hosts that are
+   * suspended between requests. A process that serves requests processes batches automatically.
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
@@ -67,10 +67,10 @@ export interface Gateway {
 }
 
 /**
- * Creates a gateway. It needs no server and does no work before its first request.
+ * Creates a gateway. Starts no server: pass the gateway to an adapter, or call its `fetch`.
  *
  * Throws GatewayError `invalid-request` for an invalid option. The message contains the path of the option, its value
- * and the expected value. For an unknown option, the message contains the most similar known option.
+ * and the expected value. For an unknown option, the message suggests the most similar known option.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkGatewayOptions(options)
@@ -93,7 +93,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (store.local === true) {
     observers.log.event(
       'WARN',
-      'memoryStore() keeps keys, limits and budgets in this process only and loses them when it ends',
+      'memoryStore() keeps keys, limits and budgets in this process only and loses them when the process ends',
       runtime.now(),
     )
   }
@@ -199,7 +199,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 }
 
-/** Maximum share of `storeTimeoutMs` that one call may take: 2 of 5 seconds. */
+/** Fraction of `storeTimeoutMs` that one store call may take. */
 const CALL_SHARE = 0.4
 
 /** Runs all steps, even if an earlier step fails. Rejects with the first failure. */

@@ -53,12 +53,11 @@ export const DEFAULT_LIMITS: Limits = {
 
 export const DEFAULT_TIMEOUTS: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
-/** Maximum time that one request waits for the store, over all its calls, in milliseconds. */
 export const DEFAULT_STORE_TIMEOUT_MS = 5_000
 
 export const DEFAULT_MARGIN = 1.5
 
-/** Options for `createGateway()`. Unknown options are refused. */
+/** Options for `createGateway()`. Unknown options are rejected. */
 export interface GatewayOptions {
   /** The upstreams: `openai(…)`, `anthropic(…)`, `openaiCompatible(…)`, `extractive()`. At least one. */
   readonly providers: readonly Provider[]
@@ -75,8 +74,8 @@ export interface GatewayOptions {
    */
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
-   * Maximum time that one request waits for the store, over all its calls, in milliseconds. One call takes at most two
-   * fifths of it. @default 5,000
+   * Maximum time that one request waits for the store, over all its calls, in milliseconds. A single call may take
+   * at most 40% of it. @default 5,000
    */
   readonly storeTimeoutMs?: number
   /**
@@ -100,9 +99,9 @@ export interface GatewayOptions {
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions
-  /** Recordings of streams that can be resumed. `false` disables them. @default on, for an hour */
+  /** Recordings that let clients resume a stream. `false` disables them. @default on, for an hour */
   readonly streams?: false | StreamsOptions
-  /** The worker of message batches in this process. */
+  /** Options of this process's worker for message batches. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
@@ -113,14 +112,14 @@ export interface GatewayOptions {
    * @default 'refuse'
    */
   readonly onUntranslatable?: 'refuse' | 'drop'
-  /** Further vendor endpoints that callers may use. See docs/passthrough.md. @default none */
+  /** Vendor endpoints to forward without translation. See docs/passthrough.md. @default none */
   readonly passthrough?: PassthroughOptions
   /**
    * Timeouts of upstream calls, in milliseconds. @default { connect: 10_000, firstByte: 120_000, idle: 60_000, total:
    * 600_000 }
    */
   readonly timeouts?: Partial<Timeouts>
-  /** Skips a provider's failing models. See docs/operating.md. */
+  /** Options of the circuit breaker, which skips a provider's failing models. See docs/operating.md. */
   readonly circuitBreaker?: CircuitBreakerOptions
   /** Receives each log record. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
@@ -134,7 +133,7 @@ export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
  * Times are limited to one day, because timers overflow after 24 days, and because amounts stay reserved for the
  * duration of the longest request.
  */
-const milliseconds = integerFrom(1, 86_400_000, 'number of milliseconds')
+const milliseconds = integerFrom(1, 86_400_000, 'milliseconds')
 
 const positiveInteger = integerFrom(1)
 
@@ -172,7 +171,7 @@ const checkGateway = optionsOf(
     store: objectWith('a store, such as memoryStore()', ['get', 'set', 'swap', 'reserve', 'settle']),
     onStoreFailure: oneOf('refuse', 'allow'),
     storeTimeoutMs: milliseconds,
-    keyCacheMs: integerFrom(0, 5_000, 'number of milliseconds'),
+    keyCacheMs: integerFrom(0, 5_000, 'milliseconds'),
     margin: expects(
       'a number from 0 to 1000, or a function that returns one',
       (value) => typeof value === 'function' || numberFrom(0, 1000)(value, '') === undefined,
@@ -221,10 +220,7 @@ const checkGateway = optionsOf(
   'an object with at least one provider: createGateway({ providers: [openai()] })',
 )
 
-/**
- * Throws `invalid-request` for the first invalid option. The message contains the path of the option, its value and the
- * expected value.
- */
+/** Throws `invalid-request` for the first invalid option. */
 export function checkGatewayOptions(options: unknown): void {
   checkOptions('createGateway', options, checkGateway)
 }

@@ -1,5 +1,5 @@
 /**
- * A store in PostgreSQL, for any number of processes.
+ * A PostgreSQL store that any number of processes can share.
  *
  * ```ts
  * import { Pool } from 'pg'

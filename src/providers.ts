@@ -1,5 +1,5 @@
 /**
- * Further vendors, and prices from a file.
+ * More vendors, and price lists from a file.
  *
  * ```ts
  * import { createGateway } from 'sluice'

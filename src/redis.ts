@@ -1,5 +1,5 @@
 /**
- * A store in Redis, for any number of processes.
+ * A Redis store that any number of processes can share.
  *
  * ```ts
  * import { Redis } from 'ioredis'

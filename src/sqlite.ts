@@ -1,5 +1,5 @@
 /**
- * A store in one SQLite file. It survives a restart, and all processes on one host can share it.
+ * A store in one SQLite file. It survives restarts, and all processes on one host can share it.
  *
  * ```ts
  * import Database from 'libsql'

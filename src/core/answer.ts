@@ -30,7 +30,7 @@ export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
-/** The reason why an answer ended. After `pause`, the caller must continue the turn. */
+/** Why an answer ended. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 export interface Completion {
@@ -58,8 +58,8 @@ export interface SseEvent {
 }
 
 /**
- * One part of a streamed answer. A delta belongs to the block that the last `…-start` event of the same kind opened.
- * Exception: deltas of several tool calls may alternate. `index` counts the tool calls of the answer from 0.
+ * One part of a streamed answer. A delta belongs to the block that the last `…-start` part of the same kind opened.
+ * Exception: deltas of several tool calls may be interleaved. `index` counts the tool calls of the answer from 0.
  */
 export type StreamPart =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
@@ -74,7 +74,7 @@ export type StreamPart =
   /** Cumulative. The last value of each field is the total. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
   | { readonly type: 'answer-end'; readonly finish: FinishReason; readonly stopSequence?: string }
-  /** The last event of the protocol. Without it, the answer is incomplete. */
+  /** The protocol's last event. Without it, the answer is incomplete. */
   | { readonly type: 'done' }
 
 /** One received event of a streamed answer and its parts, if any. */
@@ -89,8 +89,8 @@ export interface StreamChunk {
 export interface StreamReader {
   (event: SseEvent): StreamChunk
   /**
-   * Returns true if only the last event of the protocol is missing. Called for a body that ended without that event.
-   * Absent if the last event is required.
+   * Returns true if only the protocol's last event is missing. Called if the body ended without that event. Absent if
+   * the last event is required.
    */
   readonly isComplete?: () => boolean
 }
@@ -108,14 +108,14 @@ export interface StreamFormat {
   readonly canForward?: CanForward
 }
 
-/** A streamed answer that pushes the bytes of a wire format, or the chunks of a provider without a wire format. */
+/** A streamed answer. Pushes bytes in a wire format, or the chunks of a provider without a wire format. */
 export interface AnswerSource {
   readonly format?: StreamFormat | undefined
   read(receiver: SourceReceiver): void
   /** Stops reading from the upstream until `resume` is called. */
   pause(): void
   resume(): void
-  /** Reports that the last event of the protocol has arrived. The connection can be reused once the body has ended. */
+  /** Reports that the protocol's last event has arrived. The connection can be reused once the body has ended. */
   complete(): void
   /** Closes the connection. The receiver is not called again. */
   abort(): void

@@ -1,16 +1,16 @@
 /** The result of a function that returns a promise only if it must wait. */
 export type MaybePromise<T> = T | Promise<T>
 
-export function isPromise<T>(given: MaybePromise<T>): given is Promise<T> {
-  return given instanceof Promise
+export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
+  return value instanceof Promise
 }
 
-/** Calls `proceed` with the value. The call is synchronous unless the value is a promise. */
+/** Calls `proceed` with the value, synchronously unless the value is a promise. */
 export function chain<T, Result>(
-  given: MaybePromise<T>,
+  value: MaybePromise<T>,
   proceed: (value: T) => MaybePromise<Result>,
 ): MaybePromise<Result> {
-  return isPromise(given) ? given.then(proceed) : proceed(given)
+  return isPromise(value) ? value.then(proceed) : proceed(value)
 }
 
 /** Returns a function that loads a value on its first call. After a failure, the next call loads the value again. */
@@ -65,7 +65,7 @@ export function withTimeout<T>(
     const fail = (error: unknown): void => {
       if (!isOver) stop(error)
     }
-    // After a timeout, the failure of `discard` is ignored. The work may be a promise of another library.
+    // `Promise.resolve` wraps promises of other libraries. Errors thrown by `discard` are ignored.
     Promise.resolve(work)
       .then(succeed, fail)
       .catch(() => {})
@@ -115,8 +115,8 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 }
 
 /**
- * Cancels a request whose client disconnected or whose deadline passed. An AbortSignal is created only if a custom
- * provider or hook reads it.
+ * Cancels a request whose client has disconnected or whose deadline has passed. An AbortSignal is created only if a
+ * custom provider or hook reads it.
  */
 export class Cancellation {
   #isCancelled = false
@@ -128,10 +128,10 @@ export class Cancellation {
 
   /** Returns the same cancellation for the same signal. Platforms print a warning if a signal has many listeners. */
   static of(signal: AbortSignal): Cancellation {
-    const known = followers.get(signal)
+    const known = cancellationBySignal.get(signal)
     if (known !== undefined) return known
     const cancellation = new Cancellation()
-    followers.set(signal, cancellation)
+    cancellationBySignal.set(signal, cancellation)
     if (signal.aborted) cancellation.cancel(signal.reason)
     else signal.addEventListener('abort', () => cancellation.cancel(signal.reason), { once: true })
     return cancellation
@@ -145,7 +145,6 @@ export class Cancellation {
     return this.#reason
   }
 
-  /** Later calls have no effect. */
   cancel(reason: unknown): void {
     if (this.#isCancelled) return
     this.#isCancelled = true
@@ -175,7 +174,6 @@ export class Cancellation {
     return () => listeners.delete(listener)
   }
 
-  /** Created on first access. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
@@ -185,4 +183,4 @@ export class Cancellation {
   }
 }
 
-const followers = new WeakMap<AbortSignal, Cancellation>()
+const cancellationBySignal = new WeakMap<AbortSignal, Cancellation>()

@@ -10,19 +10,16 @@ export interface CachedAnswer {
   /** The key whose request stored the answer. Requests of other keys in the scope also find it. */
   readonly keyId: string
   readonly completion: Completion
-  /** Tokens of the prompt before any tier shortened it. A hit saves this number of tokens. */
+  /** Prompt tokens before any tier shortened the prompt. A hit saves this number of tokens. */
   readonly promptTokens: number
   /** Milliseconds since 1970. */
   readonly storedAt: number
   readonly expiresAt: number
-  /** True if similar texts may hit. False if only the same text may hit. */
+  /** True if a similar text can hit, false if only an identical text can hit. */
   readonly comparable: boolean
-  /**
-   * Minimum similarity at which the entry answers another text. A report of a wrong hit raises the threshold. @default
-   * 0
-   */
+  /** Minimum similarity for a hit by another text. Reports of wrong hits raise it. @default 0 */
   readonly threshold?: number
-  /** Maximum similarity at which the entry answered another text since the last report. @default 0 */
+  /** Maximum similarity of another text that hit since the last report. @default 0 */
   readonly servedAt?: number
 }
 
@@ -38,7 +35,7 @@ export interface AnswerStore {
   peek?(id: string): CachedAnswer | undefined | Promise<CachedAnswer | undefined>
   /** Returns false if the answer exceeds the capacity of the store. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
-  /** Changes thresholds of an entry that still exists. */
+  /** Has no effect if the entry no longer exists. */
   amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): void | Promise<void>
   remove(id: string): void | Promise<void>
   /** Returns true if the scope has a comparable entry. */
@@ -47,14 +44,11 @@ export interface AnswerStore {
   clear(keyId?: string): void | Promise<void>
   /** A store that several processes share may count only the entries of this process. */
   size(): StoreSize
-  /** Claims by which one process computes an answer for all processes. @default each process computes it */
+  /** Claims that let one process compute an answer for all processes. @default each process computes it */
   readonly claims?: AnswerClaims
 }
 
-/**
- * Claims on answers that are not stored yet. Claims expire, because a process may be killed before it releases its
- * claim.
- */
+/** Claims on answers that are not stored yet. Claims expire, because a process may end before it releases its claim. */
 export interface AnswerClaims {
   /** Returns true for the process that must compute the answer. */
   acquire(id: string, ttlMs: number): Promise<boolean>
@@ -70,7 +64,7 @@ export interface AnswerClaims {
 
 export type StreamValues = Pick<Store, 'get' | 'set' | 'swap'>
 
-/** Converts texts to vectors with the same number of dimensions. Returns a promise only if the result is not available yet. */
+/** Converts texts to vectors of `dimensions` numbers. `embed` returns a promise only if it must wait. */
 export interface Embedder {
   readonly name: string
   readonly dimensions: number
@@ -79,7 +73,7 @@ export interface Embedder {
   embed(texts: readonly string[], signal?: AbortSignal): readonly Float32Array[] | Promise<readonly Float32Array[]>
 }
 
-/** A stored vector near the query. */
+/** A stored vector that is similar to the query. */
 export interface Neighbor {
   readonly id: string
   /** Cosine similarity, from -1 to 1. */

@@ -5,13 +5,10 @@ import { lastUserIndex, type Native, type Part, type Prompt, type Source } from 
 const MAX_PLAIN_LENGTH = 256 * 1024
 const SLICE_LENGTH = 256 * 1024
 
-/**
- * Returns the hash of a string in hexadecimal. Callers pass the function, because `core` does not depend on a hash
- * implementation.
- */
+/** Returns a hexadecimal hash. Passed by callers, because `core` must not depend on a hash implementation. */
 export type TextHash = (text: string) => string
 
-/** Digests of long data, keyed by the object that contains the data. The objects in a prompt are immutable. */
+/** Digests of long data by the object that contains it. Objects in a prompt are immutable. */
 const digests = new WeakMap<object, string>()
 
 /**
@@ -20,7 +17,7 @@ const digests = new WeakMap<object, string>()
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
-  return finish(digestSteps(owner, text, hash))
+  return runToEnd(digestSteps(owner, text, hash))
 }
 
 /** Returns a unique digest of an object. Does not serialize an object whose digest is cached. */
@@ -28,10 +25,10 @@ export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
   const text = JSON.stringify(value)
-  return text.length <= MAX_PLAIN_LENGTH ? text : finish(jsonSteps(value, hash))
+  return text.length <= MAX_PLAIN_LENGTH ? text : runToEnd(jsonSteps(value, hash))
 }
 
-function finish(steps: Generator<void, string, undefined>): string {
+function runToEnd(steps: Generator<void, string, undefined>): string {
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
@@ -85,7 +82,6 @@ function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, 
 }
 
 interface LongData {
-  /** Computes the digest and caches it. */
   steps(hash: TextHash): Generator<void, string, undefined>
 }
 
@@ -94,10 +90,10 @@ interface DigestTools {
   readonly pause: () => Promise<void>
 }
 
-/** Computes and caches the digests of long data. Pauses between computations. */
+/** Computes and caches the digests of long data. Yields to the event loop between slices. */
 export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
-  for (const one of data) {
-    const steps = one.steps(hash)
+  for (const item of data) {
+    const steps = item.steps(hash)
     while (steps.next().done !== true) await pause()
   }
 }

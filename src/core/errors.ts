@@ -1,6 +1,6 @@
 import type { Json } from './json.ts'
 
-/** The kinds of failures of a request. */
+/** Kinds of request failures. */
 export type FailureKind =
   | 'invalid-request'
   | 'invalid-admin-request'
@@ -14,7 +14,7 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
-  /** The client disconnected before the answer. No response is sent. */
+  /** The client disconnected before it received the answer. No response is sent. */
   | 'cancelled'
   | 'too-large'
   | 'quota-exceeded'
@@ -27,7 +27,7 @@ export type FailureKind =
   | 'upstream-timeout'
   | 'overloaded'
 
-/** The error of an upstream that refused the request. Contains no addresses, headers or secrets. */
+/** The upstream's error. Contains no addresses, headers or secrets. */
 export interface UpstreamRefusal {
   /** 400, 404, 409, 413 or 422 for `upstream-rejected`. */
   readonly status: number
@@ -43,16 +43,16 @@ export interface RetryAdvice {
   readonly shouldRetry?: string
 }
 
-/** The invalid field, the delay before a retry, and the upstream's error. */
+/** Details of a failure, such as the invalid field or the delay before a retry. */
 export interface FailureDetails {
   readonly param?: string
   /** Overrides the default code of the kind. */
   readonly code?: string
   /** Delay before a retry, in whole seconds. */
   readonly retryAfterSeconds?: number
-  /** The values of `X-RateLimit-*`. `resetAt` is in milliseconds since 1970. */
+  /** Values of the `X-RateLimit-*` headers. `resetAt` is in milliseconds since 1970. */
   readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }
-  /** The methods that the path supports, for `method-not-allowed`. */
+  /** The methods that the path supports. Set for `method-not-allowed`. */
   readonly allow?: readonly string[]
   readonly upstream?: UpstreamRefusal
   readonly advice?: RetryAdvice
@@ -65,8 +65,8 @@ export interface FailureDetails {
 }
 
 /**
- * The error of every failed call. `kind` determines status, type and code in each format. The message is sent to the
- * caller. It states what happened, what was expected and what to do, and contains no secrets.
+ * The error of a failed call. `kind` determines the status, type and code in each format. The message is sent to the
+ * caller and contains no secrets.
  */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
@@ -85,9 +85,9 @@ export class GatewayError extends Error {
   }
 }
 
-/** Returns the error for a store failure: 503 with Retry-After. The cause is not sent to the caller. */
-export function storeFault(what: string, cause?: unknown): GatewayError {
-  return new GatewayError('overloaded', `The gateway's store ${what}. Nothing was served or charged. Retry later.`, {
+/** A store failure: 503 with Retry-After. The cause is not sent to the caller. */
+export function storeFault(problem: string, cause?: unknown): GatewayError {
+  return new GatewayError('overloaded', `The gateway's store ${problem}. Nothing was served or charged. Retry later.`, {
     retryAfterSeconds: 1,
     cause,
   })

@@ -1,7 +1,7 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-/** Field names in TypeScript and, if they differ, in JSON. */
+/** Field names in TypeScript and in JSON, where they differ. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -94,7 +94,7 @@ export function toWire(value: unknown): unknown {
   return renameFields(value, toWireName)
 }
 
-/** Returns the value with the field names of TypeScript. */
+/** Returns the value with TypeScript field names. */
 export function fromWire(value: unknown): unknown {
   return renameFields(value, toOwnName)
 }
@@ -118,17 +118,17 @@ function duplicateFieldError(name: string, other: string): GatewayError {
 }
 
 /**
- * Calls a method that uses wire names. Renames the fields of the arguments and of the result. Error messages contain
- * the names that the caller used.
+ * Calls a method that uses wire names, and renames the fields of its arguments and result. Error messages contain the
+ * names that the caller used.
  */
 export async function callInProcess(
-  given: readonly unknown[],
-  call: (given: readonly unknown[]) => Promise<unknown>,
+  parameters: readonly unknown[],
+  call: (parameters: readonly unknown[]) => Promise<unknown>,
 ): Promise<unknown> {
   try {
-    return fromWire(await call(given.map(toWire)))
+    return fromWire(await call(parameters.map(toWire)))
   } catch (error) {
-    throw GatewayError.is(error) && !hasWireNames(given) ? toOwnNames(error) : error
+    throw GatewayError.is(error) && !hasWireNames(parameters) ? toOwnNames(error) : error
   }
 }
 

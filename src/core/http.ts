@@ -26,9 +26,7 @@ export interface HttpRequest {
   headerNames(): Iterable<string>
   /** Reads the complete body. Must be called only once. Returns a promise only if the body has not arrived yet. */
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array>
-  /**
-   * Sets the listener for a client disconnect. Calls the listener immediately if the client has already disconnected.
-   */
+  /** Sets the listener for a client disconnect. Calls it immediately if the client has already disconnected. */
   onDisconnect(listener: () => void): void
 }
 
@@ -37,11 +35,11 @@ export interface ResponseSink {
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void
   begin(status: number, headers: HeaderRecord): void
   /**
-   * Returns false if the client reads too slowly. In this case, the `onDrain` listener is called when the client has
-   * read the pending bytes.
+   * Returns false if the client reads too slowly. The `onDrain` listener is then called once the client has read the
+   * pending bytes.
    */
   write(bytes: Uint8Array | string): boolean
-  /** Sets the listener. Replaces an earlier listener. */
+  /** Replaces an earlier listener. */
   onDrain(listener: () => void): void
   end(): void
   /** Closes the connection. The client detects the incomplete response. */
@@ -67,7 +65,7 @@ export function headersOf(request: Pick<HttpRequest, 'header' | 'headerNames'>):
 }
 
 /** Request headers that the gateway defines, spelled as in the docs. */
-const KNOWN = [
+const STEERING_HEADERS = [
   'X-Savings-Level',
   'X-Vanishing-Context',
   'X-Svc-RLM',
@@ -76,10 +74,10 @@ const KNOWN = [
   'X-Svc-Detach',
 ] as const
 
-export type SteeringHeader = (typeof KNOWN)[number]
+export type SteeringHeader = (typeof STEERING_HEADERS)[number]
 
 const PREFIX = 'x-svc-'
-const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN.map((name) => name.toLowerCase()))
+const KNOWN_NAMES: ReadonlySet<string> = new Set(STEERING_HEADERS.map((name) => name.toLowerCase()))
 const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
@@ -102,7 +100,6 @@ function isTrue(value: string): boolean {
   return TRUE.has(value.trim().toLowerCase())
 }
 
-/** Returns the error for a header with an invalid value. */
 export function invalidHeader(name: string, value: string, expected: string): GatewayError {
   const shown = value
     .trim()
@@ -117,7 +114,7 @@ export function invalidHeader(name: string, value: string, expected: string): Ga
 
 const MAY_STEER = /^(?:x-s|x-v|cache-control$)/i
 
-/** Returns true if any name has the prefix of a steering header. */
+/** Returns true if any name may be that of a steering header. False positives are possible. */
 export function maySteer(headerNames: Iterable<string>): boolean {
   for (const name of headerNames) if (MAY_STEER.test(name)) return true
   return false
@@ -128,13 +125,13 @@ export function maySteer(headerNames: Iterable<string>): boolean {
  * request would be billed.
  */
 export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
-  for (const given of headers.keys()) {
-    const name = given.toLowerCase()
+  for (const header of headers.keys()) {
+    const name = header.toLowerCase()
     if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue
-    const shown = given.slice(0, MAX_ECHO_LENGTH)
+    const shown = header.slice(0, MAX_ECHO_LENGTH)
     throw new GatewayError(
       'invalid-request',
-      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), KNOWN, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
+      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
       { param: shown },
     )
   }

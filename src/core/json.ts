@@ -15,7 +15,7 @@ export function parseJson(text: string): Json | undefined {
   }
 }
 
-/** Returns undefined for a string that is not a JSON object or is nested too deeply. */
+/** Returns undefined for text that is not a JSON object or is nested too deeply. */
 export function parseObject(text: string): JsonObject | undefined {
   if (isTooDeep(text)) return undefined
   try {
@@ -25,7 +25,7 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** Returns undefined for other values. Used for upstream answers, whose fields may have any type. */
+/** Returns undefined for other values. For upstream answers, whose fields may have any type. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }
@@ -38,7 +38,7 @@ export function asString(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Returns a non-negative number rounded down. Returns undefined for other values. */
+/** Rounds a non-negative number down. Returns undefined for other values. */
 export function asCount(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : undefined
 }
@@ -63,14 +63,13 @@ const CLOSE_BRACKET = 93
 const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
-/** Returns true if a JSON string nests objects and arrays more than 128 levels deep. Runs in linear time. */
+/** Returns true for JSON text nested more than 128 levels deep. Runs in linear time. */
 export function isTooDeep(text: string): boolean {
   return text.length > 2 * MAX_DEPTH && readNesting({ depth: 0, isInString: false, isEscaped: false }, text) > MAX_DEPTH
 }
 
 /** The state of `readNesting` between two chunks. */
 export interface JsonNesting {
-  /** Number of open brackets. */
   depth: number
   isInString: boolean
   /** True if the last chunk ended with the backslash of an escape sequence. */

@@ -2,7 +2,7 @@ import type { JsonObject } from './json.ts'
 import type { Price } from './money.ts'
 import type { Settings } from './prompt.ts'
 
-/** Vocabularies of tokenizers. */
+/** Tokenizer vocabularies. */
 export type Vocabulary = 'o200k' | 'cl100k'
 
 /** A model of a provider. */
@@ -10,18 +10,18 @@ export interface Model {
   /** The id in requests to the upstream. May contain `/`. */
   readonly id: string
   /**
-   * The vendor's line of models, such as `claude`, `gpt` or `llama`. Prompts are never sent to small models of another
+   * The vendor's model family, such as `claude`, `gpt` or `llama`. Prompts are never sent to small models of another
    * family.
    */
   readonly family: string
   readonly displayName?: string
-  /** The kind of accepted requests. @default both: the upstream decides */
+  /** The kind of requests that the model accepts. @default both: the upstream decides */
   readonly kind?: 'chat' | 'embedding'
   /** Publication date, in seconds since 1970. */
   readonly created?: number
-  /** Maximum number of tokens of the prompt and the answer together. */
+  /** Maximum number of prompt and output tokens together. */
   readonly contextWindow: number
-  /** Maximum number of output tokens. Requests without max_tokens reserve it. */
+  /** Maximum number of output tokens. Reserved for requests without max_tokens. */
   readonly maxOutputTokens: number
   /** True if the upstream enforces `maxOutputTokens`. Otherwise the gateway sends it as the limit. @default true */
   readonly enforcesMaxOutput?: boolean
@@ -30,13 +30,13 @@ export interface Model {
   readonly pricedAt?: string
   /** The id of a cheaper model of this family at the same provider, for tiers 2, 3 and 4. */
   readonly small?: string
-  /** Default values of parameters. */
+  /** Sent if the caller does not set these parameters. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
-  /** True if the upstream refuses temperature together with top_p. Only temperature is then sent. */
+  /** True if the upstream rejects temperature together with top_p. Only temperature is then sent. */
   readonly refusesBothSamplers?: boolean
-  /** True if the upstream refuses every value of temperature and top_p except its default. */
+  /** True if the upstream rejects every value of temperature and top_p except the default. */
   readonly refusesSamplers?: boolean
-  /** Reasoning efforts in the vendor's names. @default unknown: efforts of other formats are dropped */
+  /** Reasoning efforts, as the vendor names them. @default unknown: efforts of other formats are dropped */
   readonly efforts?: readonly string[]
   /** Fields of the provider's format that disable reasoning, for calls of tiers 2, 3 and 4. */
   readonly withoutThinking?: JsonObject
@@ -45,13 +45,14 @@ export interface Model {
   /** The vocabulary for an exact token count. @default none */
   readonly tokenizer?: Vocabulary
   /**
-   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation of models without a `tokenizer`. @default the
-   * prompt is reserved by its bytes
+   * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation for models without a
+   * `tokenizer`.
+   * @default the prompt is reserved by its bytes
    */
   readonly tokenFactor?: number
   /** Maximum number of tokens for one image. @default 9600 */
   readonly imageTokens?: number
-  /** The context window of the upstream, if an alias has a smaller `contextWindow`. @default contextWindow */
+  /** The upstream's context window, if an alias has a smaller `contextWindow`. @default contextWindow */
   readonly upstreamWindow?: number
 }
 
@@ -75,7 +76,7 @@ export function isSafeModelName(name: string): boolean {
   return !name.includes('..') || !name.split('/').includes('..')
 }
 
-/** Matches a name exactly, or by a prefix followed by `*`. */
+/** A pattern matches a name exactly, or by a prefix followed by `*`. */
 export function matchesModel(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name))
 }

@@ -1,6 +1,6 @@
 import { promptTokens, type Usage } from './answer.ts'
 
-/** US dollars × 10⁻⁹, as an integer, because sums of integers are exact. */
+/** Billionths of a US dollar, as an integer, because sums of integers are exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
 
 export const ZERO: NanoUsd = 0 as NanoUsd
@@ -15,7 +15,7 @@ export interface Price {
   readonly cacheWrite?: number
   /** Price of input tokens that the upstream caches for 1 hour. @default cacheWrite */
   readonly cacheWrite1h?: number
-  /** Prices that apply to all tokens of a call with a long prompt. @default the same prices */
+  /** Prices for all tokens of a call with a long prompt. @default the same prices */
   readonly long?: LongPrice
 }
 
@@ -56,9 +56,7 @@ function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/**
- * Returns the cost of a call. Rounds half up once, after the sum. Reasoning tokens are included in the output tokens.
- */
+/** Rounds half up once, after the sum. Reasoning tokens are included in the output tokens. */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
@@ -71,13 +69,13 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
   return nano(pico / 1000)
 }
 
-/** Returns the cost of a prompt and its answer. Assumes that no prompt token is cached. */
+/** Returns the cost of a call without cached prompt tokens. */
 export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
   if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
   return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
-/** Returns `$` and the amount in dollars with six decimals, rounded half up. */
+/** Formats an amount as `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
   return `$${decimal(amount)}`
 }

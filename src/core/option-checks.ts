@@ -8,22 +8,27 @@ export interface OptionProblem {
 /** Returns undefined for a valid value. */
 export type OptionCheck = (value: unknown, path: string) => OptionProblem | undefined
 
-/** Throws `invalid-request` with the path of the first invalid option, the expected value and the actual value. */
-export function checkOptions(who: string, options: unknown, check: OptionCheck): void {
+/**
+ * Throws `invalid-request` for the first invalid option. The message contains its path, the expected value and the
+ * actual value.
+ */
+export function checkOptions(functionName: string, options: unknown, check: OptionCheck): void {
   const problem = check(options, '')
   if (problem === undefined) return
   const { path, text } = problem
-  throw new GatewayError('invalid-request', `${who}: ${path === '' ? '' : `${path}: `}${text}`, { param: path })
+  throw new GatewayError('invalid-request', `${functionName}: ${path === '' ? '' : `${path}: `}${text}`, {
+    param: path,
+  })
 }
 
-/** Returns a check that describes the accepted values as `expected`. */
+/** `expected` describes the accepted values in messages. */
 export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
 
 /**
- * Returns a check for an object. Options that are not listed are invalid. Absent and undefined options are valid unless
- * they are required.
+ * Checks an object. Options that are not listed are invalid. Absent and undefined options are valid unless they are
+ * required.
  */
 export function optionsOf(
   checks: Readonly<Record<string, OptionCheck>>,
@@ -50,22 +55,23 @@ export function optionsOf(
 export function listOf(expected: string, item: OptionCheck, min = 0): OptionCheck {
   return (value, path) => {
     if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
-    for (const [index, one] of value.entries()) {
-      const problem = item(one, `${path}[${index}]`)
+    for (const [index, element] of value.entries()) {
+      const problem = item(element, `${path}[${index}]`)
       if (problem !== undefined) return problem
     }
     return undefined
   }
 }
 
-/** Returns a check that accepts `false` and every value that `check` accepts. */
+/** Accepts `false` and every value that `check` accepts. */
 export function falseOr(check: OptionCheck): OptionCheck {
   return (value, path) => (value === false ? undefined : check(value, path))
 }
 
-export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit = 'number'): OptionCheck {
+export function integerFrom(min: number, max: number = Number.MAX_SAFE_INTEGER, unit?: string): OptionCheck {
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
-  return expects(`a whole ${unit} ${range}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
+  const suffix = unit === undefined ? '' : ` ${unit}`
+  return expects(`an integer ${range}${suffix}`, (value) => Number.isSafeInteger(value) && isWithin(value, min, max))
 }
 
 export function numberFrom(min: number, max: number): OptionCheck {
@@ -85,12 +91,12 @@ export function objectWith(expected: string, names: readonly string[]): OptionCh
   return expects(expected, (value) => isObject(value) && names.every((name) => name in value))
 }
 
-/** Accepts any value, for options that are checked elsewhere. */
+/** For options that are checked elsewhere. */
 export const unchecked: OptionCheck = () => undefined
 
 /** Throws `invalid-request` for unknown options. Does not check values. */
-export function checkNames(who: string, options: unknown, names: readonly string[]): void {
-  checkOptions(who, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
+export function checkNames(functionName: string, options: unknown, names: readonly string[]): void {
+  checkOptions(functionName, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
 }
 
 export function unknownOption(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
@@ -112,7 +118,7 @@ export function pathText(path: readonly PropertyKey[]): string {
     .replace(/^\./, '')
 }
 
-/** Matches paths whose values are omitted from messages. */
+/** Paths whose values are omitted from messages. */
 const SECRET = /key|secret|token|headers|value/i
 const MAX_SHOWN_LENGTH = 60
 
@@ -122,7 +128,7 @@ function describeValue(value: unknown, path: string): string {
   if (typeof value === 'object' && value !== null) return 'an object'
   if (typeof value !== 'string') return String(value)
   return SECRET.test(path) || value.includes('@')
-    ? `a text of ${value.length} characters`
+    ? `a string of ${value.length} characters`
     : JSON.stringify(value.slice(0, MAX_SHOWN_LENGTH))
 }
 
@@ -141,19 +147,19 @@ function isWithin(value: unknown, min: number, max: number): boolean {
  * @param maxDistance @default a third of the length of the name, at least 2
  */
 export function nearestName(
-  given: string,
+  misspelled: string,
   known: readonly string[],
-  maxDistance: number = Math.max(2, Math.floor(given.length / 3)),
+  maxDistance: number = Math.max(2, Math.floor(misspelled.length / 3)),
 ): string | undefined {
-  const name = given.toLowerCase()
-  const distances = known.map((one) => prefixDistance(one.toLowerCase(), name))
-  const least = Math.min(...distances)
-  return least > maxDistance ? undefined : known[distances.indexOf(least)]
+  const name = misspelled.toLowerCase()
+  const distances = known.map((candidate) => prefixDistance(candidate.toLowerCase(), name))
+  const smallest = Math.min(...distances)
+  return smallest > maxDistance ? undefined : known[distances.indexOf(smallest)]
 }
 
-/** Returns 0 for a prefix of a known name. Otherwise returns the edit distance. */
-function prefixDistance(known: string, given: string): number {
-  return given.length > 2 && known.startsWith(given) ? 0 : editDistance(known, given)
+/** A prefix of at least three characters counts as an exact match. */
+function prefixDistance(known: string, name: string): number {
+  return name.length > 2 && known.startsWith(name) ? 0 : editDistance(known, name)
 }
 
 export function editDistance(left: string, right: string): number {

@@ -8,27 +8,27 @@ import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './
 
 /** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
-  /** Returns an estimate based on length and script. The error is a few percent for prose and code. */
+  /** Estimates the token count from the text's length and script, within a few percent for prose and code. */
   estimate(text: string): number
   /**
-   * Returns the exact token count. The first call loads the vocabulary. Yields to the event loop while it counts a long
-   * text.
+   * Returns the exact token count. The first call loads the vocabulary. Yields to the event loop while counting a
+   * long text.
    *
    * @param vocabulary @default 'o200k'
    */
   count(text: string, signal?: AbortSignal, vocabulary?: Vocabulary): Promise<number>
 }
 
-/** Measures prompts in tokens. Caches the counts of messages. */
+/** Counts the tokens of prompts. Caches the count of each message. */
 export interface Meter {
   readonly tokenizer: Tokenizer
-  /** Estimates the messages that are not cached. Pauses between messages. */
+  /** Estimates the messages that are not cached yet. Yields to the event loop between messages. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
-  /** Returns the estimate of a prompt. Call `prepare` first. Otherwise a long prompt blocks the event loop. */
+  /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
   estimateOf(prompt: Prompt): number
   /**
-   * Returns the exact token count of all text. Estimates images, documents, and the overhead of messages and tools by
-   * fixed rules.
+   * Returns the exact token count of all text. Images, documents, and the overhead of messages and tools are estimated
+   * by fixed rules.
    */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
   /**
@@ -54,7 +54,10 @@ export interface TransportRequest {
   readonly connectMs?: number
 }
 
-/** Receives a response: `onHead` once, `onData` for each chunk, then `onEnd` or `onError`. `onError` may come first. */
+/**
+ * Receives a response: `onHead` once, `onData` for each chunk, then `onEnd` or `onError`. `onError` can also be the
+ * only call.
+ */
 export interface TransportHandler {
   /** `header` returns a value by its lowercase name. */
   onHead(status: number, header: (name: string) => string | undefined): void
@@ -74,10 +77,10 @@ export interface TransportCall {
 /** Starts a call to an upstream. Does not follow redirects. Never throws. */
 export type Transport = (request: TransportRequest, handler: TransportHandler) => TransportCall
 
-/** A transport that reuses connections. `close` ends all of them, including active ones. */
+/** `close` closes all connections, including active ones. */
 export type ClosableTransport = Transport & { readonly close: () => Promise<void> }
 
-/** The clock, random numbers, network and timers. Tests can replace each of them. */
+/** Platform functions, which tests can replace. */
 export interface Runtime {
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -105,7 +108,7 @@ export interface ProviderCall {
   readonly cancellation?: Cancellation
   readonly runtime: Runtime
   readonly timeouts: Timeouts
-  /** Client headers that belong to the format, such as `anthropic-version`. */
+  /** Client headers that are part of the wire format, such as `anthropic-version`. */
   readonly headers: Readonly<Record<string, string>>
   /** Called once when the upstream responds with status 200. Vendors bill such calls. */
   readonly onAccepted?: () => void
@@ -114,7 +117,7 @@ export interface ProviderCall {
 /** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** Maximum time from the request to the first byte of a stream. Does not apply to whole answers. */
+  /** Maximum time from the request to the first byte of a stream. Does not apply to answers that are not streamed. */
   readonly firstByte: number
   /** Maximum time between two chunks of a stream. */
   readonly idle: number
@@ -122,17 +125,16 @@ export interface Timeouts {
   readonly total: number
 }
 
-/** An answer and the fields that were not sent. */
+/** An answer, and the request fields that were dropped. */
 export interface Sent<T> {
   readonly answer: T
-  /** Names of optional fields that the upstream's format does not support. */
+  /** Names of optional request fields that the upstream's format does not support. */
   readonly ignored: readonly string[]
 }
 
-/** Numbers, or the base64 of little-endian 32-bit floats. */
+/** Arrays of numbers, or base64 strings of little-endian 32-bit floats. */
 export type Encoding = 'float' | 'base64'
 
-/** A string or its tokens. */
 export type EmbedInput = string | readonly number[]
 
 export type Embedding = readonly number[] | string
@@ -147,7 +149,7 @@ export interface EmbeddingRequest {
   /** At least one. */
   readonly inputs: readonly EmbedInput[]
   readonly encoding: Encoding
-  /** The length of the vectors. @default the model's default */
+  /** Length of the vectors. @default the model's default */
   readonly dimensions?: number
 }
 
@@ -156,7 +158,7 @@ export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
   readonly request: EmbeddingRequest
 }
 
-/** The vectors and the usage of a call. */
+/** The vectors and token usage of an embeddings call. */
 export interface Embedded {
   /** The model name that the upstream reported. */
   readonly model: string
@@ -166,7 +168,7 @@ export interface Embedded {
   readonly inputTokens?: number
 }
 
-/** A call that reads, cancels or deletes a response that the upstream stores. */
+/** Reads, cancels or deletes a response that the upstream stores. */
 export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
@@ -183,8 +185,9 @@ export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancella
   readonly contentType?: string
 }
 
-/** An answer with a status from 200 to 299. */
+/** A successful answer. */
 export interface PassedAnswer {
+  /** From 200 to 299. */
   readonly status: number
   /** Returns a header by its lowercase name. */
   readonly header: (name: string) => string | undefined
@@ -197,7 +200,7 @@ export interface Provider {
   /** The first part of `<provider>/<model_id>`. */
   readonly name: string
   readonly dialect: UpstreamDialect
-  /** A second dialect of the upstream. Requests of this dialect are not translated. @default none */
+  /** A second dialect, whose requests are not translated either. @default none */
   readonly secondDialect?: Dialect
   /** True if the provider ends calls that are cancelled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
@@ -207,18 +210,15 @@ export interface Provider {
   readonly model: (id: string) => Model | undefined
   complete(call: ProviderCall): Promise<Sent<Completion>>
   /**
-   * Resolves when the upstream has accepted the call, and rejects otherwise. No header has been sent to the client at
-   * this point.
+   * Resolves when the upstream has accepted the call, and rejects otherwise. The response to the client has not begun
+   * at this point, so another route can be tried.
    */
   stream(call: ProviderCall): Promise<Sent<AsyncIterable<StreamChunk> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
   heldResponse?(call: HeldResponseCall): Promise<string>
-  /**
-   * Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has no other
-   * endpoints.
-   */
+  /** Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has none. */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>
   /** Returns the upstream's token count for a prompt. Absent if the upstream has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
@@ -234,7 +234,7 @@ export type ProviderState = 'healthy' | 'degraded' | 'away'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
 
-/** Returns true if prompts of this dialect need no translation. */
+/** Returns true if prompts in this dialect need no translation. */
 export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
   return provider.dialect === dialect || provider.secondDialect === dialect
 }

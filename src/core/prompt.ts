@@ -20,7 +20,7 @@ export interface ReceivedBody {
   readonly modelSpan: Span
 }
 
-/** A received value, which can be sent unchanged. */
+/** A received value that can be sent unchanged. */
 export interface Native {
   readonly dialect: Dialect
   readonly value: JsonObject
@@ -63,7 +63,7 @@ export interface ImagePart {
   readonly native?: Native
 }
 
-/** A document of plain text. The text is counted and searched like messages. */
+/** A plain-text document. Its text is counted and searched like a message. */
 export interface TextSource {
   readonly type: 'text'
   readonly text: string
@@ -94,7 +94,7 @@ export interface ToolResultPart {
   readonly native?: Native
 }
 
-/** The reasoning of a model. The vendor creates `signature`. The text of a `redacted` part is encrypted. */
+/** A model's reasoning. The vendor issues `signature`. If `redacted` is true, `text` is encrypted. */
 export interface ThinkingPart {
   readonly type: 'thinking'
   readonly text: string
@@ -135,7 +135,7 @@ export type AnswerShape =
   | { readonly type: 'json' }
   | { readonly type: 'schema'; readonly name?: string; readonly schema: Json; readonly strict?: boolean }
 
-/** Parameters that several formats support. An absent parameter was not set by the caller. */
+/** Parameters that several formats support. Absent if the caller did not set them. */
 export interface Settings {
   readonly maxTokens?: number
   readonly temperature?: number
@@ -162,11 +162,9 @@ export interface Prompt {
   readonly settings: Settings
   readonly tools: readonly Tool[]
   readonly stream: boolean
-  /**
-   * With `compact`, the vendor shortens the conversation instead of answering it. @default the conversation is answered
-   */
+  /** With `compact`, the vendor shortens the conversation instead of answering it. */
   readonly operation?: 'compact'
-  /** True if unsupported fields are dropped and reported. @default false: unsupported fields are refused */
+  /** True if unsupported fields are dropped and reported. @default false: unsupported fields are rejected */
   readonly isLossy?: boolean
 }
 
@@ -196,7 +194,7 @@ export function textOfMessage(message: Message): string {
   return message.parts.map(textOfPart).join('\n')
 }
 
-/** Returns the message with its parts replaced and without `native`. */
+/** Replaces the parts of a message. Removes `native`, which would be sent instead of the new parts. */
 export function withParts(message: Message, parts: readonly Part[]): Message {
   return { role: message.role, parts }
 }

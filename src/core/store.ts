@@ -10,7 +10,10 @@ export interface Claim {
   readonly max: number
   /** Time after which the counter may be deleted, in milliseconds since 1970. */
   readonly expiresAt: number
-  /** True for a claim that may be partially granted. All elastic claims of a request have the same amount and grant. */
+  /**
+   * True for a claim that may be granted in part. All elastic claims of a request have the same amount and receive the
+   * same grant.
+   */
   readonly elastic?: boolean
 }
 
@@ -59,13 +62,12 @@ export interface Settlement {
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
   /**
-   * Log entries that are appended in the same step, such as the audit record. Entries larger than their quota are
+   * Log entries to append in the same step, such as the audit record. Entries larger than their quota are
    * omitted. @default none
    */
   readonly entries?: readonly SettledEntry[]
 }
 
-/** A log entry that a settlement appends. */
 export interface SettledEntry extends NewLogEntry {
   readonly log: string
 }
@@ -76,7 +78,7 @@ export interface Level {
 }
 
 export interface LogEntry {
-  /** The position in the log, in ascending order. */
+  /** Position in the log. Later entries have greater cursors. */
   readonly cursor: string
   readonly at: number
   readonly value: string
@@ -135,7 +137,7 @@ export interface NewLogEntry {
 
 /**
  * Stores all state that outlives a request. `swap`, `reserve` and `settle` are atomic. The contract suite (`testStore`
- * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is not reachable. Methods on
+ * from `sluice/testing`) specifies each method. A method rejects or throws if the storage is unreachable. Methods on
  * the request path may return their value synchronously.
  */
 export interface Store {
@@ -159,7 +161,7 @@ export interface Store {
   settle(settlement: Settlement): MaybePromise<boolean>
   levels(counters: readonly string[]): MaybePromise<readonly Level[]>
   tallies(names: readonly string[]): MaybePromise<readonly Readonly<Record<string, number>>[]>
-  /** Appends entries to one or several logs atomically. */
+  /** Appends an entry to one or more logs, atomically. */
   append(log: string | readonly string[], entry: NewLogEntry): MaybePromise<void>
   /** Returns entries in the order in which they were appended. */
   entries(log: string, query: LogQuery): Promise<readonly LogEntry[]>
@@ -220,11 +222,10 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, maxEntries, maxBytes }
 }
 
-/** Returns the error for a value that exceeds its quota. */
 export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',
-    `This key's storage quota is full: at most ${maxEntries} values of ${maxBytes} bytes together, and less while the store is nearly full. Delete values that are no longer needed.`,
+    `This key's storage quota of ${maxEntries} values and ${maxBytes} bytes is full. The quota is lower while the store is nearly full. Delete values that are no longer needed.`,
   )
 }
 

@@ -17,10 +17,7 @@ export interface Collector {
   isFinished(): boolean
 }
 
-/**
- * An incomplete block. The pieces are joined only once, when the block is complete. Joining after each piece would take
- * quadratic time.
- */
+/** Pieces are joined only when the answer is read, because joining after each piece would take quadratic time. */
 interface TextBlock {
   readonly type: 'text'
   readonly pieces: string[]
@@ -139,7 +136,7 @@ function addContent(draft: Draft, part: ContentPart): void {
       draft.calls.get(part.index)?.pieces.push(part.input)
       return
     case 'opaque':
-      draft.blocks.push({ type: 'done', part: part })
+      draft.blocks.push({ type: 'done', part })
   }
 }
 
@@ -180,11 +177,11 @@ function toPart(block: Block): Part {
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
   const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]
-  let calls = 0
+  let toolCalls = 0
   for (const part of parts) {
-    const events = streamPartsOf(part, calls)
-    if (part.type === 'tool-call') calls++
-    if (events.length > 0) chunks.push({ parts: events })
+    const streamParts = streamPartsOf(part, toolCalls)
+    if (part.type === 'tool-call') toolCalls++
+    if (streamParts.length > 0) chunks.push({ parts: streamParts })
   }
   if (usage !== undefined) chunks.push({ parts: [{ type: 'usage', usage }] })
   const end = stopSequence === undefined ? { finish } : { finish, stopSequence }

@@ -23,7 +23,7 @@ export interface ServeOptions {
 
 /** The maximum delay of a timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
-const milliseconds = integerFrom(0, MAX_TIMER_MS, 'number of milliseconds')
+const milliseconds = integerFrom(0, MAX_TIMER_MS, 'milliseconds')
 const CHECK = optionsOf(
   {
     port: integerFrom(0, 65_535),

@@ -93,7 +93,7 @@ function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
 export function readLimit(query: URLSearchParams, fallback: number): number {
   const limit = query.has('limit') ? Number(query.get('limit')) : fallback
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
-  throw new GatewayError('invalid-request', `limit: expected a whole number from 1 to ${MAX_PAGE}.`, {
+  throw new GatewayError('invalid-request', `limit: expected an integer from 1 to ${MAX_PAGE}.`, {
     param: 'limit',
   })
 }

@@ -202,7 +202,7 @@ function limitOf(query: URLSearchParams): number {
   if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_FILES_PER_PAGE)
   throw new GatewayError(
     'invalid-request',
-    `limit is ${String(text).slice(0, 20)}; expected a whole number of at least 1.`,
+    `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`,
     {
       param: 'limit',
     },

@@ -206,7 +206,7 @@ function positionOf(value: unknown, param: string): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
   throw new GatewayError(
     'invalid-request',
-    `${param}: expected the id of the last event that you received, a whole number of at least 0.`,
+    `${param}: expected the id of the last event that you received, an integer of at least 0.`,
     { param },
   )
 }

@@ -245,11 +245,11 @@ describe('invalid options', () => {
   it.each([
     [
       () => openai({ apiKey: '' }),
-      'openai: apiKey: expected a key of printable characters without spaces, got a text of 0 characters.',
+      'openai: apiKey: expected a key of printable characters without spaces, got a string of 0 characters.',
     ],
     [
       () => openai({ apiKey: 'a b' }),
-      'openai: apiKey: expected a key of printable characters without spaces, got a text of 3 characters.',
+      'openai: apiKey: expected a key of printable characters without spaces, got a string of 3 characters.',
     ],
     [
       () => openai({ apiKey: 'k', retries: 3 } as never),
@@ -270,7 +270,7 @@ describe('invalid options', () => {
     ],
     [
       () => openai({ baseUrl: 'https://user:secret@x.test' }),
-      'openai: baseUrl: expected an http or https address without credentials, query or fragment, got a text of 26 characters.',
+      'openai: baseUrl: expected an http or https address without credentials, query or fragment, got a string of 26 characters.',
     ],
     [
       () => openaiCompatible({ ...base, name: 'a/b' }),

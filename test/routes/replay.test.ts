@@ -253,7 +253,7 @@ describe('closing a gateway', () => {
 })
 
 it.each([
-  [{ entries: 0 }, 'createGateway: streams.entries: expected a whole number of at least 1, got 0.'],
+  [{ entries: 0 }, 'createGateway: streams.entries: expected an integer of at least 1, got 0.'],
   [
     { lifetime: 3 },
     'createGateway: streams.lifetime: there is no such option. The options are retentionSeconds, entries, bytes, maxBytesPerStream.',

@@ -102,18 +102,18 @@ describe('a wrong value', () => {
     [
       createGateway,
       { ...provider, timeouts: { total: 0 } },
-      'createGateway: timeouts.total: expected a whole number of milliseconds from 1 to 86400000, got 0.',
+      'createGateway: timeouts.total: expected an integer from 1 to 86400000 milliseconds, got 0.',
     ],
     [
       createGateway,
       { ...provider, admin: { key: 'short' } },
-      'createGateway: admin.key: expected a string of at least 16 characters, got a text of 5 characters.',
+      'createGateway: admin.key: expected a string of at least 16 characters, got a string of 5 characters.',
     ],
-    [memoryStore, { counters: -1 }, 'memoryStore: counters: expected a whole number of at least 0, got -1.'],
+    [memoryStore, { counters: -1 }, 'memoryStore: counters: expected an integer of at least 0, got -1.'],
     [
       memoryStore,
       { durable: { entries: 5 } },
-      'memoryStore: durable.bytes: expected a whole number of at least 0, got undefined.',
+      'memoryStore: durable.bytes: expected an integer of at least 0, got undefined.',
     ],
     [redisStore, {}, 'redisStore: client: expected a connected client of Redis, got undefined.'],
     [
