@@ -24,20 +24,20 @@ export interface Bill {
   readonly cutOff?: ClampedUsage
 }
 
-/** The values from which the bill of an answered request is computed. */
+/** Input for the bill of an answered request. */
 export interface Billable {
   readonly price: Price
   readonly margin: number
   readonly strategy: string
   /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
   readonly counted?: { readonly original: number; readonly sent: number }
-  /** Usage as reported by the upstream, or as estimated. */
+  /** Reported by the upstream, or estimated. */
   readonly usage: Usage
   readonly ceiling: Ceiling
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
   readonly reserved: number
   readonly estimated: boolean
-  /** Cost of the small-model calls and the abandoned calls of this request. */
+  /** Cost of small-model calls and abandoned calls of this request. */
   readonly spent: NanoUsd
 }
 
@@ -81,15 +81,15 @@ export function makeBill(item: Billable): Bill {
 }
 
 /**
- * Returns the local count of the original prompt, scaled by the upstream's count of the sent prompt ÷ the local count
- * of the sent prompt.
+ * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
+ * prompt.
  */
 function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
   if (counted === undefined || counted.sent === 0) return sentByUpstream
   return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
 }
 
-/** Returns the bill of a cache hit. The billed amount is 0. The actual cost is the cost of the verifier. */
+/** The billed amount is 0. The actual cost is the cost of the verifier. */
 export function makeHitBill(item: {
   readonly price: Price
   readonly margin: number
@@ -128,10 +128,10 @@ export function reductionPercent(bill: Bill): number {
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** The order in which the parts of the prompt are reduced. */
+/** Order in which the parts of the prompt are reduced. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Limits the usage to the ceiling. Otherwise, a wrong usage report from an upstream could exhaust a budget. */
+/** Prevents a wrong usage report of an upstream from exhausting a budget. */
 export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: ClampedUsage } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
@@ -154,7 +154,6 @@ function reducedPrompt(usage: Usage, excess: number): Partial<Usage> {
   return reduced
 }
 
-/** Returns the `X-Svc-*` headers of a bill. */
 export function billHeaders(bill: Bill): Record<string, string> {
   return {
     'x-svc-original-tokens': String(bill.originalTokens),
@@ -172,7 +171,6 @@ export function billHeaders(bill: Bill): Record<string, string> {
   }
 }
 
-/** Replaces characters that are not printable ASCII with `?`. */
 export function headerSafe(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }
@@ -182,9 +180,9 @@ export function headerSafe(text: string): string {
  * except the completion tokens.
  */
 export interface ResponseBill {
-  /** Number of tokens of the received prompt. */
+  /** Tokens of the received prompt. */
   readonly originalTokens: number
-  /** Number of tokens of the sent prompt; 0 for a cache hit. */
+  /** Tokens of the sent prompt; 0 for a cache hit. */
   readonly optimizedTokens: number
   readonly tokensSaved: number
   /** Share of the prompt that was not sent, in whole percent. */
@@ -206,7 +204,7 @@ export interface ResponseBill {
 }
 
 /**
- * Returns the bill in the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error,
+ * Reads the bill from the `X-Svc-*` headers of a response. Returns undefined for a response without a bill: an error,
  * or a path that calls no model.
  */
 export function readBill({

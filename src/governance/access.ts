@@ -4,18 +4,18 @@ import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
-/** Maximum length of a name in an error message, in characters. */
+/** Maximum length of a name in an error message. */
 const MAX_SHOWN = 100
 
 /** Body fields other than `tools` that declare tools. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 
-/** Model names that make the vendor search before it answers. */
+/** Models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
 
 /**
- * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow the
- * model. A model with several names is allowed if one of its names is permitted.
+ * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow one of
+ * the names of the model.
  */
 export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
   if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
@@ -30,7 +30,6 @@ function isPermitted(key: VirtualKey, name: string): boolean {
   return key.providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
 }
 
-/** Returns true if the provider configuration allows the model id. */
 export function servesModel(config: ProviderConfig, id: string): boolean {
   const { allowedModels, provider } = config
   return (
@@ -64,17 +63,16 @@ function hasTools(prompt: Prompt): boolean {
   return (
     prompt.tools.length > 0 ||
     SEARCHING_MODEL.test(prompt.model) ||
-    TOOL_FIELDS.some((field) => isGiven(prompt.native.value, field)) ||
+    TOOL_FIELDS.some((field) => isSet(prompt.native.value, field)) ||
     prompt.messages.some(({ parts }) => parts.some(declaresTools))
   )
 }
 
-/** Returns true for conversation items that declare tools (`additional_tools`). */
 function declaresTools(part: Part): boolean {
-  return part.type === 'opaque' && isGiven(part.native.value, 'tools')
+  return part.type === 'opaque' && isSet(part.native.value, 'tools')
 }
 
-function isGiven(body: JsonObject, field: string): boolean {
+function isSet(body: JsonObject, field: string): boolean {
   const value = body[field]
   return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
 }
@@ -88,15 +86,12 @@ function checkLength(requested: number | undefined, permitted: number | undefine
   )
 }
 
-/**
- * Returns the output limit in tokens: the limit in the request or, if there is none, the lower of the maximums of the
- * key and the model.
- */
+/** Returns the output limit of the request in tokens, or else the lower of the maximums of the key and the model. */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
-/** Fields of all formats that contain the prompt or set the model, the output limit or the tools. */
+/** Fields of all formats that contain the prompt, or set the model, the output limit or the tools. */
 const KNOWN_FIELDS = [
   'model',
   'messages',
@@ -176,8 +171,8 @@ function refused(name: string, reason: string): GatewayError {
 }
 
 /**
- * Returns the providers that serve a model for a key. The first is chosen at random by weight. The others are its
- * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback.
+ * Returns the providers that serve a model for a key. The first is drawn at random by weight. The others follow as
+ * fallbacks, in descending order of weight. A provider of weight 0 is only a fallback.
  *
  * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */

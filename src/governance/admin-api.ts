@@ -1,7 +1,7 @@
 import type { DurationCode } from '../core/store.ts'
 import type { KeyFormat, PlanName } from './virtual-key.ts'
 
-/** One page of a list. */
+/** Selects a page of a list. */
 export interface PageOptions {
   /** Maximum number of records, 1 to 1,000. @default 100 */
   readonly limit?: number
@@ -9,7 +9,7 @@ export interface PageOptions {
   readonly after?: string
 }
 
-/** The result of deleting a record. */
+/** The result of a deletion. */
 export interface DeletedRecord {
   readonly id: string
   readonly object: 'virtual_key' | 'budget' | 'rate_limit'
@@ -18,7 +18,7 @@ export interface DeletedRecord {
 
 /** A provider that a key may use. */
 export interface KeyProvider {
-  /** The provider's name, such as `openai`. */
+  /** Such as `openai`. */
   readonly provider: string
   /** Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a fallback. @default 1 */
   readonly weight?: number | undefined
@@ -48,21 +48,21 @@ export interface KeySettings {
   readonly allowedModels?: readonly string[] | null | undefined
   /** Maximum `max_tokens` of a request. @default the model's maximum */
   readonly maxTokens?: number | null | undefined
-  /** Refuses requests with tools. @default false */
+  /** Rejects requests that contain tools. @default false */
   readonly disableTools?: boolean | null | undefined
   /** Request and token limits by name. Limits that are set on the key replace those of its plan. @default none */
   readonly plan?: PlanName | null | undefined
-  /** Time from which the key is invalid, ISO 8601 with a time zone. @default never */
+  /** When the key expires, ISO 8601 with a time zone. @default never */
   readonly expiresAt?: string | null | undefined
   /** Id of a shared budget that applies in addition to the key's budget. @default none */
   readonly budgetId?: string | null | undefined
   /** Id of shared rate limits that apply in addition to the key's limits. @default none */
   readonly rateLimitId?: string | null | undefined
-  /** If false, requests with this key are refused with 401. @default true */
+  /** If false, requests with this key are rejected with 401. @default true */
   readonly isActive?: boolean | undefined
 }
 
-/** The fields of a new key. */
+/** Fields of a new key. */
 export interface NewKey extends KeySettings {
   /** 1 to 200 characters. */
   readonly name: string
@@ -74,7 +74,7 @@ export interface NewKey extends KeySettings {
   readonly value?: string | undefined
 }
 
-/** A change of a key. */
+/** Changes to a key. */
 export interface KeyChange extends KeySettings {
   readonly name?: string | undefined
 }
@@ -86,7 +86,9 @@ export interface ListedKey {
   /** The first 10 characters of the secret. */
   readonly keyPrefix: string
   readonly isActive: boolean
-  /** Amount billed in the current window of the budget (in this month without a budget), in cents, rounded half up. */
+  /**
+   * Amount billed in the current window of the budget, or in this month without a budget. In cents, rounded half up.
+   */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
   readonly budgetLimitCents: number
@@ -123,19 +125,19 @@ export interface KeyProviderRecord {
   readonly allowedModels: readonly string[]
 }
 
-/** A new key. */
+/** A new key with its secret. */
 export interface CreatedKey extends KeyRecord {
   /** The secret. Returned only on creation; the store contains only its SHA-256. */
   readonly value: string
 }
 
-/** One page of keys. */
+/** A page of keys. */
 export interface KeyPage {
   readonly keys: readonly ListedKey[]
   readonly hasMore: boolean
 }
 
-/** Requests, tokens and money of a window. */
+/** Requests, tokens and money in a window. */
 export interface UsageTotals {
   readonly requests: number
   /** `saved` are prompt tokens that were not sent upstream. */
@@ -199,7 +201,7 @@ export interface KeyLimits {
   readonly budgetResetsAt: string
 }
 
-/** A change of a shared budget. The amount spent in the current window remains. */
+/** Changes to a shared budget. The amount spent in the current window remains. */
 export interface BudgetChange {
   /** @default the id */
   readonly name?: string | undefined
@@ -209,7 +211,7 @@ export interface BudgetChange {
   readonly resetDuration?: DurationCode | undefined
 }
 
-/** The fields of a new shared budget. */
+/** Fields of a new shared budget. */
 export interface NewBudget extends BudgetChange {
   /** 1 to 128 letters, digits, dots, hyphens and underscores. @default a new UUID */
   readonly id?: string | undefined
@@ -229,13 +231,13 @@ export interface BudgetRecord {
   readonly resetsAt: string
 }
 
-/** One page of shared budgets. */
+/** A page of shared budgets. */
 export interface BudgetPage {
   readonly budgets: readonly BudgetRecord[]
   readonly hasMore: boolean
 }
 
-/** A change of shared rate limits. A limit of `null` is removed. */
+/** Changes to shared rate limits. A limit of `null` is removed. */
 export interface RateLimitChange {
   readonly name?: string | undefined
   /** Maximum number of requests of all keys together per window. @default no limit */
@@ -248,7 +250,7 @@ export interface RateLimitChange {
   readonly tokenResetDuration?: DurationCode | null | undefined
 }
 
-/** The fields of new shared rate limits. */
+/** Fields of new shared rate limits. */
 export interface NewRateLimit extends RateLimitChange {
   /** 1 to 128 letters, digits, dots, hyphens and underscores. @default a new UUID */
   readonly id?: string | undefined
@@ -265,7 +267,7 @@ export interface RateLimitRecord {
   readonly tokenResetDuration: DurationCode | null
 }
 
-/** One page of shared rate limits. */
+/** A page of shared rate limits. */
 export interface RateLimitPage {
   readonly rateLimits: readonly RateLimitRecord[]
   readonly hasMore: boolean

@@ -50,36 +50,36 @@ import { createUsageReports, type BudgetStatus, type UsageReports } from './usag
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
 /**
- * Operations on the records of one kind, with the same checks and effects as the HTTP admin API. Field names are in
- * camel case. The names of the HTTP API (`budget_limit_cents`) are also accepted.
+ * Operations on one kind of record, with the same checks and effects as the HTTP admin API. Field names are in camel
+ * case. The names of the HTTP API (`budget_limit_cents`) are also accepted.
  *
  * Rejects with a GatewayError: `invalid-admin-request` for an invalid field (its name is in `details.param`),
  * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store
  * does not answer.
  */
 export interface RecordMethods<Create, Change, T, List, Created = T> {
-  /** Creates a record. */
   create(fields: Create | WireForm<Create>): Promise<Created>
   get(id: string): Promise<T>
-  /** Lists records in ascending order of their ids. */
+  /** Lists records in ascending order of id. */
   list(query?: PageOptions): Promise<List>
-  /** Updates the fields that `change` contains. Absent fields keep their values. Returns the updated record. */
+  /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<T>
-  /** Deletes the record. Keys that refer to a deleted budget or rate limit are rejected until they are changed. */
+  /** Keys that refer to a deleted budget or rate limit are rejected until they are changed. */
   delete(id: string): Promise<DeletedRecord>
 }
 
 /**
  * Operations on virtual keys, as in `/api/governance/virtual-keys` but without HTTP. Usage and audit records of a
- * deleted key are retained.
+ * deleted key remain.
  */
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
-  /** Returns the usage of the key in the current window of its budget, or in this month if it has no budget. */
+  /** Resolves with the usage in the current window of the key's budget, or in this month if the key has no budget. */
   usage(id: string): Promise<KeyUsage>
-  /** Returns the key's request and token limits and their remaining amounts. */
+  /** Resolves with the request and token limits and their remainders. */
   rateLimit(id: string): Promise<KeyRateLimit>
   /**
-   * Returns the remaining requests, tokens and money. If several limits apply, returns the smallest remaining amount.
+   * Resolves with the remaining requests, tokens and money. If several limits apply, the smallest remainder is
+   * reported.
    */
   limits(id: string): Promise<KeyLimits>
 }
@@ -93,7 +93,7 @@ export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, Budge
  */
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
-/** The operations of the admin API with the field names of the HTTP API. Bodies are validated. */
+/** Operations with the field names of the HTTP API. Bodies are validated. */
 export interface WireRecords<Shown extends object, List extends object, Created extends object = Shown> {
   create(body: unknown): Promise<Created>
   get(id: string): Promise<Shown>
@@ -161,11 +161,11 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
 /** The operations that differ between shared budgets and shared rate limits. */
 interface SharedKind<T, Shown, List> {
   readonly object: DeletedRecord['object']
-  /** Parses the body of a create request. `newId` is used for a record without an id. */
+  /** `newId` is used for a record without an id. */
   parseNew(body: unknown, newId: string): T
-  /** Parses the body of an update request. Returns the function that applies the update. */
+  /** Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
-  /** Loads the usage of the records. Resolves with a function that converts a record to its public form. */
+  /** Resolves with a function that converts a record to its public form, after loading the usage of all records. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => Shown>
   page(shown: readonly Shown[], hasMore: boolean): List
 }
@@ -282,7 +282,7 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
 }
 
 /**
- * Writes the configured records, which override stored ones. However, a disabled key stays disabled unless the
+ * Stores the configured records, which override stored ones. Exception: a disabled key stays disabled unless the
  * configuration sets `is_active`. Several processes may call this function concurrently.
  */
 export async function applyConfiguration(

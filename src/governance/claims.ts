@@ -5,29 +5,29 @@ import { counterExpiry, type Limit } from './limits.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
-/** The claims that a request makes on its limits. */
+/** The claims of a request on its limits. */
 export interface LimitClaims {
-  /** The claimed limits, in the order of the claims. */
+  /** In the order of `claims`. */
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
   /** Worst-case cost in nano-dollars. */
   readonly worst: number
-  /** Minimum grant that is accepted, in nano-dollars. */
+  /** Smallest grant that is accepted, in nano-dollars. */
   readonly minGrant: number
   readonly tokens: number
 }
 
-/** Minimum useful length of an answer in tokens, unless the request has a lower limit. */
+/** Shortest useful answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /**
- * Maximum share of the estimated part of the prompt in a partial grant. If the share is larger, the prompt is counted
- * first, because an exact count could allow a considerably longer answer.
+ * Maximum share of a partial grant that the estimated part of the prompt may take. Above this share, the prompt is
+ * counted first, because an exact count could allow a considerably longer answer.
  */
 const UNCOUNTED_SHARE = 0.1
 
 /**
- * Returns the claims that a request makes. A free request makes no claim on budgets except those of 0. Values that no
- * limit needs are not computed, because counting a long prompt takes time.
+ * A free request claims no budget except a budget of 0. Values that no limit needs are not computed, because counting a
+ * long prompt takes time.
  */
 export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
@@ -54,7 +54,7 @@ function minUsefulCost(quote: Quote): number {
 }
 
 /**
- * Returns the recount after which a rejected request may still be accepted, or undefined if no recount can help. Avoids
+ * Returns the recount after which a rejected request may be accepted, or undefined if no recount can help. Prevents
  * recounts for keys whose budgets are exhausted.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
@@ -68,7 +68,7 @@ function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
   return limits.some((limit) => limit.kind === kind)
 }
 
-/** Returns the claim on a limit. Its amount is at least 1; otherwise, a limit of 0 would accept free requests. */
+/** The amount is at least 1. Otherwise, a limit of 0 would accept free requests. */
 function claim(limit: Limit, tokens: number, worst: number): Claim {
   const { counter, kind, carried = 0 } = limit
   const max = Math.max(0, limit.max - carried)
@@ -82,7 +82,10 @@ export function outputFor({ worst, limits }: LimitClaims, quote: Quote, granted:
   return granted < worst && hasKind('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
 }
 
-/** Returns the longest answer whose worst-case cost the grant covers. Every grant covers the shortest useful answer. */
+/**
+ * Returns the length of the longest answer whose worst-case cost the grant covers. Every grant covers the shortest
+ * useful answer.
+ */
 function coveredBy(granted: number, quote: Quote): number {
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
   let tooLong = quote.outputTokens
@@ -100,8 +103,8 @@ export function countable(amount: number): number {
 }
 
 /**
- * Returns the status of the limit that rejected the request or, if there is none, of the request limit with the fewest
- * remaining requests.
+ * Returns the status of the limit that rejected the request, or else of the request limit with the fewest remaining
+ * requests.
  */
 export function rateStatus(
   limits: readonly Limit[],

@@ -14,8 +14,8 @@ import * as field from './field-schema.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret } from './virtual-key.ts'
 
 /**
- * Keys, budgets and rate limits that are created at startup, with the field names of the HTTP API. At most 100,000 of
- * each.
+ * Keys, budgets and rate limits that are created at startup, at most 100,000 of each. Uses the field names of the HTTP
+ * API.
  */
 export interface GovernanceConfiguration {
   readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined
@@ -27,7 +27,7 @@ export interface GovernanceConfiguration {
 export interface ConfiguredKey extends NewKey {
   /** Id of the key. Stable across restarts. @default derived from the secret's hash */
   readonly id?: string | undefined
-  /** The SHA-256 of the secret as 64 hex digits, which keeps the secret out of the configuration. */
+  /** SHA-256 of the secret as 64 hex digits. Keeps the secret out of the configuration. */
   readonly valueSha256?: string | undefined
 }
 
@@ -143,7 +143,7 @@ export interface Configured {
   readonly rateLimits: readonly WireForm<ConfiguredRateLimit>[]
 }
 
-/** A configured key with the hash of its secret instead of the secret. */
+/** A configured key with its secret replaced by the hash. */
 export interface HashedKey {
   readonly id: string
   readonly hash: string
@@ -151,7 +151,7 @@ export interface HashedKey {
   readonly fields: WireForm<NewKey>
 }
 
-/** Parses the gateway's `governance` option. Throws a GatewayError with the path of the first invalid field. */
+/** Throws a GatewayError with the path of the first invalid field. */
 export function parseConfiguration(value: unknown): Configured {
   const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
   const keys = virtual_keys.map(hashed)

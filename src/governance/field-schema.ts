@@ -5,12 +5,11 @@ import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
 import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
-/** $9,000,000 in cents. A greater amount in nano-dollars would not be a safe integer. */
+/** $9,000,000 in cents. A larger amount in nano-dollars would not be a safe integer. */
 const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME = 200
 
-/** Returns a schema whose error message is `expectation`. */
 function expecting<Value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<Value> {
   return z.custom<Value>(accepts, { error: expectation })
 }
@@ -24,7 +23,7 @@ function isText(value: unknown, min: number, max: number): boolean {
 }
 
 export function text(min: number, max: number): z.ZodMiniType<string> {
-  return expecting(`a text of ${min} to ${max} characters`, (value) => isText(value, min, max))
+  return expecting(`a string of ${min} to ${max} characters`, (value) => isText(value, min, max))
 }
 
 export function matching(pattern: RegExp, expectation: string): z.ZodMiniType<string> {
@@ -36,7 +35,7 @@ export function oneOf<Value extends string>(values: readonly Value[]): z.ZodMini
 }
 
 export function integer(min: number, max: number): z.ZodMiniType<number> {
-  return expecting(`a whole number from ${min} to ${max}`, (value) => isIntegerWithin(value, min, max))
+  return expecting(`an integer from ${min} to ${max}`, (value) => isIntegerWithin(value, min, max))
 }
 
 export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniType<Item[]> {
@@ -45,7 +44,7 @@ export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniTyp
     .check(z.refine((items) => items.length <= max, { error: `at most ${max} entries` }))
 }
 
-/** Returns the schema of an object that has these fields and may have ignored fields. It rejects any other field. */
+/** Accepts an object with these fields. Ignored fields may be present. Other fields are rejected. */
 export function record<Shape extends z.core.$ZodLooseShape>(
   shape: Shape,
   ignoredFields: Readonly<Record<string, OptionalUnknown>> = {},
@@ -72,18 +71,16 @@ export const recordId: z.ZodMiniType<string> = matching(
   'an id of 1 to 128 letters, digits, dots, hyphens and underscores',
 )
 
-/** A request or token limit. */
 export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
 
-/** A money limit in cents. */
 export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
 
 function limit(max: number): z.ZodMiniType<number> {
   const accepts = (value: unknown): boolean => value === UNLIMITED || isIntegerWithin(value, 0, max)
-  return expecting(`a whole number from 0 to ${max} (or null for no limit)`, accepts)
+  return expecting(`an integer from 0 to ${max} (or null for no limit)`, accepts)
 }
 
-/** Share of a key's requests that a provider receives, relative to its other providers. */
+/** Share of the key's requests, relative to its other providers. */
 export const weight: z.ZodMiniType<number> = expecting(
   'a number from 0 to 1000000',
   (value) => typeof value === 'number' && value >= 0 && value <= 1_000_000,
@@ -99,7 +96,7 @@ export const moment: z.ZodMiniType<string> = expecting(
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
-/** Fields that only the gateway sets. They are ignored, because clients send back records that they have read. */
+/** Clients send back records that they have read, so fields that only the gateway sets are ignored. */
 const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
@@ -111,7 +108,7 @@ export function ignored<Field extends string>(furtherFields: readonly Field[]): 
   return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
 }
 
-/** Parses a value. Throws a GatewayError that names the first invalid field, what was expected and what was given. */
+/** Throws a GatewayError that names the first invalid field, the expectation and the received value. */
 export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data
@@ -121,7 +118,7 @@ export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): 
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
 
-/** Parses the body of an update request. Throws if it sets no field. `example` is a field that an update can set. */
+/** Throws if the body sets no field. `example` is a field that an update can set. */
 export function parseChange<Change extends object>(
   schema: z.ZodMiniType<Change>,
   body: unknown,
@@ -135,7 +132,7 @@ export function parseChange<Change extends object>(
   )
 }
 
-/** Parses the gateway's `governance` option. Throws a GatewayError with the path of the first invalid field. */
+/** Throws a GatewayError with the path of the first invalid field. */
 export function parseOption<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data

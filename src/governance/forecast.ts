@@ -22,9 +22,9 @@ export interface Forecast {
   readonly rate: RateStatus
   /** The quote after any recounts. */
   readonly quote: Quote
-  /** The output limit in tokens that the budgets would cover. */
+  /** Output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
-  /** The error with which the request would be rejected. Absent if it would be accepted. */
+  /** The error that would reject the request. Absent if the request would be accepted. */
   readonly refused?: GatewayError
   readonly limits: readonly LimitBalance[]
 }
@@ -33,12 +33,12 @@ export interface Forecast {
 export interface LimitBalance {
   readonly limit: Limit
   readonly left: number
-  /** The amount that the request would claim. For a budget, this is the worst case, although less may suffice. */
+  /** The amount that the request would claim. For a budget, this is the worst case. Less may suffice. */
   readonly claimed: number
 }
 
 /**
- * Computes the result of a reservation without reserving. Concurrent requests may change the result of a later
+ * Computes the result of a reservation without reserving. Concurrent requests may change the result of the actual
  * reservation.
  */
 export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
@@ -98,10 +98,10 @@ export interface SpentInWindow extends Level {
 
 /**
  * Returns the amount spent in each window. A counter contains only amounts that were billed while the budget had its
- * window. If the budget is new or its window has changed, the missing amount is read from the usage tallies.
+ * window. If the budget is new or its window has changed, the usage tallies supply the missing amount.
  *
  * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
- * reads cannot be taken for a missing amount.
+ * reads is not mistaken for a missing amount.
  */
 export function readSpent(
   store: Pick<Store, 'levels' | 'tallies'>,
@@ -110,12 +110,12 @@ export function readSpent(
 ): MaybePromise<readonly SpentInWindow[]> {
   if (windows.length === 0) return []
   const billed = windows.map((window) => billedTallies(window, now))
-  const names = [...new Set(billed.flatMap((of) => of.names))]
+  const names = [...new Set(billed.flatMap(({ names }) => names))]
   return chain(names.length === 0 ? [] : store.tallies(names), (tallies) => {
     const amountsOf = new Map(names.map((name, index) => [name, tallies[index]]))
     return chain(store.levels(windows.map(({ counter }) => counter)), (levels) =>
-      billed.map((of, index) => {
-        const sum = of.names.reduce((total, name) => total + (amountsOf.get(name)?.[of.field] ?? 0), 0)
+      billed.map(({ names, field }, index) => {
+        const sum = names.reduce((total, name) => total + (amountsOf.get(name)?.[field] ?? 0), 0)
         const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
         return { spent: Math.max(spent, sum), held, carried: Math.max(0, sum - spent) }
       }),
@@ -127,9 +127,11 @@ export function readSpent(
 const RUNNING_MS = 600_000
 
 /**
- * Returns the amounts that running requests have reserved in other windows of each owner, because the requests began
- * before the window changed. Must be called before `readSpent`. A settlement between the two reads is then counted
- * twice. In the other order, it would be omitted.
+ * Returns the amounts that running requests have reserved in other windows of each owner. These requests began before
+ * the window changed.
+ *
+ * Must be called before `readSpent`. A settlement between the two reads is then counted twice. In the reverse order, it
+ * would be missed.
  */
 function readHeldElsewhere(
   store: Pick<Store, 'levels'>,
@@ -169,12 +171,15 @@ interface Carried {
  * @param toleratesFailure If true, a budget uses the last amount read, or 0, while the store fails.
  */
 export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
-  /** Keyed by owner, because a budget that returns to an earlier window lacks the amounts billed in between. */
+  /**
+   * By owner. A budget that returns to an earlier window lacks the amounts billed in between, so its cached amount must
+   * not be reused.
+   */
   const cache = new Map<string, Carried>()
 
   /**
-   * Stores the greater of the new and the last amount, because settlements between the reads of tallies and counters
-   * lower the new one.
+   * Keeps the greater of the new and the last amount. Settlements between the reads of tallies and counters lower the
+   * new amount.
    */
   function remember(limit: Limit, read: number, held: number, now: number): void {
     const carried = Math.max(read, recall(limit)?.carried ?? 0)
@@ -219,8 +224,8 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
 const NOTHING_CARRIED = { carried: 0, held: 0 }
 
 /**
- * Returns the names of the tallies, and of their field, whose sum is the amount billed to an owner in a window. Near
- * midnight, the tally of the next day is included, because the clock may have been set back.
+ * Returns the tallies and the field whose sum is the amount billed to an owner in a window. Near midnight, the tally of
+ * the next day is included, because the clock may have been set back.
  */
 function billedTallies(
   { owner, every, period }: BudgetWindow,

@@ -21,21 +21,19 @@ import { type Page, type PageQuery, type RecordTable, wrongField } from './recor
 import { cents, type NanoUsd, toCents } from '../core/money.ts'
 import * as field from './field-schema.ts'
 
-/** Reads and changes virtual keys. */
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Returns the stored key, bypassing the cache. Throws `not-found`. */
+  /** Bypasses the cache. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
-   * Returns the new key and its secret. Throws `invalid-admin-request` if a shared record does not exist, and `conflict`
-   * if another key has the given secret.
+   * Throws `invalid-admin-request` if a shared record does not exist, and `conflict` if another key has the same
+   * secret.
    */
   create(fields: WireForm<NewKey>): Promise<{ readonly key: VirtualKey; readonly secret: string }>
-  /** Returns the key after the change. Throws `not-found` or `invalid-admin-request`. */
+  /** Throws `not-found` or `invalid-admin-request`. */
   update(id: string, fields: ParsedKeyChange): Promise<VirtualKey>
-  /** Deletes a key. Throws `not-found`. */
   remove(id: string): Promise<void>
   page(query: PageQuery): Promise<Page<VirtualKey>>
-  /** Applies a key from the configuration: creates it, or changes it to match the configuration. */
+  /** Creates the configured key, or changes the stored key to match. */
   configure(configured: HashedKey): Promise<VirtualKey>
 }
 
@@ -144,7 +142,7 @@ export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): Virtua
   return changeKey(empty, fields)
 }
 
-/** Returns the changed key. Absent fields keep their values; `null` removes a value. */
+/** Absent fields keep their values. `null` removes a value. */
 export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): VirtualKey {
   const { id, hash, prefix, createdAt } = key
   return {
@@ -197,11 +195,11 @@ export interface AllowanceFields<Amount> {
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
   readonly defaultWindow?: DurationCode
-  /** Name of the window's field. If set, a window without a limit is rejected. @default such a window is ignored */
+  /** The field of the window. If set, a window without a limit is rejected. @default such a window is ignored */
   readonly field?: string
 }
 
-/** Returns the limit after a change, or undefined for no limit. */
+/** Returns undefined for no limit. */
 export function changeAllowance<Amount extends number>(
   current: Allowance<Amount> | undefined,
   { max, every, defaultWindow = '1h', field: name }: AllowanceFields<Amount>,
@@ -221,7 +219,7 @@ function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>
   }
 }
 
-/** Returns an object with the field, or an empty object for an undefined value. */
+/** Returns an empty object for an undefined value. */
 export function optionalField<Name extends string, Value>(
   name: Name,
   value: Value | undefined,
@@ -246,7 +244,6 @@ function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-/** Returns the record of a key as the admin API shows it. */
 export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {

@@ -29,13 +29,13 @@ export interface Ledger {
    * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values for `X-RateLimit-*` without making a reservation. Without a valid key, both limits are 0. */
+  /** Returns the values of `X-RateLimit-*` without reserving. Without a valid key, both limits are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
-  /** Returns what `reserve` would currently return, without reserving anything. */
+  /** Computes the result of `reserve` without reserving. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Retries failed settlements. Resolves with the number of settlements that failed again. */
   retry(): Promise<number>
-  /** Returns the numbers of failed and of discarded settlements. */
+  /** Returns the numbers of failed and discarded settlements. */
   unsettled(): Unsettled
 }
 
@@ -65,7 +65,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const settlements = createSettlements(store, options.settlements)
   const nextId = uniqueIds(options.uuid)
   let carryOver: CarryOver | undefined
-  /** Loads the module for carried amounts on the first request of a key with a budget. */
+  /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
     return (carryOver = createCarryOver(store, allowsUnreserved))
@@ -107,9 +107,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     })
   }
 
-  /**
-   * Returns a reservation without an entry in the store, because the store failed. The settlement creates the entry.
-   */
+  /** Returns a reservation that is not in the store, because the store failed. The settlement creates it. */
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: nextId(), claims: [], expiresAfterMs }
@@ -172,8 +170,8 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /**
-   * A store call that times out may still make a reservation. It is released when the call ends. Otherwise, the amounts
-   * would remain reserved until the reservation expires.
+   * A store call that times out may still make the reservation. The reservation is released when the call ends.
+   * Otherwise, its amounts would remain reserved until it expires.
    */
   function reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
@@ -225,7 +223,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 }
 
-/** The numbers of settlements that the store did not accept. */
+/** Settlements that the store did not accept. */
 export interface Unsettled {
   readonly waiting: number
   readonly dropped: number
@@ -234,7 +232,7 @@ export interface Unsettled {
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
-  /** Status of the request limits. Set if the request was already taken from them. */
+  /** Status of the request limits. Set once a request has been taken from them. */
   readonly requests?: RateStatus | undefined
   readonly wait: WaitForStore
 }

@@ -14,18 +14,18 @@ import {
 /** The unit of a limit: requests, tokens, or nano-dollars. */
 export type LimitKind = 'requests' | 'tokens' | 'budget'
 
-/** One limit in its current window. */
+/** A limit in its current window. */
 export interface Limit {
   readonly kind: LimitKind
-  /** The name of the limit in messages: `The budget of this key`. */
+  /** Name of the limit in error messages: `The budget of this key`. */
   readonly label: string
   readonly max: number
   readonly every: DurationCode
   readonly period: Period
   readonly counter: string
-  /** The key or shared record that the limit belongs to. Each window of an owner has its own counter. */
+  /** The key or shared record that the limit belongs to. Each of its windows has its own counter. */
   readonly owner: string
-  /** The amount that was spent in this window but is missing from the counter. See `createCarryOver`. @default 0 */
+  /** Amount spent in this window that the counter lacks. See `createCarryOver`. @default 0 */
   readonly carried?: number
 }
 
@@ -42,7 +42,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** The shared records of a key. Each is undefined if the key refers to no such record or to a deleted one. */
+/** Undefined if the key refers to no such record, or to a deleted one. */
 interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -64,7 +64,7 @@ export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number
   return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
 }
 
-/** The limit for keys whose shared record was deleted. It rejects every request. */
+/** Limit of a key whose shared record was deleted. It rejects every request. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
@@ -106,21 +106,18 @@ export function sharedOwner(id: string): string {
   return `shared:${id}`
 }
 
-/**
- * Returns the name of the counter for one window. The next window's counter has another name, so counters are never
- * reset.
- */
+/** Each window has its own counter, so counters are never reset. */
 export function counterName(kind: LimitKind, owner: string, every: DurationCode, period: Period): string {
   return `${kind}:${owner}:${every}:${period.start}`
 }
 
 const MINUTE = 60_000
-/** Maximum time by which a clock can be set back without loss of amounts, in milliseconds. */
+/** Maximum time by which the clock can be set back without losing amounts, in milliseconds. */
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
- * Returns the time at which a counter expires. Counters outlive their windows, because late settlements must be counted
- * and the clock may be set back. Counters of minutes expire sooner, because there are many of them.
+ * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Counters of
+ * minutes expire sooner, because there are many of them.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
@@ -136,13 +133,13 @@ export interface KeyWindows {
 interface CachedWindows {
   readonly windows: KeyWindows
   readonly shared: SharedOfKey
-  /** First time at which the windows apply, in milliseconds since 1970. */
+  /** First time at which the windows apply, in Unix milliseconds. */
   readonly from: number
-  /** End of the windows, exclusive, in milliseconds since 1970. */
+  /** End of the windows, exclusive, in Unix milliseconds. */
   readonly until: number
 }
 
-/** How long carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
+/** Time for which carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
 export const CARRIED_MS = 60_000
 
 /** Limits with the amounts that budgets carry over from earlier windows. */
@@ -157,8 +154,8 @@ export type CarryOver = (limits: readonly Limit[], now: number) => MaybePromise<
 export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindows>
 
 /**
- * Returns a function that computes the windows of a key, and caches them while they remain valid. Records are compared
- * by identity, because a change creates a new object.
+ * Computes the windows of a key, and caches them while they are valid. Records are compared by identity, because a
+ * change creates a new object.
  */
 export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): FindWindows {
   const cache = new WeakMap<VirtualKey, CachedWindows>()
@@ -196,8 +193,8 @@ function windowsOf(
 
 const DAY = 86_400_000
 /**
- * How long tallies are retained after their window. Weeks and months have no tallies, because their sums are computed
- * from days.
+ * Time for which tallies are retained after their window, in milliseconds. Weeks and months have no tallies, because
+ * their sums are computed from days.
  */
 const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1m': 2 * DAY,
@@ -206,20 +203,20 @@ const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
-/** How long the tallies of a shared budget are retained, which are read for windows of at most a month. */
+/** Retention of the tallies of a shared budget. They are read for windows of at most a month. */
 const BILLED_RETENTION_MS = 32 * DAY
 
-/** A tally of one window to which the requests of a key are added. */
+/** A tally to which the requests of a key are added. */
 export interface TallyTarget {
   readonly name: string
   /** `total`: all amounts. `models`: all amounts by model. `billed`: the billed amount only, for a shared budget. */
   readonly kind: 'total' | 'models' | 'billed'
-  /** The field with the billed amount of this hour. Present in tallies of days. */
+  /** Field of the amount billed in this hour. Present in daily tallies. */
   readonly hourField: string | undefined
   readonly expiresAt: number
 }
 
-/** Returns the tallies of a request: those of its day, and of its hour or minute if the key's budget has such a window. */
+/** Returns the daily tallies, and the hourly or minutely ones if the key's budget has such a window. */
 function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const every = reportWindow(key)
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
@@ -238,19 +235,19 @@ function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   return [...targets, { name, kind: 'billed', hourField: hourlyField(at), expiresAt: end + BILLED_RETENTION_MS }]
 }
 
-/** Returns the window of a key's usage report: the window of its budget, or a month. */
+/** Usage reports cover the window of the budget, or a month. */
 export function reportWindow(key: VirtualKey): DurationCode {
   return key.budget?.every ?? '1M'
 }
 
-/** Returns the name of the tally with the billed amounts of an owner on one day. */
+/** Names the tally of the amounts billed to an owner on one day. */
 export function billedName(owner: string, day: number): string {
   return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
 }
 
 const KEY = keyOwner('')
 
-/** Returns the field of such a tally that contains the amount of one hour. */
+/** Names the field of such a tally with the amount of one hour. */
 export function hourlyField(at: number): string {
   return `billed@${new Date(at).getUTCHours()}`
 }

@@ -6,19 +6,19 @@ import type { Store } from '../core/store.ts'
 /** Records of one kind, stored as JSON under `<prefix><id>`. */
 export interface RecordTable<T> {
   /**
-   * Returns a cached record. Changes by this process are visible immediately, changes by other processes within
+   * Returns a cached record. Changes by this process are visible immediately, and changes by other processes within
    * `cacheMs`.
    */
   find(id: string): MaybePromise<T | undefined>
   /** Returns the current record. Throws `not-found`. */
   read(id: string): Promise<T>
-  /** Stores a new record. Resolves with false if its id is already in use. */
+  /** Resolves with false if the id is already in use. */
   insert(id: string, record: T): Promise<boolean>
-  /** Replaces a record by the result of `change`, in one atomic step. Throws `not-found`. */
+  /** Applies `change` to a record in one atomic step. Throws `not-found`. */
   change(id: string, change: (record: T) => T): Promise<{ readonly before: T; readonly after: T }>
   /** Deletes a record and returns it, or undefined if it could not be parsed. Throws `not-found`. */
   remove(id: string): Promise<T | undefined>
-  /** Returns the records after `after` in ascending order of their ids, except those that cannot be parsed. */
+  /** Returns records in ascending order of id. Omits records that cannot be parsed. */
   page(query: PageQuery): Promise<Page<T>>
 }
 
@@ -35,7 +35,7 @@ export interface Page<T> {
 export interface LookupOptions {
   readonly store: Store
   readonly now: () => number
-  /** How long lookups are cached, in milliseconds. @default 2,000 */
+  /** Time for which lookups are cached, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
   /** If true, a lookup returns the last known value while the store is failing. @default false: the lookup rejects */
   readonly keepsStale?: boolean
@@ -43,20 +43,18 @@ export interface LookupOptions {
 
 export interface RecordTableOptions<T> extends LookupOptions {
   readonly prefix: string
-  /** The name of a record in messages, such as `virtual key`. */
+  /** Name of a record in error messages, such as `virtual key`. */
   readonly label: string
   readonly schema: z.ZodMiniType<T>
 }
 
 export const MAX_CACHED = 10_000
 export const CACHE_MS = 2_000
-/**
- * Maximum number of attempts to apply a change. Of several concurrent changes to a record, one succeeds per attempt.
- */
+/** One of several concurrent changes succeeds per attempt. */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
-/** Returns true for an id that can be part of a path, a counter name and a message. */
+/** A safe id can be part of a path, a counter name and a message. */
 export function isSafeId(id: string): boolean {
   return SAFE_ID.test(id)
 }
@@ -93,7 +91,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
     if (parsed !== undefined) return parsed
     throw new GatewayError(
       'overloaded',
-      `The stored record of this ${label} cannot be read. Requests with it are refused until the record is repaired.`,
+      `The stored record of this ${label} cannot be read. Requests that need it are rejected until the record is repaired.`,
     )
   }
 
@@ -159,7 +157,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
   }
 }
 
-/** A bounded cache of recent lookups. When it is full, the oldest entry is removed. */
+/** A bounded cache. When it is full, the oldest entry is removed. */
 export interface Recent<Value> {
   get(key: string, now: number): { readonly value: Value } | undefined
   /** Returns the last value, regardless of its age. */
@@ -187,7 +185,7 @@ export function createRecent<Value>(maxEntries: number): Recent<Value> {
   return { get, last: (key) => entries.get(key), put, forget: (key) => void entries.delete(key) }
 }
 
-/** Passes the result of a lookup to `onFound`. If the lookup fails, returns the last known value, if any. */
+/** If the lookup fails, returns the last known value, if any. */
 export function fallBackToLast<Found, Value>(
   lookup: MaybePromise<Found>,
   onFound: (found: Found) => Value,
@@ -200,11 +198,11 @@ export function fallBackToLast<Found, Value>(
 const DEFAULT_PAGE = 100
 const MAX_PAGE = 1000
 
-/** Parses the query for a page of records. Throws `invalid-admin-request` for an invalid limit or id. */
+/** Throws `invalid-admin-request` for an invalid limit or id. */
 export function pageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
   const { limit = DEFAULT_PAGE, after } = query
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE) {
-    throw wrongField('limit', `expected a whole number from 1 to ${MAX_PAGE}, got ${limit}.`)
+    throw wrongField('limit', `expected an integer from 1 to ${MAX_PAGE}, got ${limit}.`)
   }
   if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
     const shown = JSON.stringify(String(after).slice(0, 100))
@@ -213,7 +211,6 @@ export function pageQuery(query: { readonly limit?: number; readonly after?: str
   return after === undefined ? { limit } : { limit, after }
 }
 
-/** Returns the error for an invalid field in an admin request. */
 export function wrongField(param: string, text: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }

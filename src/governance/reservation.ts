@@ -11,7 +11,7 @@ import type { VirtualKey } from './virtual-key.ts'
 export interface RateStatus {
   readonly limit: number
   readonly remaining: number
-  /** Milliseconds since 1970. */
+  /** Unix time in milliseconds. */
   readonly resetAt: number
 }
 
@@ -19,21 +19,22 @@ export interface RateStatus {
 export interface Quote {
   /** Upper bound on the prompt's tokens, for token limits. */
   readonly promptTokens: number
-  /** The output limit in tokens: the limit in the request, or else the model's maximum. */
+  /** Output limit in tokens: the limit in the request, or else the maximum of the model. */
   readonly outputTokens: number
-  /** Returns the amount to bill for an answer of this length, including the prompt and the margin. Never decreases. */
+  /**
+   * Returns the amount billed for an answer of this length, including the prompt and the margin. Never decreases with
+   * the length.
+   */
   cost(outputTokens: number): NanoUsd
   /** True if only the key's request limits apply, because the call costs neither tokens nor money. @default false */
   readonly requestOnly?: boolean
-  /** Maximum amount by which an exact count of the prompt could lower the cost. @default 0 */
+  /** Largest possible reduction of the cost by an exact count of the prompt. @default 0 */
   readonly uncounted?: NanoUsd
   /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** Recounts that return a more exact quote. Used if a limit rejects this quote. */
+  /** Recounts that yield a more exact quote. Used if a limit rejects this quote. */
   readonly recount?: {
-    /** Used if a token limit rejects the quote. */
     readonly tokens?: Recount
-    /** Used if a budget rejects the quote. */
     readonly budget?: Recount
   }
 }
@@ -49,7 +50,6 @@ export interface Recount {
   readonly callsUpstream: boolean
 }
 
-/** The actual usage of a request. */
 export interface Used {
   readonly promptTokens: number
   readonly completionTokens: number
@@ -66,7 +66,6 @@ export interface Reservation {
   /** False if the request is served while the store fails. Its settlement then bills it without a reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
-  /** The accepted quote. */
   readonly quote: Quote
   /** The output limit that the budgets cover: at most that of the quote. */
   readonly outputTokens: number
@@ -78,13 +77,12 @@ export interface Reservation {
    */
   settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
-   * Returns the data that `settle` writes. The data can be stored and sent after a restart, because the store applies
-   * it only once.
+   * Returns the data that `settle` writes. It can be stored and sent after a restart, because the store applies a
+   * settlement only once.
    */
   settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
 }
 
-/** A model that may answer. */
 export interface QuoteCandidate {
   readonly model: Model
   /** Upper bound on the prompt's tokens. */
@@ -108,12 +106,12 @@ export interface QuoteParts {
   readonly margin: number
 }
 
-/** Returns the quote for a request: the cost with the most expensive candidate, because any of them may answer. */
+/** Quotes the cost with the most expensive candidate, because any of them may answer. */
 export function createQuote(parts: QuoteParts): Quote {
   return new WorstCase(parts)
 }
 
-/** A quote whose values are computed on demand, because most requests have no budget. */
+/** Values are computed on demand, because most requests have no budget. */
 class WorstCase implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts

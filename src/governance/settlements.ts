@@ -9,15 +9,13 @@ import type { Used } from './reservation.ts'
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
-   * Sends a settlement. Rejects if the store fails. A failed settlement is retried after a later settlement, by
-   * `retry`, and periodically.
+   * Rejects if the store fails. A failed settlement is retried after a later settlement, by `retry`, and periodically.
    *
    * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
-  /** Waits for running settlements, then retries failed ones. Resolves with the number that failed again. */
+  /** Retries failed settlements after running ones end. Resolves with the number that failed again. */
   retry(): Promise<number>
-  /** Returns the number of settlements that will be retried. */
   waiting(): number
   /** Returns the number of settlements that were discarded, because too many failed or the store refused the amounts. */
   dropped(): number
@@ -41,7 +39,7 @@ export interface SettlementsOptions {
 const MAX_FAILED = 10_000
 const RETRY_MS = 1_000
 
-/** Creates the sender of settlements. Retries are safe, because the store settles a reservation once. */
+/** Retries are safe, because the store settles a reservation only once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxFailed = MAX_FAILED, onDropped } = options
   const failed: Sending[] = []
@@ -159,14 +157,13 @@ function isRefused(error: unknown): boolean {
 
 interface Settled {
   readonly reservationId: string
-  /** The windows that applied at the time of the reservation. */
+  /** The windows at the time of the reservation. */
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly used: Used
   readonly entries: readonly SettledEntry[]
 }
 
-/** Returns the data that settles a reservation. */
 export function settlementOf({ reservationId, windows, limits, used, entries }: Settled): Settlement {
   const tokens = countable(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
@@ -195,7 +192,7 @@ function finiteOr(amount: number, fallback: number): number {
   return Number.isFinite(amount) ? countable(amount) : fallback
 }
 
-/** Amounts of a request, or sums over one window. */
+/** Amounts of one request, or sums over a window. */
 export type UsageSums = Readonly<Record<UsageField, number>>
 
 export type UsageField = 'requests' | 'prompt' | 'completion' | 'saved' | 'theoretical' | 'actual' | 'billed'
@@ -213,7 +210,6 @@ const USAGE_FIELDS: readonly UsageField[] = [
 /** Maximum length of a model name in a tally, in characters. */
 const MAX_MODEL_LENGTH = 200
 
-/** Returns the amounts that a request adds to the tallies. */
 function talliesOf(targets: readonly TallyTarget[], used: Used): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,

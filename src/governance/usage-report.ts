@@ -20,22 +20,22 @@ import { readSpent, type BudgetWindow } from './forecast.ts'
 
 /** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {
-  /**
-   * `GET …/virtual-keys/limits`. If there are several limits of one kind, returns the one with the smallest remainder.
-   */
+  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remainder. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>
-  /** `GET …/virtual-keys/{id}/usage`: the current window of the key's budget, or the month if it has no budget. */
+  /**
+   * `GET …/virtual-keys/{id}/usage`. Covers the current window of the key's budget, or the month if it has no budget.
+   */
   usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
-  /** Returns the amount in cents that each key spent in the window of its usage report. */
+  /** Returns the amount that each key spent in the window of its usage report, in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
-  /** Returns the current windows of shared budgets, by the ids of the budgets. */
+  /** Returns the current windows of shared budgets, by budget id. */
   budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
 }
 
 export interface BudgetStatus {
-  /** The amount billed to all keys of the budget. */
+  /** Billed to all keys of the budget. */
   readonly spentCents: number
   readonly resetsAt: string
 }
@@ -76,8 +76,8 @@ export function createUsageReports(parts: {
   }
 
   async function limits(key: VirtualKey): Promise<WireForm<KeyLimits>> {
-    const of = await limitStatuses(key)
-    const [requests, tokens, budget] = [of('requests'), of('tokens'), of('budget')]
+    const statusOf = await limitStatuses(key)
+    const [requests, tokens, budget] = [statusOf('requests'), statusOf('tokens'), statusOf('budget')]
     return {
       remaining_requests: requests.left,
       request_limit: requests.max,
@@ -92,8 +92,8 @@ export function createUsageReports(parts: {
   }
 
   async function rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>> {
-    const of = await limitStatuses(key)
-    const [requests, tokens] = [of('requests'), of('tokens')]
+    const statusOf = await limitStatuses(key)
+    const [requests, tokens] = [statusOf('requests'), statusOf('tokens')]
     return {
       request_limit: requests.max,
       request_remaining: requests.left,
@@ -148,7 +148,7 @@ export function createUsageReports(parts: {
   return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
-/** Returns the balances of limits. Reserved amounts count as used, as in a reservation. */
+/** Reserved amounts count as used, as in a reservation. */
 function toLimitStatus(
   limit: Limit,
   level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },
@@ -183,7 +183,6 @@ function iso(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** Returns the names of the tallies that are added up for the report on one period. */
 function tallyNames(
   id: string,
   every: DurationCode,
@@ -211,7 +210,7 @@ function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix
   }
 }
 
-/** Returns the model names in tallies of kind `models`, in alphabetical order. */
+/** Returns the models in tallies of kind `models`, in alphabetical order. */
 function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
   const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()

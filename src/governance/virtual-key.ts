@@ -13,10 +13,10 @@ import {
   type RecordTable,
 } from './record-table.ts'
 
-/** The integer that represents "no limit" in requests and responses. */
+/** Represents "no limit" in requests and responses. */
 export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 
-/** A stored virtual key. Contains the hash of its secret, not the secret. */
+/** A stored virtual key, with the hash of its secret instead of the secret. */
 export interface VirtualKey {
   readonly id: string
   readonly name: string
@@ -27,12 +27,12 @@ export interface VirtualKey {
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
-  /** Time from which the key is invalid, in milliseconds since 1970. */
+  /** When the key expires, in Unix milliseconds. */
   readonly expiresAt?: number
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance
   readonly tokens?: Allowance
-  /** Id of a shared budget, which applies in addition to the key's own limits. */
+  /** Id of a shared budget that applies in addition to the key's own limits. */
   readonly budgetId?: string
   readonly rateLimitId?: string
   readonly plan?: string
@@ -46,10 +46,7 @@ export interface Allowance<Amount extends number = number> {
   readonly every: DurationCode
 }
 
-/**
- * A provider that the key may use. Requests whose model names have no provider prefix are divided among the providers
- * by weight.
- */
+/** Requests whose model names have no provider prefix are divided among the providers by weight. */
 export interface ProviderConfig {
   readonly provider: string
   readonly weight: number
@@ -66,26 +63,23 @@ export interface Permissions {
   readonly disableTools?: boolean
 }
 
-/** A budget that several keys may share. */
 export interface Budget {
   readonly id: string
   readonly name: string
   readonly limit: Allowance<NanoUsd>
 }
 
-/** Limits of requests and tokens that several keys may share. */
 export interface RateLimit extends LimitPlan {
   readonly id: string
   readonly name: string
 }
 
-/** Request and token limits. If a field is absent, there is no such limit. */
+/** An absent field means no limit. */
 export interface LimitPlan {
   readonly requests?: Allowance
   readonly tokens?: Allowance
 }
 
-/** Names of predefined limits. */
 export type PlanName =
   | 'free'
   | 'pro'
@@ -111,7 +105,7 @@ function plan(requests: number, tokens: number, every: DurationCode): LimitPlan 
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
-/** Returns the key's own limits. They override those of its plan. */
+/** The limits of the key override those of its plan. */
 export function limitsOf(key: VirtualKey): LimitPlan {
   const preset = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
   const requests = key.requests ?? preset.requests
@@ -119,7 +113,8 @@ export function limitsOf(key: VirtualKey): LimitPlan {
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
-// A record with an invalid field is rejected. Otherwise, a limit that cannot be parsed would no longer apply to its key.
+// Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply to its
+// key.
 const amount = z.int().check(z.nonnegative())
 const every = z.enum(DURATION_CODES)
 const allowance = z.object({ max: amount, every })
@@ -157,28 +152,26 @@ export const storedRateLimit: z.ZodMiniType<RateLimit> = z.object({
   tokens: z.exactOptional(allowance),
 })
 
-/** Finds virtual keys by their secrets. The store contains the hash of a secret, not the secret. */
+/** Finds virtual keys by secret. The store contains only the hash of a secret. */
 export interface KeyLookup {
   /**
-   * Returns the key with this secret, or undefined if the secret is unknown. The returned key may be inactive or
-   * expired. Changes by this process are visible immediately, changes by other processes within `cacheMs`. Rejects with
-   * `overloaded` for a record that cannot be parsed.
+   * Returns undefined for an unknown secret. The returned key may be inactive or expired. Changes by this process are
+   * visible immediately, and changes by other processes within `cacheMs`. Rejects with `overloaded` for a record that
+   * cannot be parsed.
    */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
-  /** Removes a hash from the cache. Must be called after a change of its key. */
+  /** Must be called after a change of the key. */
   forget(hash: string): void
 }
 
-/** Prefix of the entries that map the hash of a secret to the id of its key. */
+/** Entries under this prefix map the hash of a secret to the id of its key. */
 export const HASHES = 'key-hash:'
 
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
-  /**
-   * Two caches, keyed by hash. They are separate because a flood of unknown secrets would otherwise evict valid keys.
-   */
+  /** Keyed by hash. Unknown secrets have a separate cache, because a flood of them would otherwise evict valid keys. */
   const known = createRecent<string>(MAX_CACHED)
   const unknown = createRecent<undefined>(MAX_CACHED)
 
@@ -221,21 +214,19 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
 /** Prefix of a generated secret. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
-/** Maximum length of a secret, in characters. */
 const MAX_SECRET = 512
 const PREFIX_LENGTH = 10
 
-/** Returns a new secret: the format and a version 4 UUID. */
+/** The secret is the format followed by a version 4 UUID. */
 export function createSecret(format: KeyFormat, uuid: () => string): string {
   return `${format}-${uuid()}`
 }
 
-/** Returns the SHA-256 of a secret as 64 hex digits, or undefined for a string with an invalid length. */
+/** Returns 64 hex digits, or undefined for a secret of invalid length. */
 export function hashSecret(secret: string): string | undefined {
   return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
 }
 
-/** Returns the part of a secret that is shown in lists. */
 export function prefixOfSecret(secret: string): string {
   return secret.slice(0, PREFIX_LENGTH)
 }
@@ -245,7 +236,7 @@ export function isSameSecret(actual: string, expected: string): boolean {
   return isSameHash(hashSecret(actual) ?? '', hashSecret(expected) ?? '-')
 }
 
-/** Compares two strings in a time that depends only on their lengths. */
+/** Takes time that depends only on the lengths. */
 export function isSameHash(actual: string, expected: string): boolean {
   if (actual.length !== expected.length) return false
   let difference = 0

@@ -21,7 +21,7 @@ import {
 
 /** Another name for a model, with its own settings and limits. */
 export interface CatalogAlias {
-  /** The name in requests. May contain slashes. Takes precedence over a model of the same name. */
+  /** The name in requests. May contain slashes. Takes precedence over a model with the same name. */
   readonly id: string
   /** `<provider>/<model_id>`. */
   readonly target: string
@@ -47,7 +47,7 @@ export interface CatalogOptions {
   readonly aliases?: readonly CatalogAlias[]
 }
 
-/** The provider and the model that a name refers to. */
+/** The provider and model that a name refers to. */
 export interface CatalogRoute {
   /** The name in the request. */
   readonly name: string
@@ -61,12 +61,12 @@ export interface Directory {
   /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
-   * Returns the routes for a model id without a provider: the routes of all providers that list the id, otherwise of
-   * those that list the id with a different date, otherwise of the first provider that accepts any id.
+   * Returns the routes for a model id without a provider: the routes of all providers that list the id, or else of
+   * those that list the id with another date, or else of the first provider that accepts any id.
    */
   serving(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
-  /** Returns the aliases, then the listed models in the order of the providers. */
+  /** Lists the aliases, then the models in the order of the providers. */
   list(): readonly CatalogRoute[]
 }
 
@@ -157,7 +157,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   return named
 }
 
-/** Returns the models in the options, keyed by their full names. */
+/** Keyed by full model name. */
 function changedModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
@@ -206,8 +206,8 @@ function aliasRoutes(
 }
 
 /**
- * Returns the model of an alias. Limits its context window to that of the target. If the target rejects sampling
- * parameters, the alias sets none, because every call would otherwise fail.
+ * The context window of an alias cannot exceed that of its target. If the target rejects sampling parameters, the alias
+ * sets none, because every call would otherwise fail.
  */
 function asAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
@@ -229,9 +229,8 @@ function optionError(problem: string): GatewayError {
 }
 
 /**
- * Returns a provider whose calls end when they are cancelled or time out. A custom provider may ignore its signal and
- * timeouts. The reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned
- * unchanged.
+ * Ends calls that are cancelled or time out, because a custom provider may ignore its signal and timeouts. The
+ * reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned unchanged.
  */
 function boundedProvider(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider

@@ -5,15 +5,14 @@ export type CircuitState = 'closed' | 'open' | 'half-open'
 
 /** Options of the circuit breaker, which skips failing upstreams. Each model of a provider has its own circuit. */
 export interface CircuitBreakerOptions {
-  /** Minimum fraction of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
+  /** Fraction of failed requests that opens a circuit, from 0.01 to 1. @default 0.5 */
   readonly failureRate?: number
   /** Minimum number of requests in the window before a circuit can open. @default 20 */
   readonly minRequests?: number
-  /** Duration for which a request is counted, in milliseconds. @default 30_000 */
+  /** Time for which a request is counted, in milliseconds. @default 30_000 */
   readonly windowMs?: number
   /**
-   * Duration for which an open circuit rejects all requests that have another candidate, in milliseconds. @default
-   * 30_000
+   * Time for which an open circuit rejects all requests that have another candidate, in milliseconds. @default 30_000
    */
   readonly openMs?: number
   /** Maximum number of requests without another candidate that an open circuit admits per second and key. @default 1 */
@@ -28,11 +27,11 @@ export interface CircuitRequest {
   readonly hasAlternative: boolean
 }
 
-/** An admitted request. Only the first call of a method has an effect, so retries are not counted. */
+/** Only the first call of a method has an effect, so retries are not counted. */
 export interface CircuitPass {
   succeeded(now: number): void
   failed(now: number): void
-  /** Reports a request that says nothing about the upstream, because the caller disconnected or caused the failure. */
+  /** For a request that reveals nothing about the upstream, because the caller disconnected or caused the failure. */
   undecided(): void
 }
 
@@ -44,18 +43,18 @@ export interface CircuitReport {
 
 export interface CircuitBreaker {
   readonly admit: (request: CircuitRequest) => CircuitPass | undefined
-  /** Returns true if the circuit is open or half-open for the key. */
+  /** Includes half-open circuits. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
-  /** Returns the milliseconds until the circuit admits a request that has no other candidate. */
+  /** Returns the time in milliseconds until the circuit admits a request without another candidate. */
   readonly waitMs: (circuit: string, keyId: string, now: number) => number
   /** Returns the circuits that had requests in the window or are not closed. */
   readonly reports: (now: number) => Readonly<Record<string, CircuitReport>>
 }
 
 interface Opening {
-  /** Undefined if the circuit is open for all keys. */
+  /** Undefined if open for all keys. */
   readonly keyId: string | undefined
-  /** Time at which the circuit opened or the last probe failed. */
+  /** When the circuit opened or the last probe failed. */
   openedAt: number
   probedAt: number
   readonly probedAtByKey: Map<string, number>
@@ -146,7 +145,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 
 type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
 
-/** Adds an entry. If the map is full, removes the least recently added entry. */
+/** If the map is full, removes the least recently added entry. */
 function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.delete(name)
   const [oldest] = entries.keys()
@@ -157,7 +156,7 @@ function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
 class Pass implements CircuitPass {
   readonly #circuit: Circuit
   readonly #keyId: string
-  /** The state of the open circuit that this request probes. Undefined if the circuit is closed. */
+  /** The opening that this request probes. Undefined if the circuit is closed. */
   readonly #probing: Opening | undefined
   #isOver = false
 
@@ -194,7 +193,7 @@ class Pass implements CircuitPass {
   }
 }
 
-/** Opens a circuit whose requests fail, or extends an open circuit from one key to all keys. */
+/** Opens a failing circuit, or extends an opening from one key to all keys. */
 function updateOpening(circuit: Circuit, now: number): void {
   const failing = circuit.window.failing(now)
   if (failing === undefined) return
@@ -224,9 +223,7 @@ const SLOT_COUNT = 10
 /** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
 const OTHER_KEYS = ''
-/**
- * The divisor of the failure-rate threshold for the other keys. Their requests differ, so a lower rate is sufficient.
- */
+/** Divides the failure-rate threshold for the other keys. Their requests differ, so a lower rate suffices. */
 const OTHER_KEYS_DIVISOR = 2
 
 /** Counts recent requests to an upstream by key. */
@@ -259,8 +256,8 @@ export class FailureWindow {
   }
 
   /**
-   * Returns undefined unless the upstream is failing. `keyId` is the only active key, or undefined if several keys are
-   * active.
+   * Returns undefined unless the upstream is failing. `keyId` is the only active key, or undefined if there are
+   * several.
    */
   failing(now: number): { readonly keyId: string | undefined } | undefined {
     const perKey = new Map<string, Count>()

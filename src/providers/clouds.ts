@@ -49,7 +49,7 @@ export interface VertexOptions extends VendorOptions {
   readonly location?: string
   /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default `apiKey` is sent, usually a function that returns an OAuth access token */
+  /** Signs each call. @default `apiKey` is sent, usually from a function that returns an OAuth access token */
   readonly sign?: SignRequest
 }
 
@@ -126,7 +126,7 @@ export interface BedrockOptions extends VendorOptions {
   /** `messages`: the messages format, for Claude. `chat`: the chat format, for other models. @default 'chat' */
   readonly api?: 'chat' | 'messages'
   /**
-   * Returns the credentials with which the package `aws4fetch` signs a call (SigV4). @default AWS_BEARER_TOKEN_BEDROCK
+   * Returns the credentials with which the `aws4fetch` package signs a call (SigV4). @default AWS_BEARER_TOKEN_BEDROCK
    * as the key, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
@@ -171,10 +171,7 @@ interface SigningScope {
   readonly service: string
 }
 
-/**
- * Returns the credentials from the options or from the environment. The environment is read for each call, because
- * secrets are not available during builds.
- */
+/** The environment is read for each call, because secrets are not available during builds. */
 function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
@@ -195,7 +192,7 @@ function environmentCredentials(who: string): AwsCredentials {
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
 }
 
-/** Signs requests with AWS Signature Version 4. Requires the package `aws4fetch`. */
+/** AWS Signature Version 4. Requires the `aws4fetch` package. */
 function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: SigningScope): SignRequest {
   return async (request) => {
     const { AwsV4Signer } = await import('aws4fetch')

@@ -5,7 +5,7 @@ import { after } from '../http/runtime.ts'
 import { brokenUpstream } from '../upstream/upstream-failure.ts'
 import { sendRequest } from './http-call.ts'
 
-/** The endpoint of an embedder, in OpenAI's format. */
+/** An endpoint that uses OpenAI's format. */
 export interface EmbeddingEndpoint {
   readonly url: string
   readonly model: string
@@ -19,7 +19,7 @@ export interface EmbeddingEndpoint {
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const NAME = 'embeddings'
 
-/** Returns the vectors of the texts. Rejects with `upstream` unless the answer has one vector for each text. */
+/** Rejects with `upstream` unless the answer has one vector for each text. */
 export async function embedBatch(
   endpoint: EmbeddingEndpoint,
   texts: readonly string[],
@@ -47,7 +47,7 @@ export async function embedBatch(
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
-/** Returns the vectors in the order of the texts. */
+/** In the order of the texts. */
 function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer?.['data']).forEach((item, position) => {

@@ -7,7 +7,7 @@ import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from 
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import { fillSchema } from './fill-schema.ts'
 
-/** Returns the sentences that best match the last question, or a call to the required tool. */
+/** Answers with the sentences that best match the last question, or with a call to the required tool. */
 export function answer(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
   const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
@@ -31,11 +31,11 @@ function requiredTool(prompt: Prompt): Tool | undefined {
 function compose(prompt: Prompt, model: Model): string {
   const { shape } = prompt.settings
   if (shape?.type === 'schema') return JSON.stringify(fillSchema(shape.schema, questionOf(prompt)))
-  const words = sentencesFor(prompt, model)
-  return shape?.type === 'json' ? JSON.stringify({ answer: words }) : words
+  const text = sentencesFor(prompt, model)
+  return shape?.type === 'json' ? JSON.stringify({ answer: text }) : text
 }
 
-/** Maximum length of a last message that counts as a question. A longer message without a question is summarized. */
+/** Maximum length of a last message that counts as a question. A longer message that asks no question is summarized. */
 const MAX_QUESTION_LENGTH = 2000
 const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a fraction of the length of the text. */
@@ -72,8 +72,8 @@ interface Truncated {
 /** Truncates at the first stop sequence or at the maximum output length. */
 function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
-  const most = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
-  const limited = text.length > most ? text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '') : text
+  const maxLength = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
+  const limited = text.length > maxLength ? text.slice(0, maxLength).replace(/[\uD800-\uDBFF]$/, '') : text
   const first = stop
     .map((sequence) => ({ sequence, at: sequence === '' ? -1 : limited.indexOf(sequence) }))
     .filter(({ at }) => at >= 0)
@@ -97,7 +97,6 @@ function tokens(text: string): number {
   return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
 }
 
-/** Streams the text in groups of words. */
 export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
@@ -119,8 +118,8 @@ function inGroups(chunk: StreamChunk): readonly StreamChunk[] {
 const DIMENSIONS = 1024
 
 /**
- * Returns vectors that are similar for texts with similar words. If fewer dimensions are requested, the vectors are
- * truncated and normalized to length 1.
+ * Texts with similar words get similar vectors. If fewer dimensions are requested, the vectors are truncated and
+ * normalized to length 1.
  */
 export function embedOffline({ request, model }: EmbedCall): Embedded {
   const { dimensions = DIMENSIONS, inputs } = request
@@ -136,7 +135,7 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   }
 }
 
-/** Returns the words of an input. Tokens cannot be decoded offline, so each token is one word. */
+/** Tokens cannot be decoded offline, so each token counts as one word. */
 function wordsOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }
@@ -162,7 +161,7 @@ interface ExtractLimits {
 
 /** Maximum length of a sentence. Longer sentences are split. */
 const MAX_SENTENCE_LENGTH = 500
-/** Maximum number of sentences. Earlier sentences are ignored. */
+/** Only the last sentences are read. */
 const MAX_SENTENCES = 100_000
 
 /** Minimum score of a sentence, as a fraction of the best score. */
@@ -176,10 +175,7 @@ const STOP_WORDS = new Set(
   ).split(' '),
 )
 
-/**
- * Returns the sentences that best match a question, in their original order. Returns an empty list if no sentence
- * shares a word with the question.
- */
+/** Returns matching sentences in their original order, or none if no sentence shares a word with the question. */
 export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
   const asked = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !asked.has(text))
@@ -195,7 +191,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
   return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
-/** Returns the sentences of a text. Splits at line breaks, and after `.`, `!` and `?` if whitespace follows. */
+/** Splits at line breaks, and after `.`, `!` and `?` if whitespace follows. */
 export function splitSentences(text: string): readonly string[] {
   return text
     .split(/(?<=[.!?。！？])\s+|\n+/u)
@@ -219,7 +215,7 @@ function readSentences(texts: readonly string[]): readonly Sentence[] {
     .filter((sentence) => sentence.terms.length > 0)
 }
 
-/** Returns the word stems in a text, without stop words. Each Han character is a word. */
+/** Returns word stems without stop words. Each Han character is a word. */
 function termsOf(text: string): readonly string[] {
   const words = text.toLowerCase().match(/\p{Script=Han}|[\p{L}\p{N}]+/gu) ?? []
   return words.filter((word) => !STOP_WORDS.has(word)).map((word) => stem(word))

@@ -25,7 +25,7 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
  * match the last question, or of a tool call if `tool_choice` requires one. Answers are deterministic. The models have
  * list prices, so bills, budgets and savings work as with a real provider.
  *
- * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (vectors of 1024 dimensions).
+ * Models: `extractive`, its small model `extractive-small`, and `extractive-embedding` (vectors with 1024 dimensions).
  */
 export function extractive(options: ExtractiveOptions = {}): Provider {
   const { name = 'extractive', price, smallPrice } = parseOptions('extractive', schema, options)
@@ -58,7 +58,7 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
   }
 }
 
-function describe(id: string, price: Price, more: Partial<Model>): Model {
+function describe(id: string, price: Price, fields: Partial<Model>): Model {
   const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
-  return { id, family: 'extractive', kind: 'chat', ...size, price, ...more }
+  return { id, family: 'extractive', kind: 'chat', ...size, price, ...fields }
 }

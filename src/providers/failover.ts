@@ -28,12 +28,12 @@ import {
 } from './retry.ts'
 
 export interface FailoverCall extends FailoverRequest {
-  /** Returns the prompt for a candidate, because providers require different fields. */
+  /** The prompt depends on the candidate, because providers require different fields. */
   readonly promptFor: (candidate: Candidate) => Prompt
 }
 
 export interface FailoverStreamCall extends FailoverCall {
-  /** Returns the translator of a streamed answer. Called once for each provider call. */
+  /** Called once for each provider call. */
   readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
 }
 
@@ -49,7 +49,7 @@ export interface Failover {
   complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /**
    * Resolves when an upstream has responded with status 200 and either its stream has content or 5 seconds have passed
-   * since this call. Until then, another candidate can replace the upstream.
+   * since this call. Until then, another candidate can replace it.
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that cannot embed. */
@@ -61,9 +61,9 @@ export interface Failover {
 const DEFAULT_TRIES = 3
 
 /**
- * Calls candidates in order until one answers. A candidate that fails before any part of its answer arrives is retried
- * after a random delay. Then the next candidate is called. `timeouts.total` limits the time of the request across all
- * candidates. A rejection of the request itself is not retried. If every candidate fails, the first failure is thrown.
+ * Calls candidates in order until one answers. A candidate that fails before its answer begins is retried after a
+ * random delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates. A
+ * rejection of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
 export function createFailover(given: FailoverOptions): Failover {
   const options = { tries: DEFAULT_TRIES, breaker: createCircuitBreaker(), ...given }
@@ -283,7 +283,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   }
 }
 
-/** Returns the state of each provider, based on the reports of its circuits. */
+/** Derives the state of each provider from its circuits. */
 export function providerStates(
   providers: readonly { readonly name: string }[],
   circuits: Readonly<Record<string, CircuitReport>>,
@@ -297,7 +297,7 @@ export function providerStates(
   )
 }
 
-/** Returns the state of a provider. A circuit that is open for only one key does not affect the state. */
+/** A circuit that is open for only one key does not affect the state. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** The values found in a text, which are used cyclically. */
+/** Values found in the text. They are used cyclically. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string
@@ -11,8 +11,8 @@ interface TextValues {
 }
 
 /**
- * Returns a value that matches a JSON schema. Fills required fields from a text: strings with quoted text and names,
- * numbers with numbers, and enums with a value that appears in the text. Ignores patterns and formats.
+ * Fills the required fields of a JSON schema from a text: strings with quoted text and names, numbers with numbers, and
+ * enums with a value that appears in the text. Ignores patterns and formats.
  */
 export function fillSchema(schema: Json | undefined, text: string): Json {
   return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })

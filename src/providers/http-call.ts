@@ -14,7 +14,7 @@ export interface HttpCallOptions {
   /** Maximum time to connect, in milliseconds. */
   readonly connectMs: number
   readonly cancellation: Cancellation
-  /** Returns the maximum size of a whole answer in bytes. */
+  /** Returns the maximum size of a complete answer in bytes. */
   readonly maxBytes: (status: number) => number
   /** The format of a streamed answer. */
   readonly format: StreamFormat | undefined
@@ -28,7 +28,7 @@ export type ResponseHeader = (name: string) => string | undefined
 export interface CompleteResponse {
   readonly status: number
   readonly header: ResponseHeader
-  /** Undefined if the body exceeds the maximum size, or if the body of an error is incomplete. */
+  /** Undefined if the body is too large, or if the body of an error is incomplete. */
   readonly text: string | undefined
 }
 
@@ -41,8 +41,8 @@ export interface StreamResponse {
 const decoder = new TextDecoder()
 
 /**
- * Maximum number of bytes to read after the last event of the protocol. The connection can be reused only after the
- * body ends.
+ * Maximum number of bytes read after the last event of the protocol. The connection can be reused only after the body
+ * ends.
  */
 const MAX_TAIL_BYTES = 4 * 1024
 
@@ -157,7 +157,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  // ─── Stream source ───
+  // Implements AnswerSource.
 
   read(receiver: SourceReceiver): void {
     this.#stream?.read(receiver)
@@ -196,10 +196,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
-  /**
-   * Fails a stream that has been silent for too long. One timer serves many chunks, so the callback computes the time
-   * since the last chunk.
-   */
+  /** One timer serves many chunks, so the callback computes the time since the last chunk. */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
     const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
@@ -208,7 +205,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #stopAtTotal(): void {
-    // After the first byte, the timeout is caused by a long answer or a slow reader.
+    // A timeout after the first byte is caused by a long answer or a slow reader.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
   }

@@ -31,7 +31,7 @@ import {
   type LoadedUpstream,
 } from './http-request.ts'
 
-/** Loads the translators on demand, because most requests are sent to a vendor that uses the same format. */
+/** Loaded on demand, because most requests go to a vendor that uses the same format. */
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
 /** A URL, or a function that returns the URL for a model. The function receives a percent-encoded id. */
@@ -44,7 +44,7 @@ interface SecondFormat extends UpstreamFormatModule {
 
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
-  /** A second format of the upstream. Requests of this format are not translated. @default none */
+  /** A second format of the upstream. Requests in this format are not translated. @default none */
   readonly second?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
@@ -68,7 +68,6 @@ interface Target extends LoadedUpstream {
   readonly create: Address
 }
 
-/** Creates a provider for an upstream with any supported format. */
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, second, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
@@ -82,7 +81,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
   }
-  /** Returns the target. Returns a promise only if a format must be loaded. */
+  /** Returns a promise only if a format must be loaded. */
   const targetFor = (prompt?: Prompt): MaybePromise<Target> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {

@@ -29,7 +29,7 @@ export interface LoadedUpstream extends RequestOptions {
   readonly format: UpstreamFormat
 }
 
-/** The fields of a provider call that its HTTP requests need. */
+/** The fields of a provider call that HTTP requests need. */
 export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
@@ -44,7 +44,7 @@ export interface Outgoing {
 
 type UpstreamResponse = CompleteResponse | StreamResponse
 
-/** Maximum size of a whole answer in bytes. */
+/** Maximum size of a complete answer in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 /** Maximum size of an error body in bytes. Larger bodies are ignored. */
 const MAX_ERROR_BYTES = 64 * 1024
@@ -75,7 +75,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
   return sign === undefined ? send(unsigned) : callWithDeadline(name, call, async () => sign(unsigned)).then(send)
 }
 
-/** Returns the headers of a request. Forwards only the client headers of the format. */
+/** Of the client headers, only those of the format are forwarded. */
 function headersFor(
   { headers, forwardedHeaders = [] }: LoadedUpstream,
   call: RequestCall,
@@ -112,7 +112,7 @@ function isEncoded(header: ResponseHeader): boolean {
   return encoding !== undefined && encoding !== '' && encoding !== 'identity'
 }
 
-/** Returns the format with a reader that removes secrets from error events. */
+/** The reader removes secrets from error events. */
 function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
   const { dialect, canForward } = format
   const createReader = (): StreamReader => {
@@ -134,14 +134,14 @@ export interface JsonAnswer {
   readonly value: JsonObject
 }
 
-/** Resolves with the JSON of an accepted response. Rejects for every other response. */
+/** Rejects unless the response is accepted and contains a JSON object. */
 export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
   if (response.status >= 400) throw await refusalOf(upstream, call, response)
   return readJson(upstream, call, response)
 }
 
-/** Returns the JSON of an accepted response. Throws for every other response. */
+/** Throws unless the response is accepted and contains a JSON object. */
 export function readJson(upstream: LoadedUpstream, call: RequestCall, response: UpstreamResponse): JsonAnswer {
   const { name } = upstream
   checkAccepted(upstream, call, response)
@@ -163,7 +163,7 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
   if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Returns the error for a response with an error status. Ignores invalid and empty bodies. */
+/** Ignores invalid and empty bodies. */
 export async function refusalOf(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,
@@ -180,7 +180,7 @@ function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
-/** Returns the result of `read`. Attributes unexpected errors to the upstream whose answer is read. */
+/** Attributes unexpected errors to the upstream whose answer is read. */
 export function readAnswer<T>(provider: string, read: () => T): T {
   try {
     return read()

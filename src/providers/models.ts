@@ -4,21 +4,21 @@ import type { Price } from '../core/money.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 /**
- * A model in the catalog. `pricedAt` is the date on which the price was last verified on the vendor's page. Operators
- * override outdated values with the option `models` of a provider or `catalog.models` of the gateway.
+ * A model in the catalog. `pricedAt` is the date on which the price was last checked against the vendor's page. The
+ * option `models` of a provider, and `catalog.models` of the gateway, override outdated values.
  */
 export interface KnownModel extends Model {
   readonly pricedAt: string
   /**
-   * True for a model that the vendor no longer offers. Resellers may still serve the model, so its id can be resolved.
-   * The model is not listed.
+   * True for a model that the vendor no longer offers. It is not listed, but its id can be resolved, because resellers
+   * may still serve it.
    */
   readonly retired?: true
 }
 
 /** Prices from a file. Created by `priceList` from `sluice/providers`. */
 export interface PriceList {
-  /** Returns the known models with the prices from the list, followed by the vendor's other models in the list. */
+  /** Returns the known models with prices from the list, followed by the vendor's other models in the list. */
   readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 
@@ -29,7 +29,7 @@ interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' 
   readonly retired?: boolean
 }
 
-/** Returns the models in the catalog rows. Fields of a row override `shared`. */
+/** Fields of a row override `shared`. */
 export function readCatalog(
   rows: readonly CatalogRow[],
   shared: Partial<KnownModel> & { readonly family: string },
@@ -47,7 +47,6 @@ export function readCatalog(
   })
 }
 
-/** Prefixes of model ids by family. */
 const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   claude: ['claude'],
   gpt: ['gpt', 'chatgpt', 'o1', 'o3', 'o4'],
@@ -61,10 +60,7 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/**
- * Returns the family of a model id. Ignores the part of the id before the last slash. Returns undefined for an unknown
- * family.
- */
+/** Ignores the part of the id before the last slash. Returns undefined for an unknown family. */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)
@@ -127,7 +123,7 @@ function describe(entry: ModelEntry, known: Model | undefined, options: Provider
   )
 }
 
-/** Returns the model with the `ModelEntry` defaults filled in. */
+/** Fills in the defaults of `ModelEntry`. */
 export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
   const { contextWindow = CONTEXT_WINDOW_TOKENS } = entry
   return {

@@ -28,7 +28,9 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
    * The key, or a function that returns the key for each call. Sent as `Authorization: Bearer`. @default none is sent
    */
   readonly apiKey?: ApiKey
-  /** True if the service has `/responses`. Requests to `POST /v1/responses` are then not translated. @default false */
+  /**
+   * True if the service has `/responses`. `POST /v1/responses` is then forwarded without translation. @default false
+   */
   readonly responses?: boolean
   /** The family of models whose id does not name a family. @default the name */
   readonly family?: string

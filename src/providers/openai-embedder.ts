@@ -26,7 +26,7 @@ export interface OpenaiEmbedderOptions {
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number
   /**
-   * US dollars per million tokens. Included in the actual cost of requests if used as `savings.embedder`. @default 0
+   * US dollars per million tokens. Counts toward the actual cost of requests if used as `savings.embedder`. @default 0
    */
   readonly price?: number
   /** Additional headers of each call. @default none */
@@ -50,7 +50,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 
 const loadRequest = lazy(() => import('./embedding-request.ts'))
 
-/** Maximum number of texts per call. Additional texts are sent in consecutive calls. */
+/** Maximum number of texts per call. Further texts are sent in subsequent calls. */
 const MAX_TEXTS_PER_CALL = 256
 
 /**

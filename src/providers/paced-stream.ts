@@ -2,7 +2,7 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 
-/** Maximum number of bytes and lines to forward per turn of the event loop. */
+/** Maximum number of bytes and lines forwarded per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024
 const MAX_TURN_LINES = 200
 const LF = 10
@@ -14,8 +14,8 @@ interface Connection {
 }
 
 /**
- * Forwards chunks to a receiver. Yields to the event loop after each portion, because an upstream may send many chunks
- * at once.
+ * Forwards chunks to a receiver, and yields to the event loop after each portion, because an upstream may send many
+ * chunks at once.
  */
 export class PacedStream {
   readonly #connection: Connection
@@ -23,9 +23,9 @@ export class PacedStream {
   #pieces: Uint8Array[] = []
   /** Size of `#pieces` in bytes. */
   #waitingBytes = 0
-  /** Reports the end of the stream. Called after all chunks are forwarded. */
+  /** Reports the end of the stream after all chunks are forwarded. */
   #ending: ((receiver: SourceReceiver) => void) | undefined
-  /** Number of bytes and lines forwarded in the current turn of the event loop. */
+  /** Forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false
@@ -85,17 +85,14 @@ export class PacedStream {
     ending?.(receiver)
   }
 
-  /**
-   * Removes and returns the bytes that may be forwarded in this turn. Yields to the event loop if the limit for the
-   * turn is reached.
-   */
+  /** Takes the bytes that may be forwarded in this turn. Yields when the limit of the turn is reached. */
   #takeSlice(): Uint8Array {
     const piece = this.#takePiece()
-    const most = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
+    const maxSize = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
     let size = 0
-    while (size < most && this.#turnLines < MAX_TURN_LINES) {
+    while (size < maxSize && this.#turnLines < MAX_TURN_LINES) {
       const lineFeed = piece.indexOf(LF, size)
-      size = lineFeed === -1 ? most : Math.min(most, lineFeed + 1)
+      size = lineFeed === -1 ? maxSize : Math.min(maxSize, lineFeed + 1)
       this.#turnLines++
     }
     this.#turnBytes += size
@@ -106,7 +103,7 @@ export class PacedStream {
     return piece.subarray(0, size)
   }
 
-  /** Removes and returns the first chunk, joined with the following chunks that fit in this turn. */
+  /** Takes the first chunk, joined with the next chunks that fit in this turn. */
   #takePiece(): Uint8Array {
     const [only] = this.#pieces
     if (only !== undefined && this.#pieces.length === 1) {

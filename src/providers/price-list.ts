@@ -6,7 +6,7 @@ import { familyOf, type KnownModel, type PriceList } from './models.ts'
 
 /** Options of `priceList()`. */
 export interface PriceListOptions {
-  /** The date of the file and of each price, YYYY-MM-DD. */
+  /** Date of the file and of every price in it, YYYY-MM-DD. */
   readonly pricedAt: string
 }
 
@@ -15,7 +15,7 @@ const CHECK = optionsOf(
   ['pricedAt'],
 )
 
-/** Vendor names in price files, if they differ from the provider's name: first models.dev, then LiteLLM. */
+/** Vendor names in price files where they differ from the provider name: first models.dev, then LiteLLM. */
 const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
   gemini: ['google', 'gemini'],
   together: ['togetherai', 'together_ai'],
@@ -25,9 +25,9 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /**
- * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or of models.dev (`api.json`).
- * Ignores models without a price per token, and models with a price of 0, because both files also use 0 for an unknown
- * price. Throws `invalid-request` for an invalid price or an unknown file format.
+ * Reads the parsed price file of LiteLLM (`model_prices_and_context_window.json`) or models.dev (`api.json`). Ignores
+ * models without a price per token, and models with a price of 0, because both files also use 0 for unknown prices.
+ * Throws `invalid-request` for an invalid price or an unknown file format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
   checkOptions('priceList', options, CHECK)
@@ -50,8 +50,8 @@ type ReadVendor = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
 /** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
 function readModelsDev(file: JsonObject): ReadVendor | undefined {
-  const isOne = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
-  if (!isOne) return undefined
+  const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
+  if (!isModelsDev) return undefined
   return (id) => {
     const vendor = Object.hasOwn(file, id) ? asObject(file[id]) : undefined
     return Object.entries(asObject(vendor?.['models']) ?? {}).flatMap(([modelId, value]) => {
@@ -140,7 +140,7 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** Returns a price in dollars per million tokens, without rounding errors. */
+/** In dollars per million tokens, without rounding errors. */
 function amount(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars

@@ -22,10 +22,10 @@ export interface ModelEntry extends Omit<
 type Schema<T> = z.ZodMiniType<T>
 
 export const tokenCount: Schema<number> = z
-  .int({ error: 'expected a whole number of tokens' })
+  .int({ error: 'expected an integer' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
-/** Schema for a price. The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
+/** The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
 const amount = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
@@ -93,9 +93,7 @@ export const providerName: Schema<string> = z
 
 export const baseUrlSchema: Schema<string> = z
   .string()
-  .check(
-    z.refine(isPlainAddress, { error: 'expected an http or https address without credentials, query or fragment' }),
-  )
+  .check(z.refine(isPlainAddress, { error: 'expected an http or https URL without credentials, query or fragment' }))
 
 function isPlainAddress(text: string): boolean {
   if (!URL.canParse(text)) return false
@@ -111,7 +109,7 @@ export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
   .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
 
-/** Headers that the transport or the format sets. */
+/** Set by the transport or the format. */
 const RESERVED = [
   'host',
   'connection',
@@ -123,7 +121,7 @@ const RESERVED = [
 ]
 
 const headerName = z.string().check(
-  z.regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, { error: 'expected header names in lower case' }),
+  z.regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, { error: 'expected header names in lowercase' }),
   z.refine((name) => !RESERVED.includes(name), { error: 'expected another header: this one is set by the gateway' }),
 )
 
@@ -139,8 +137,8 @@ export function functionSchema<Signature>(expected = 'a function'): Schema<Signa
 export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a function like the global fetch')
 
 /**
- * Throws `invalid-request` with the path of every invalid option, the expected value and the actual value, such as
- * `openai: baseUrl: expected an http or https address …, got "localhost".`
+ * Throws `invalid-request` with the path, the expected and the actual value of every invalid option, such as `openai:
+ * baseUrl: expected an http or https URL …, got "localhost".`
  */
 export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown): T {
   const result = schema.safeParse(withoutUndefined(options))
@@ -151,7 +149,7 @@ export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown
   })
 }
 
-/** Returns the options without undefined fields. Unset environment variables often cause such fields. */
+/** Unset environment variables often cause undefined fields. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value

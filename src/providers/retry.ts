@@ -11,11 +11,11 @@ export interface Candidate {
   readonly model: Model
 }
 
-/** The fields of a request that all of its provider calls share. */
+/** Fields that all provider calls of a request share. */
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
   readonly cancellation: Cancellation
   readonly keyId: string
-  /** Start of `timeouts.total`, in milliseconds since 1970. */
+  /** When `timeouts.total` starts, in Unix milliseconds. */
   readonly startedAt: number
   /** Records every call for the bill. */
   readonly attempts: Attempts
@@ -38,7 +38,7 @@ export interface UpstreamAttempt {
   readonly isFirstCandidate: boolean
   readonly isLastCandidate: boolean
   readonly pass: CircuitPass
-  /** The number of the attempt. Starts at 1 for each candidate. */
+  /** Starts at 1 for each candidate. */
   readonly number: number
   readonly paid: PaidAttempt
 }
@@ -52,7 +52,7 @@ export interface FailedTry {
 
 const FIRST_WAIT_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Maximum delay in `Retry-After` for which the gateway waits. Longer delays are reported to the caller. */
+/** Longest delay in `Retry-After` that the gateway waits for. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
@@ -74,10 +74,7 @@ function isRetryable(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/**
- * Waits before the next call of the candidate. If the candidate must not be called again, reports the failure to the
- * circuit and throws the failure.
- */
+/** Waits before the next attempt. If there must be none, reports the failure to the circuit and throws it. */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
   attempt.paid.failed(error)
   const wait = delayAfter(attempt, error)
@@ -100,7 +97,7 @@ function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefine
   return wait !== undefined && wait < msLeft(options, call) ? wait : undefined
 }
 
-/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if cancelled earlier. */
+/** Rejects with the cancellation reason if cancelled earlier. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}
@@ -124,12 +121,12 @@ export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest):
 
 const FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
 
-/** Reports a failure to the circuit. Only failures that the upstream caused count. */
+/** Only failures that the upstream caused count. */
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, pass, isFirstCandidate, number } = attempt
   if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
-  // Later calls have less time than `timeouts.total`, so a timeout does not indicate that the upstream is at fault.
+  // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
   const hadWholeTime = isFirstCandidate && number === 1
   const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
   if (isFault && !isShortOfTime) pass.failed(options.runtime.now())

@@ -15,8 +15,8 @@ export interface SmallModelOptions {
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * Returns the small model that the savings tiers use with the given model. The small model belongs to the same provider
- * and family, because prompts are never sent to another family. Returns undefined if no such model exists.
+ * The small model belongs to the same provider and family, because prompts are never sent to another family. Returns
+ * undefined if there is none.
  */
 export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = route
@@ -47,7 +47,7 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
   }
 }
 
-/** Returns the prompt for a question. Disables reasoning, because the short output limit leaves no tokens for it. */
+/** Disables reasoning, because the short output limit leaves no tokens for it. */
 function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   return {
     // No client uses the gemini format, so prompts never have that dialect.
@@ -70,7 +70,7 @@ function textOf(completion: Completion): string {
   return completion.parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Estimates usage at four characters per token, for upstreams that report no usage. */
+/** Four characters per token, for upstreams that report no usage. */
 function estimate(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,

@@ -20,14 +20,14 @@ import {
   type ModelEntry,
 } from './provider-options.ts'
 
-/** A key, or a function that returns the current key. The function is called for each request, so keys can rotate. */
+/**
+ * A key, or a function that returns the current key. The function is called for each request, so that keys can rotate.
+ */
 export type ApiKey = string | (() => MaybePromise<string>)
 
 /** The options of every vendor. */
 export interface VendorOptions {
-  /**
-   * The first part of `<provider>/<model_id>`. Set a different name for a second account. @default the vendor's name
-   */
+  /** First part of `<provider>/<model_id>`. Set another name for a second account. @default the vendor's name */
   readonly name?: string
   /**
    * The key, or a function that returns the key for each call. @default the vendor's environment variable, which is
@@ -39,7 +39,7 @@ export interface VendorOptions {
   /** Models in addition to those in the catalog. Their fields override the catalog. @default none */
   readonly models?: readonly ModelEntry[]
   /**
-   * Prices from a file, which override the catalog. Models that appear only in the file are also served. @default the
+   * Prices from a file. They override the catalog, and models that appear only in the file are served too. @default the
    * prices in the catalog
    */
   readonly prices?: PriceList
@@ -63,7 +63,7 @@ export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
   functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
 ])
 
-/** Schemas for the fields of `VendorOptions`, except `headers`. */
+/** Excludes `headers`, which `openai` and `anthropic` do not accept. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   name: z.exactOptional(providerName),
   apiKey: z.exactOptional(apiKeySourceSchema),
@@ -78,13 +78,11 @@ export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   fetch: z.exactOptional(fetchSchema),
 }
 
-/** Schemas for all fields of `VendorOptions`. */
 export const vendorFields: OptionFields<VendorOptions> = {
   ...commonFields,
   headers: z.exactOptional(headersSchema),
 }
 
-/** The differences between vendors. */
 interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'forwardedHeaders'> {
   /** The name of the function in error messages. */
   readonly who: string
@@ -118,7 +116,7 @@ const MIN_HEADER_VALUE_LENGTH = 8
 /** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Returns the strings to redact, longest first, because a long string may contain a shorter one. */
+/** Longest first, because a long secret may contain a shorter one. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
@@ -127,7 +125,7 @@ function secretsIn(keys: readonly string[], headerValues: readonly string[]): re
   return secrets.toSorted((one, other) => other.length - one.length)
 }
 
-/** Returns a `sign` function that also adds the values of the headers that it sets to `values`, most recent first. */
+/** Returns a `sign` function that also records the values of the headers that it sets, most recent first. */
 function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   return async (request) => {
     const signed = await sign(request)
@@ -143,14 +141,14 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
   }
 }
 
-/** Returns a credential without its scheme, because an upstream may echo only the token. */
+/** An upstream may echo only the token, so the scheme is removed. */
 function withoutScheme(value: string): string {
   return value.replace(/^(bearer|basic|token|(api-?)?key) +/i, '')
 }
 
 /**
  * Returns the catalog models with the prices from the options. Throws `invalid-request` if no model has a price,
- * because calls of a model without a price would be free.
+ * because its calls would be free.
  */
 export function pricedModels(
   who: string,
@@ -166,8 +164,6 @@ export function pricedModels(
   )
 }
 
-// ─── Credentials ───
-
 /** Static headers, or a function that signs each request. */
 export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
 
@@ -181,7 +177,7 @@ interface KeySource {
   readonly variables: readonly string[]
 }
 
-/** Returns headers that contain the key. Unless `apiKey` is a string, the key is read for each call. */
+/** Unless `apiKey` is a string, the key is read for each call. */
 export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -196,17 +192,12 @@ export function keyCredentials({ who, header = 'authorization', apiKey, variable
   }
 }
 
-/**
- * Returns the value of the first variable that is set. Returns undefined on platforms without environment variables.
- */
+/** Returns the first variable that is set, or undefined on platforms without environment variables. */
 export function fromEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }
 
-/**
- * Returns the error for a missing key. The error is not retried and does not open a circuit, because only the operator
- * can fix the cause.
- */
+/** Not retried, and does not open a circuit, because only the operator can fix the cause. */
 export function missingKey(who: string, variables: readonly string[]): GatewayError {
   const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
   return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {
@@ -215,7 +206,7 @@ export function missingKey(who: string, variables: readonly string[]): GatewayEr
   })
 }
 
-// ─── Formats. The module of a format is loaded on the first request in that format. ───
+// Each format is loaded on the first request that uses it.
 
 export const CHAT: UpstreamFormatModule = {
   dialect: 'openai',

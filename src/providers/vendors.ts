@@ -19,7 +19,7 @@ import type { HttpProviderOptions } from './http-provider.ts'
 
 const MODELS: Readonly<Record<string, Parameters<typeof readCatalog>[0]>> = catalog.models
 
-/** Returns a vendor's models in the catalog, or no models for vendors without prices. */
+/** Returns no models for vendors without prices. */
 export function knownModelsOf(vendor: string): readonly KnownModel[] {
   const rows = MODELS[vendor] ?? []
   return rows.flatMap((row) => readCatalog([row], { family: familyOf(row.id) ?? vendor, pricedAt: catalog.pricedAt }))
@@ -92,7 +92,7 @@ export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://12
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
-  /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` overrides the complete URL. */
+  /** The resource name in `https://<resource>.openai.azure.com`. `baseUrl` replaces the entire URL. */
   readonly resource?: string
   /** An api-version such as `2024-10-21`. Models are then addressed by deployment. @default the v1 endpoints */
   readonly apiVersion?: string

@@ -10,7 +10,7 @@ import { endingOf, truncateName, tokensUsed, type Ending, type Finished } from '
 export interface AuditRecord {
   /** When the request ended, in ISO 8601 format. */
   readonly timestamp: string
-  /** The id of the virtual key. null: the request had no known key. */
+  /** null: the request had no known key. */
   readonly keyId: string | null
   /** Model name in the request. null: the request was rejected before its model was read. */
   readonly model: string | null
@@ -36,7 +36,7 @@ export interface AuditQuery {
   readonly from?: number
   /** End of the time range, exclusive, in milliseconds since 1970. @default the newest record */
   readonly to?: number
-  /** `next` of the previous page. @default the first page */
+  /** The `next` of the previous page. @default the first page */
   readonly after?: string
   /** Maximum number of records, 1 to 1,000. @default 100 */
   readonly limit?: number
@@ -52,13 +52,13 @@ export interface AuditPage {
 
 type WireAuditRecord = WireForm<AuditRecord>
 
-/** Append-only records of all requests, including refused requests. */
+/** Append-only records of all requests, including rejected ones. */
 export interface Audit {
-  /** Appends a record. Never rejects. A record that the store does not accept is counted in `dropped`. */
+  /** Never rejects. A record that the store does not accept is counted in `dropped`. */
   write(finished: Finished): MaybePromise<void>
-  /** Returns the log entries for a record, so that a settlement can append them. */
+  /** Returns the log entries of a record, for a settlement to append. */
   entriesOf(finished: Finished): readonly SettledEntry[]
-  /** Returns stored records with the field names of the HTTP API. */
+  /** Uses the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
 }
@@ -67,7 +67,7 @@ const ALL_KEYS_LOG = 'audit'
 const DEFAULT_LIMIT = 100
 const MAX_PAGE = 1_000
 
-/** Writes each record both to the log of all keys and to the log of its key, so that reads need no search. */
+/** Writes each record to the log of all keys and to the log of its key, so that reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
@@ -105,8 +105,8 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
 }
 
 /**
- * Returns the log entry for a request. Unbilled requests that were not answered have a small quota of their own, so
- * their records never replace others. Otherwise, a key could displace them for free with rejected requests.
+ * Unbilled requests that were not answered have a small quota of their own. Otherwise, a key could evict other records
+ * for free by sending requests that are rejected.
  */
 function entryOf(finished: Finished): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
@@ -139,7 +139,7 @@ function toRecord(finished: Finished): WireAuditRecord {
   }
 }
 
-/** Parses a log entry. Returns undefined for an invalid entry. */
+/** Returns undefined for an invalid entry. */
 function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
   try {
     const value: unknown = JSON.parse(entry.value)

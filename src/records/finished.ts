@@ -1,7 +1,7 @@
 import type { FailureKind } from '../core/errors.ts'
 import type { NanoUsd } from '../core/money.ts'
 
-/** The part of a bill that records contain. */
+/** The part of a bill that is recorded. */
 export interface FinishedBill {
   readonly originalTokens: number
   readonly optimizedTokens: number
@@ -14,7 +14,7 @@ export interface FinishedBill {
   readonly estimated: boolean
 }
 
-/** The result of one tier of the waterfall. */
+/** The result of one tier. */
 export interface TierOutcome {
   readonly tier: number
   readonly outcome: string
@@ -31,7 +31,7 @@ export interface Finished {
   /** The HTTP status of the response. */
   readonly status: number
   readonly failure?: FailureKind | undefined
-  /** When the request ended, in milliseconds since 1970. */
+  /** When the request ended, in Unix milliseconds. */
   readonly at: number
   readonly latencyMs: number
   /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */
@@ -53,14 +53,13 @@ export function endingOf(finished: Finished): Ending {
   return finished.status >= 400 ? 'refused' : 'answered'
 }
 
-/** Returns the number of prompt and output tokens of a request; 0 for an answer from the cache. */
+/** Returns prompt and output tokens, or 0 for an answer from the cache. */
 export function tokensUsed({ bill }: Finished): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
 
 const MAX_NAME_LENGTH = 200
 
-/** Truncates a name to the maximum length in records. */
 export function truncateName(name: string | undefined): string | null {
   return name === undefined ? null : name.slice(0, MAX_NAME_LENGTH)
 }

@@ -33,11 +33,11 @@ export interface MetricsSummary {
   }
 }
 
-/** Aggregates in this process since its start. They take a fixed amount of memory. */
+/** Aggregates of this process since its start, in constant memory. */
 export interface Metrics {
   record(finished: Finished): void
   summary(now: number): MetricsSummary
-  /** Returns raw sums, which can be added up across processes. */
+  /** Returns sums that can be added up across processes. */
   totals(): MetricsTotals
 }
 
@@ -117,7 +117,7 @@ export function createMetrics(startedAt: number): Metrics {
   return { record, summary, totals }
 }
 
-/** Returns true for an answered request. A failed request can also have a bill, because of its upstream calls. */
+/** A failed request can also have a bill, because of its upstream calls. */
 function isAnswer(finished: Finished): boolean {
   const ending = endingOf(finished)
   return ending === 'answered' || ending === 'left'
@@ -132,30 +132,31 @@ function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
 
-/** Rounds to three fraction digits. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000
 }
 
 /**
- * Counts of values in buckets whose bounds grow by a fixed factor, so that percentiles have a relative error of at most
+ * Counts values in buckets whose bounds grow by a constant factor, so that percentiles have a relative error of at most
  * 1%.
  */
 export interface Histogram {
   record(value: number): void
-  /** Returns the smallest value that the fraction `quantile` (0 to 1) of all values does not exceed, or 0 without values. */
+  /**
+   * Returns the smallest value such that the fraction `quantile` (0 to 1) of all values is at most as large. Returns 0
+   * without values.
+   */
   percentile(quantile: number): number
   merge(other: HistogramCounts): void
   counts(): HistogramCounts
 }
 
-/** Pairs of a bucket's index and its count. */
 export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
-/** Upper bound of the first bucket, in milliseconds. Its values count as 0. */
+/** Upper bound of the first bucket in milliseconds. Its values count as 0. */
 const FIRST_BOUND_MS = 1e-4
 /** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
@@ -199,7 +200,7 @@ function bucketOf(value: number): number {
   return Math.min(BUCKETS - 1, Math.ceil(Math.log(value / FIRST_BOUND_MS) / LOG_FACTOR))
 }
 
-/** Returns the value whose relative distance from both bounds of a bucket is the same. */
+/** Returns the value with the same relative distance from both bounds of the bucket. */
 function valueOf(index: number): number {
   return index === 0 ? 0 : (FIRST_BOUND_MS * FACTOR ** index * 2) / (FACTOR + 1)
 }
@@ -207,7 +208,7 @@ function valueOf(index: number): number {
 export interface RecentRate {
   count(at: number): void
   /**
-   * Returns the average per second over the last minute, or since the start if that is more recent, rounded to three
+   * Returns events per second over the last minute, or since the start if that is more recent. Rounded to three
    * fraction digits.
    */
   perSecond(now: number): number

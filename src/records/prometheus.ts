@@ -3,7 +3,7 @@ import { createHistogram, type MetricsTotals } from './metrics.ts'
 
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** Number of dropped records, by sink. */
+/** Dropped records by sink. */
 export interface Drops {
   readonly log: number
   readonly audit: number
@@ -14,9 +14,9 @@ export interface Drops {
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
 /**
- * Serializes the metrics in the Prometheus text format.
+ * Writes the Prometheus text format.
  *
- * @param waiting The number of settlements that the store has not accepted yet.
+ * @param waiting Settlements that the store has not accepted yet.
  */
 export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: number): string {
   const { theoretical, actual, billed } = totals
@@ -25,14 +25,14 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: nu
   return [
     ...counter('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.endings),
     ...counter('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
-    ...counter('sluice_cache_requests_total', 'Semantic cache look-ups by result.', 'result', cache),
+    ...counter('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
     ...counter(
       'sluice_cost_dollars_total',
       'Dollars at list price, paid to upstreams, and billed.',
       'kind',
       Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(nano(amount))])),
     ),
-    ...counter('sluice_dropped_records_total', 'Records that their sink refused.', 'sink', { ...drops }),
+    ...counter('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
     '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
     '# TYPE sluice_waiting_settlements gauge',
     `sluice_waiting_settlements ${waiting}`,

@@ -50,7 +50,7 @@ export interface LoggedCause {
   readonly stack?: string
 }
 
-/** Fields of events. An event has only the fields that apply to it. They contain no secrets and no prompt text. */
+/** Fields of an event. An event has only the fields that apply to it. They contain no secrets and no prompt text. */
 export interface LogEventFields {
   readonly request_id?: string
   readonly virtual_key_id?: string | null
@@ -87,7 +87,7 @@ export interface RequestLog {
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
-  /** Returns the number of records that were dropped because the sink failed or too many records were in progress. */
+  /** Returns the number of records that were dropped because the sink failed or too many records were pending. */
   dropped(): number
 }
 
@@ -112,7 +112,7 @@ export function createRequestLog(sink: Sink<LogRecord> | undefined, service: str
   }
 }
 
-/** Describes a thrown value, or the cause of an internal error, whose own message has no details. */
+/** Describes the cause of an internal error instead of the error, whose message has no details. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
@@ -162,7 +162,7 @@ function levelOf(finished: Finished): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** Receives records. A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
+/** A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
 type Sink<Value> = (record: Value) => unknown
 
 interface GuardedSink<Value> {
@@ -170,7 +170,7 @@ interface GuardedSink<Value> {
   dropped(): number
 }
 
-/** Maximum number of records in progress in an asynchronous sink. Further records are dropped. */
+/** Maximum number of pending records in an asynchronous sink. Further records are dropped. */
 const MAX_PENDING = 1_000
 
 function guardSink<Value>(sink: Sink<Value> | undefined): GuardedSink<Value> {

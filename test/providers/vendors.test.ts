@@ -257,7 +257,7 @@ describe('invalid options', () => {
     ],
     [
       () => anthropic({ apiKey: 'k', baseUrl: 'ftp://x' }),
-      'anthropic: baseUrl: expected an http or https address without credentials, query or fragment, got "ftp://x".',
+      'anthropic: baseUrl: expected an http or https URL without credentials, query or fragment, got "ftp://x".',
     ],
     [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: version: expected a day, YYYY-MM-DD, got "new".'],
     [
@@ -270,7 +270,7 @@ describe('invalid options', () => {
     ],
     [
       () => openai({ baseUrl: 'https://user:secret@x.test' }),
-      'openai: baseUrl: expected an http or https address without credentials, query or fragment, got a string of 26 characters.',
+      'openai: baseUrl: expected an http or https URL without credentials, query or fragment, got a string of 26 characters.',
     ],
     [
       () => openaiCompatible({ ...base, name: 'a/b' }),
@@ -278,7 +278,7 @@ describe('invalid options', () => {
     ],
     [
       () => openaiCompatible({ ...base, headers: { Host: 'x' } }),
-      'openaiCompatible: headers.Host: expected header names in lower case.',
+      'openaiCompatible: headers.Host: expected header names in lowercase.',
     ],
     [
       () => openaiCompatible({ ...base, headers: { host: 'x' } }),
