@@ -27,7 +27,7 @@ export interface PoolLimit {
  */
 export interface BulkLimits {
   /**
-   * Values without an expiry that count against a quota: message batches. A write to a full pool fails with
+   * Values without an expiry that count against a quota: message batches. When full, a write fails with
    * `quota-exceeded`.
    */
   readonly owned: PoolLimit
@@ -66,9 +66,7 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/**
- * Returns the share, within its pool, that a value counts against: its quota, or the first word of its key (`turn:`).
- */
+/** Returns the share of its pool that a value counts against: its quota, or the first word of its key (`turn:`). */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }
@@ -78,7 +76,7 @@ export function logShareOf(log: string, quota: Quota | undefined): string {
   return quota === undefined ? `log:${log}` : `quota:${quota.name}`
 }
 
-/** Returns true for a value that would exceed the limits even if all other values were dropped. */
+/** Returns true for a value that would not fit even if all other values were dropped. */
 export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
   return bytes > limit.bytes || (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1))
 }
@@ -92,12 +90,12 @@ export function storeFullError(): GatewayError {
   return new GatewayError('overloaded', 'The store has no capacity for this value. Raise the limits of the store.')
 }
 
-/*
+/**
  * Requests to Redis scripts and PostgreSQL functions, and their replies, are JSON. Strings are encoded with
  * `encodeText`.
  */
 
-/** Builds the request that writes a value, or deletes the key if `value` is undefined. */
+/** Without a value, the request deletes the key. */
 export function valueRequest(
   key: string,
   value: string | undefined,
@@ -145,7 +143,7 @@ export function reserveRequest({ reservationId, claims, least, expiresAfterMs }:
   }
 }
 
-/** `ordinal` is the index of the claim. PostgreSQL uses it to restore the order of the claims. */
+/** PostgreSQL uses `ordinal` to restore the order of the claims. */
 function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
   return {
     ordinal,
@@ -175,14 +173,14 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
   }
 }
 
-/** Omits entries that are larger than their quota, because such entries must not prevent the settlement. */
+/** Omits entries larger than their quota, which must not prevent the settlement. */
 export function entryRequests(entries: readonly SettledEntry[], limits: BulkLimits): readonly object[] {
   return entries
     .filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
     .map((entry) => entryRequest(entry, limits))
 }
 
-/** Omits amounts that are not safe integers, because such amounts would corrupt later sums. */
+/** Omits amounts that are not safe integers, which would corrupt later sums. */
 function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
   return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
@@ -192,7 +190,6 @@ function poolLimitOf({ maxEntries, maxBytes }: Quota): PoolLimit {
   return { entries: maxEntries, bytes: maxBytes }
 }
 
-/** Throws the error that the reply to a reservation contains, if any. */
 export function throwReserveError(reply: unknown): void {
   const error = fieldOf(reply, 'error')
   if (error === 'duplicate') throw duplicateReservationId()
@@ -208,7 +205,7 @@ export function fieldOf(reply: unknown, name: string): unknown {
   return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
 }
 
-/** Returns the value as a list. Lua encodes an empty list as an empty object. */
+/** Lua encodes an empty list as an empty object. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }
@@ -217,7 +214,7 @@ export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : String(value ?? '')
 }
 
-/** Returns the value as a number. Scripts return numbers as text. */
+/** Scripts return numbers as text. */
 export function numberOf(value: unknown): number {
   return Number(value ?? 0)
 }
@@ -227,9 +224,9 @@ const UNSAFE = /\ufdd0|\p{Surrogate}/gu
 const ESCAPED = /\ufdd0([0-9a-f]{4})/g
 
 /**
- * Encodes any string as valid UTF-8 text. PostgreSQL rejects NUL and lone surrogates, and SQLite and Redis clients
- * truncate at or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is
- * unchanged, and an encoded prefix of a string is also a prefix of the encoded string.
+ * Encodes any string as valid UTF-8. PostgreSQL rejects NUL and lone surrogates, and SQLite and Redis clients truncate
+ * or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged, and an
+ * encoded prefix of a string is also a prefix of the encoded string.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE, escape).replaceAll('\0', escape)

@@ -10,15 +10,15 @@ export interface StoreGuardOptions {
 }
 
 const TIMEOUT_MS = 2_000
-/** Interval between two pings of a store that does not answer, in milliseconds. */
+/** Interval between pings of an unresponsive store. */
 const PROBE_INTERVAL_MS = 250
 
 /**
- * Returns a store whose calls do not hang. A call that fails or times out rejects with `overloaded`. The request is
- * then answered with 503 instead of being served without limits. The store error becomes the cause, which is not sent
- * to clients. A RangeError reports an invalid argument and is rethrown. A call that timed out may still take effect in
- * the store, and every step except `append` can safely be repeated. If the store answers no call within one timeout
- * period, further calls reject immediately until a ping succeeds.
+ * Returns a store whose calls do not hang. A call that fails or times out rejects with `overloaded`, so the request
+ * gets a 503 instead of being served without limits. The store error becomes the cause, which clients do not see. A
+ * RangeError reports an invalid argument and is rethrown. A call that timed out may still take effect in the store;
+ * every step except `append` can safely be repeated. If the store answers no call within one timeout period, further
+ * calls reject immediately until a ping succeeds.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store
@@ -79,7 +79,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     })
   }
 
-  /** Releases a reservation that was accepted after the timeout, instead of waiting for its expiry. */
+  /** Releases a reservation that the store accepted after the timeout, instead of waiting for its expiry. */
   const release = (reservationId: string): void =>
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 

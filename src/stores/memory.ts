@@ -7,14 +7,13 @@ import { createValues, type PoolBounds } from './memory/values.ts'
 /** Limits of a memory store. */
 export interface MemoryBounds {
   /**
-   * Values without an expiry or a quota: keys, budgets and rate limits. A write to a full pool fails with `overloaded`.
+   * Values without an expiry or a quota: keys, budgets and rate limits. When full, a write fails with `overloaded`.
    * @default 500,000 entries, 256 MiB
    */
   readonly durable: PoolBounds
   /**
-   * Values without an expiry that count against the quota of a key: message batches. A write fails with
-   * `quota-exceeded` if the key would use more than its quota, or more than remains free for other keys.
-   * @default 500,000 entries, 256 MiB
+   * Values without an expiry that count against a key's quota: message batches. A write fails with `quota-exceeded` if
+   * the key would use more than its quota, or more than remains free for other keys. @default 500,000 entries, 256 MiB
    */
   readonly owned: PoolBounds
   /**
@@ -24,14 +23,14 @@ export interface MemoryBounds {
    */
   readonly expiring: PoolBounds
   /**
-   * Maximum number of counters for limits and budgets. A reservation that needs another counter fails with
+   * Maximum number of counters for limits and budgets. When full, a reservation that needs another counter fails with
    * `overloaded`. @default 500,000
    */
   readonly counters: number
-  /** Maximum number of open reservations. Any further reservation fails with `overloaded`. @default 100,000 */
+  /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
   readonly tickets: number
   /**
-   * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
+   * Maximum number of sums for reports, by name and field. When full, the least recently updated name is dropped.
    * @default 500,000
    */
   readonly tallies: number
@@ -74,8 +73,8 @@ const CHECK = optionsOf({
 })
 
 /**
- * Creates a store in this process. Limits and budgets apply to this process only, and a restart loses all data. Each
- * UTF-16 code unit counts as two bytes.
+ * Creates a store in the memory of this process. Limits and budgets apply to this process only, and a restart loses all
+ * data. Each UTF-16 code unit counts as two bytes.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
   checkOptions('memoryStore', options, CHECK)
@@ -101,7 +100,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       if (!counters.settle(reservationId, charges)) return false
       for (const tally of added) tallies.add(tally)
       for (const entry of entries) {
-        // An entry that is larger than its quota must not prevent the settlement.
+        // An entry larger than its quota must not prevent the settlement.
         if (!logs.isOversized(entry.log, entry)) logs.append(entry.log, entry)
       }
       return true
@@ -117,6 +116,6 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
       for (const part of [values, counters, tallies, logs]) part.clear()
     },
   }
-  // Not enumerable, so that a copy of the store with asynchronous calls is not marked as local.
+  // Not enumerable, so that a copy whose calls are asynchronous does not count as local.
   return Object.defineProperty(store, 'local', { value: true })
 }

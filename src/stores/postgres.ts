@@ -71,8 +71,8 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates a store in PostgreSQL 14 or newer. Each step is a single function call, so any number of processes can share
- * exact limits and budgets. A committed step survives a power failure.
+ * Creates a store in PostgreSQL 14 or newer. Each step is one function call, so any number of processes can share exact
+ * limits and budgets. A committed step survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
@@ -149,21 +149,19 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   }
 }
 
-/** Returns the settings that can cause the loss of a committed step. */
+/** Settings that can cause the loss of a committed step. */
 const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function warningOf(row: unknown): string {
-  return `${textOf(fieldOf(row, 'name'))} of PostgreSQL is off: a failure of its host can lose the last settled requests. Set it to on.`
+  return `The PostgreSQL setting ${textOf(fieldOf(row, 'name'))} is off: a host failure can lose the last settled requests. Set it to on.`
 }
 
-/**
- * A cursor consists of a transaction id and an entry id. Both are zero-padded, because cursors are sorted as strings.
- */
+/** A cursor consists of a transaction id and an entry id, zero-padded, because cursors are sorted as strings. */
 const WRITER_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** Builds the request that reads entries. An unknown cursor starts from the beginning. */
+/** An unknown cursor starts from the beginning. */
 function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
@@ -191,7 +189,10 @@ export interface PostgresAnswerStore extends AnswerStore {
 
 const CHECK_ANSWERS = optionsOf({ ...POSTGRES_CHECKS, ...ANSWER_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
-/** Creates an answer store in the tables of `postgresStore`, for the semantic cache of all processes with the same schema. */
+/**
+ * Creates an answer store in the tables of `postgresStore`. All processes with the same schema share the semantic
+ * cache.
+ */
 export function postgresAnswerStore(options: PostgresAnswerStoreOptions): PostgresAnswerStore {
   checkOptions('postgresAnswerStore', options, CHECK_ANSWERS)
   const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
@@ -221,7 +222,7 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
 /**
- * SQLSTATE codes of a deadlock and a serialization failure. The server has rolled back the step, so it can be repeated.
+ * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the step, so it can be repeated.
  */
 const RETRYABLE = new Set(['40P01', '40001'])
 const MAX_ATTEMPTS = 5

@@ -26,9 +26,8 @@ export interface RedisStoreOptions {
   /** Prefix of all Redis keys. Gateways with the same prefix share keys, budgets and usage. @default 'sluice' */
   readonly prefix?: string
   /**
-   * Assigns the limits of each key, and each shared budget or rate limit, to a separate slot of a Redis Cluster. If
-   * `false`, all data is in one slot, and each step is one call. See docs/stores.md.
-   * @default false
+   * Puts each key's limits, and each shared budget or rate limit, in a separate slot of a Redis Cluster. If `false`,
+   * all data is in one slot, and each step is one call. See docs/stores.md. @default false
    */
   readonly shardByOwner?: boolean
   /**
@@ -41,8 +40,8 @@ export interface RedisStoreOptions {
 }
 
 export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCheck>> = {
-  client: expects('a connected client of Redis', (value) => typeof value === 'object' || typeof value === 'function'),
-  prefix: expects('a text', (value) => typeof value === 'string'),
+  client: expects('a connected Redis client', (value) => typeof value === 'object' || typeof value === 'function'),
+  prefix: expects('a string', (value) => typeof value === 'string'),
   now: STORE_CHECKS.now,
 }
 
@@ -50,9 +49,9 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is a single Lua script, so any number of
- * processes can share exact limits and budgets. Enable the server's append-only file, because without it a restart
- * loses writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
+ * processes can share exact limits and budgets. Enable the append-only file, because without it a server restart loses
+ * writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
@@ -75,12 +74,12 @@ function warningsOf(settings: unknown): readonly string[] {
   const warnings: string[] = []
   if (fieldOf(settings, 'appendOnly') === '0') {
     warnings.push(
-      'The append-only file of Redis is off: a restart of Redis loses all writes since its last snapshot, including budgets and usage. Set "appendonly yes".',
+      'The Redis append-only file is off: a restart of Redis loses all writes since its last snapshot, including budgets and usage. Set "appendonly yes".',
     )
   }
   if (policy !== '' && policy !== 'noeviction') {
     warnings.push(
-      `The maxmemory-policy of Redis is ${policy}: Redis may evict keys and budgets. Set "maxmemory-policy noeviction".`,
+      `The Redis maxmemory-policy is ${policy}: Redis may evict keys and budgets. Set "maxmemory-policy noeviction".`,
     )
   }
   return warnings

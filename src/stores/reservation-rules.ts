@@ -1,16 +1,16 @@
 import type { Claim, ReserveRequest } from '../core/store.ts'
 
-/** Maximum value of a counter or tally. */
+/** Maximum absolute value of a counter or tally. */
 export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 
-/** Period after a reservation expires during which it can still be settled, in milliseconds. */
+/** How long an expired reservation can still be settled, in milliseconds. */
 export const LATE_MS: number = 2 * 3_600_000
 
 export type Decision = { readonly refused: number } | { readonly granted: number }
 
 /**
- * Returns the amount granted to elastic claims (Infinity if there are none), or the index of the first claim that does
- * not fit. `before[i]` is the sum of the spent and held amounts of claim i's counter.
+ * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
+ * fit. `before[i]` is the sum of the spent and held amounts of claim i's counter.
  */
 export function decide({ claims, least }: ReserveRequest, before: readonly number[]): Decision {
   let granted = Infinity
@@ -23,7 +23,6 @@ export function decide({ claims, least }: ReserveRequest, before: readonly numbe
   return { granted }
 }
 
-/** Returns the amount that a claim holds, given the amount granted to elastic claims. */
 export function amountOf({ elastic, amount }: Claim, granted: number): number {
   return elastic === true ? granted : amount
 }
@@ -46,10 +45,7 @@ export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): 
   if (!(expiresAfterMs > 0)) throw new RangeError(`expiresAfterMs is ${expiresAfterMs}; expected a number above 0.`)
 }
 
-/**
- * Returns true if two claims name the same counter. Compares each pair, which is faster than a Set because a
- * reservation has few claims.
- */
+/** Compares each pair, which is faster than a Set because a reservation has few claims. */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {
     for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
@@ -59,15 +55,15 @@ function hasDuplicates(claims: readonly Claim[]): boolean {
 
 export function expiredCounter(counter: string): RangeError {
   return new RangeError(
-    `The counter ${counter} has expired by the clock of the store. Use the same clock for the store and the gateway.`,
+    `The counter ${counter} has expired according to the store's clock. Use the same clock for the store and the gateway.`,
   )
 }
 
 export function duplicateReservationId(): RangeError {
-  return new RangeError('A reservation with this reservationId exists. Use a unique id for each reservation.')
+  return new RangeError('A reservation with this reservationId already exists. Use a unique id for each reservation.')
 }
 
-/** Throws for NaN, fractions, negative amounts and unsafe integers, which would break later comparisons. */
+/** NaN, fractions, negative amounts and unsafe integers would break later comparisons. */
 export function checkAmount(name: string, amount: number): void {
   if (Number.isSafeInteger(amount) && amount >= 0) return
   throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)

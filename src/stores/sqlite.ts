@@ -36,14 +36,12 @@ export interface SqliteStoreOptions {
   /** An open database of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. The caller closes it. */
   readonly database: SqliteDatabase
   /**
-   * Maximum time to wait while another process writes, in milliseconds. Waiting blocks the event loop.
-   * @default 2,000
+   * Maximum time to wait for another process's write, in milliseconds. Waiting blocks the event loop. @default 2,000
    */
   readonly busyTimeoutMs?: number
   /**
-   * With `normal`, a committed step survives a process crash, but a power failure can lose the most recent steps. With
-   * `full`, a committed step survives a power failure, at the cost of one disk flush for each step.
-   * @default 'normal'
+   * `normal`: a committed step survives a process crash, but a power failure can lose the most recent steps. `full`: a
+   * committed step survives a power failure, at the cost of one disk flush per step. @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
   /**
@@ -67,15 +65,15 @@ const CHECK = optionsOf(
 )
 
 /**
- * Creates a store in one SQLite file. The file survives a restart, and several processes on one host can share it. Each
- * step is one transaction. Creates and migrates the schema immediately.
+ * Creates a store in one SQLite file, which survives restarts and can be shared by several processes on one host. Each
+ * step is one transaction. Creates or migrates the schema immediately.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
   const limits = { ...BULK_LIMITS, ...options.limits }
   const sql = createSql(database)
-  // Sets the timeout first, because switching to WAL needs a lock that another process may hold.
+  // The timeout comes first, because switching to WAL needs a lock that another process may hold.
   sql.row(`PRAGMA busy_timeout = ${Math.ceil(busyTimeoutMs)}`)
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
@@ -95,7 +93,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
         if (!counters.settle(reservationId, charges)) return false
         for (const tally of tallies) counters.add(tally)
         for (const { log, ...entry } of entries) {
-          // An entry that is larger than its quota must not prevent the settlement.
+          // An entry larger than its quota must not prevent the settlement.
           if (!isOversized(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
         }
         return true
@@ -120,10 +118,10 @@ function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }
 
-/** `reserve`, `settle` and `add` must be called within a transaction. */
+/** `reserve`, `settle` and `add` must run within a transaction. */
 interface SqliteCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** Returns false if the reservation is unknown or settled. */
+  /** Returns false if the reservation is unknown or already settled. */
   settle(reservationId: string, charges: readonly Charge[]): boolean
   level(name: string): Level
   add(tally: Tally): void
@@ -131,7 +129,7 @@ interface SqliteCounters {
 }
 
 const ZERO: Level = { spent: 0, held: 0 }
-/** Interval between two removals of expired rows. */
+/** Minimum interval between two removals of expired rows. */
 const SWEEP_INTERVAL_MS = 1_000
 
 function createCounters(sql: Sql, now: () => number): SqliteCounters {
@@ -147,7 +145,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
     if (at >= nextSweepAt) sweep(at)
   }
 
-  /** Removes expired rows, which reads ignore. */
+  /** Reads ignore expired rows, so their removal is not urgent. */
   function sweep(at: number): void {
     nextSweepAt = at + SWEEP_INTERVAL_MS
     sql.run('DELETE FROM reservations WHERE expires_at <= ?', at - LATE_MS)
@@ -198,7 +196,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return true
   }
 
-  /** Drops a charge to an expired counter, which no request can read. */
+  /** Drops a charge to an expired counter, because no request can read it. */
   function addCharge({ counter, amount, expiresAt }: Charge, at: number): void {
     const name = encodeText(counter)
     const found = read(name, at)
@@ -206,7 +204,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
     write(name, found, { spent: amount, held: 0 }, expiresAt)
   }
 
-  /** Resets an expired counter, for which `found` is undefined, to zero and deletes its held amounts. */
+  /** An expired counter, for which `found` is undefined, restarts at zero without its held amounts. */
   function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
     if (found === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)
@@ -231,7 +229,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
     return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
   }
 
-  /** Subtracts expired amounts instead of removing them, because removal requires the write lock. */
+  /** Subtracts expired amounts instead of deleting them, because a deletion requires the write lock. */
   function level(name: string): Level {
     const at = now()
     const row = sql.row(

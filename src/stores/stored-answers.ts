@@ -5,7 +5,7 @@ import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './durable-store.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Quota for the answers of one key. When the quota is full, the oldest answer is dropped. */
+/** Quota for the answers of one key. A full quota drops the oldest answer. */
 export interface StoredAnswersOptions {
   /** @default 10,000 */
   readonly maxEntriesPerKey?: number
@@ -20,18 +20,16 @@ export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCh
 
 const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Number of values per answer: the answer, its entry in the list of its key, and its entry in the list of its scope. */
+/** Each answer has an entry in the list of its key, and one in the list of its scope. */
 const VALUES_PER_ANSWER = 3
-/** Number of keys per page that `clear` reads. */
 const PAGE = 200
 const MAX_AMEND_ATTEMPTS = 3
-/** Maximum number of answers that `size` counts. */
 const MAX_COUNTED = 10_000
 
 /**
- * Creates an answer store that keeps each answer as a value in a general-purpose store, under its id. An id contains
- * the hash of its scope, which prevents a request from reading answers of another scope. `answer-of` lists the answers
- * of a key, and `answer-in` lists the comparable answers in a scope.
+ * Creates an answer store in a general-purpose store, with one value per answer. The id contains the hash of the scope,
+ * so a request cannot read answers of another scope. `answer-of` lists the answers of a key, and `answer-in` the
+ * comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
@@ -55,10 +53,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     return true
   }
 
-  /**
-   * Writes the list entries of an answer. Must be called after the answer is written. A full quota then drops the
-   * answer before its list entries.
-   */
+  /** Must be called after the answer is written. A full quota then drops the answer before its list entries. */
   async function list({ id, keyId, scope, comparable }: CachedAnswer, writeOptions: WriteOptions): Promise<void> {
     const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', writeOptions)
     await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', writeOptions)] : [])])
@@ -119,7 +114,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Quotes a name, so that no name is a prefix of another. */
+/** Quotes the name, so that no name is a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 
@@ -130,13 +125,12 @@ function idIn(key: string): string {
 
 const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
 
-/** Prepends a hash, by which damaged answers and answers written by another version are detected. */
+/** Prepends a hash, which reveals damaged answers and those written by another version. */
 function writeAnswer(answer: CachedAnswer): string {
   const json = JSON.stringify(answer)
   return `${hashOf(json)} ${json}`
 }
 
-/** Returns undefined for a damaged answer. */
 function readAnswer(text: string | undefined): CachedAnswer | undefined {
   if (text === undefined) return undefined
   const space = text.indexOf(' ')
@@ -156,7 +150,7 @@ interface AnswerCounter {
   size(): StoreSize
 }
 
-/** Counts the unexpired answers that this process stored. */
+/** Counts the unexpired answers that this process has stored, up to a maximum. */
 function createAnswerCounter(now: () => number): AnswerCounter {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {
@@ -178,7 +172,7 @@ function createAnswerCounter(now: () => number): AnswerCounter {
   }
 }
 
-/** Throws for a vector that has the wrong length or contains a non-finite number. */
+/** Throws for a wrong length or a non-finite number. */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions) {
     throw new GatewayError(

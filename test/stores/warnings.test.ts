@@ -60,7 +60,7 @@ describe('the log of a gateway', () => {
     const risky = redisStore({ client: clientOf({ appendOnly: '0', policy: 'allkeys-lru' }) })
     expect(await risky.warnings?.()).toEqual([
       expect.stringContaining('"appendonly yes"'),
-      expect.stringContaining('maxmemory-policy of Redis is allkeys-lru'),
+      expect.stringContaining('Redis maxmemory-policy is allkeys-lru'),
     ])
     const safe = redisStore({ client: clientOf({ appendOnly: '1', policy: 'noeviction' }) })
     expect(await safe.warnings?.()).toEqual([])
@@ -95,7 +95,7 @@ describe('the log of a gateway', () => {
     const { client, close } = await openPglite()
     const store = postgresStore({ client })
     // PGlite never flushes to a disk.
-    expect(await store.warnings?.()).toEqual([expect.stringContaining('fsync of PostgreSQL is off')])
+    expect(await store.warnings?.()).toEqual([expect.stringContaining('PostgreSQL setting fsync is off')])
     if ('query' in client) await client.query('SET synchronous_commit TO off', [])
     expect(await store.warnings?.()).toHaveLength(2)
     await close()

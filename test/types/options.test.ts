@@ -115,7 +115,7 @@ describe('a wrong value', () => {
       { durable: { entries: 5 } },
       'memoryStore: durable.bytes: expected an integer of at least 0, got undefined.',
     ],
-    [redisStore, {}, 'redisStore: client: expected a connected client of Redis, got undefined.'],
+    [redisStore, {}, 'redisStore: client: expected a connected Redis client, got undefined.'],
     [
       sqliteStore,
       { database, synchronous: 'off' },

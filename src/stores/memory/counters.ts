@@ -13,7 +13,7 @@ import { createExpiryQueue, type Dated } from './sorted.ts'
 
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
-  /** Returns false if the reservation is unknown or settled. */
+  /** Returns false if the reservation is unknown or already settled. */
   settle(reservationId: string, charges: readonly Charge[]): boolean
   level(counter: string): Level
   clear(): void
@@ -25,14 +25,16 @@ interface Counter extends Dated {
   held: number
 }
 
-/** An unsettled reservation. Settling deletes it. */
+/** Deleted when it is settled. */
 interface Reservation extends Dated {
   readonly id: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   isExpired: boolean
 }
 
-/** Counters and reservations are never dropped, because they enforce budgets. At a limit, new ones are refused. */
+/**
+ * Counters and reservations are never dropped, because they enforce budgets. Above the maximum, new ones are rejected.
+ */
 export function createCounters(
   now: () => number,
   bounds: { readonly counters: number; readonly reservations: number },
@@ -56,7 +58,7 @@ export function createCounters(
     reservationExpiries.schedule(reservation, at + LATE_MS)
   }
 
-  /** Releases the held amounts. A reservation still references its counter objects after the counters have expired. */
+  /** A reservation still references its counter objects after the counters have expired. */
   function release(reservation: Reservation): void {
     for (const { counter, amount } of reservation.holds) counter.held -= amount
     reservation.holds = []
@@ -150,7 +152,7 @@ function capacityExceeded(items: string): GatewayError {
 }
 
 /**
- * Sums for reports. At the limit, the least recently updated tally is dropped, because budgets do not depend on
+ * Sums for reports. Above the maximum, the least recently updated tally is dropped, because budgets do not depend on
  * tallies.
  */
 interface Tallies {
@@ -164,7 +166,7 @@ interface Sums extends Dated {
   readonly amounts: Map<string, number>
 }
 
-/** Maximum number of fields of one tally. Further fields are ignored. */
+/** Maximum number of fields per tally. Further fields are ignored. */
 const MAX_FIELDS = 4_096
 
 /** @param maxSize Maximum number of tallies and fields together. */
@@ -195,7 +197,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
     dropOldest()
   }
 
-  /** Moves a tally to the end of the Map, so that the first entry is always the least recently updated tally. */
+  /** Keeps the Map in the order of updates, least recent first. */
   function moveToEnd(name: string): Sums {
     const found = tallies.get(name)
     if (found === undefined) size += 1
@@ -226,7 +228,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   return { add, get, clear }
 }
 
-/** Adds an amount to one field, within the limits of a tally. Ignores an amount that is not a safe integer. */
+/** Ignores amounts that are not safe integers, and fields beyond the maximum. */
 export function addField(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return

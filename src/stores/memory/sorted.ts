@@ -5,9 +5,9 @@ export interface Dated {
 
 /** Items ordered by due time. The queue has no timer: its owner calls `due`. */
 interface ExpiryQueue<Item extends Dated> {
-  /** Sets the due time. Infinity removes the item. */
+  /** Infinity removes the item. */
   schedule(item: Item, at: number): void
-  /** Removes and returns the earliest due item. */
+  /** Removes and returns the item with the earliest due time, if it is due. */
   due(now: number): Item | undefined
   clear(): void
 }
@@ -18,15 +18,11 @@ interface Slot<Item> {
 }
 
 /**
- * Maximum number by which stale slots may exceed live slots before the heap is rebuilt. Rescheduled and removed items
- * leave stale slots.
+ * Rescheduled and removed items leave stale slots. The heap is rebuilt when these exceed the live slots by this number.
  */
 const MAX_EXCESS_SLOTS = 256
 
-/**
- * Creates a queue backed by a binary heap. Each operation takes O(log n), and the cost of removing stale slots is
- * amortized.
- */
+/** A binary heap. Each operation takes O(log n), and the cost of removing stale slots is amortized. */
 export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
   let heap: Slot<Item>[] = []
   let scheduled = 0
@@ -108,19 +104,19 @@ function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, than: number): b
 interface OrderedKeys {
   add(key: string): void
   remove(key: string): void
-  /** Returns at most `limit` keys with this prefix, starting after `after`. */
+  /** Returns at most `limit` keys with this prefix, after the key `after`. */
   list(prefix: string, after: string | undefined, limit: number): string[]
   clear(): void
 }
 
-/** Maximum number of keys in a bucket. A larger bucket is split. */
+/** A larger bucket is split. */
 const MAX_BUCKET = 512
 
-/** Creates a set that consists of sorted buckets. `add` and `remove` move the keys of at most one bucket. */
+/** Consists of sorted buckets, so `add` and `remove` move the keys of at most one bucket. */
 export function createOrderedKeys(): OrderedKeys {
   let buckets: string[][] = []
 
-  /** Returns the index of the first bucket whose last key is at least `key`, or the number of buckets. */
+  /** Returns the first bucket whose last key is at least `key`, or the number of buckets. */
   const bucketFor = (key: string): number =>
     firstAtLeast(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
 
@@ -162,12 +158,11 @@ export function createOrderedKeys(): OrderedKeys {
   return { add, remove, list, clear: () => void (buckets = []) }
 }
 
-/** Returns the index of `key` in a sorted list, or the index at which it would be inserted. */
 function positionIn(sorted: readonly string[], key: string): number {
   return firstAtLeast(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }
 
-/** Returns the first index below `length` for which `reaches` is true, or `length`, by binary search. */
+/** Binary search. Returns the first index for which `reaches` is true, or `length`. */
 function firstAtLeast(length: number, reaches: (index: number) => boolean): number {
   let low = 0
   let high = length

@@ -11,11 +11,8 @@ export interface MemoryValues {
 }
 
 export interface ValueBounds {
-  /** Values without an expiry or a quota. A write to a full pool fails with `overloaded`. */
   readonly durable: PoolBounds
-  /** Values without an expiry that count against a quota. A write fails if the quota would use more than remains free. */
   readonly owned: PoolBounds
-  /** Values with an expiry. A full pool drops the least recently used value from its largest share. */
   readonly expiring: PoolBounds
 }
 
@@ -117,13 +114,13 @@ function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds
   return entries + 1 > limit.entries || bytes + added > limit.bytes
 }
 
-/** Throws if a value would exceed the limits even after all other values were dropped. */
+/** Throws if a value would not fit even if all other values were dropped. */
 function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
   if (bytes > pool.bounds.bytes) throw storeFullError()
 }
 
-/** Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds. */
+/** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
 function throwIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const { pool, share, bytes } = entry
   const isReplaced = old?.pool === pool && old.share === share
@@ -167,7 +164,7 @@ export interface PoolEntry extends Dated {
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
-  /** The name of the quota, or the first word of the key (`turn:`) without a quota. */
+  /** The name of the quota, or the first word of the key (`turn:`). */
   readonly share: string
 }
 
@@ -177,15 +174,14 @@ export interface Pool {
   readonly bytes: number
   get(key: string): PoolEntry | undefined
   sizeOfShare(name: string): PoolBounds
-  /** Adds an entry as the most recently used one in its share. */
+  /** Adds the most recently used entry of its share. */
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
-  /** Marks an entry as the most recently used one in its share. */
+  /** Marks an entry as the most recently used of its share. */
   touch(entry: PoolEntry): void
-  /** Returns the least recently used entry of a share. */
   oldestOf(share: string): PoolEntry | undefined
   /**
-   * Returns the least recently used entry of the largest share, or of the share `writer` if it is equally large. A
+   * Returns the least recently used entry of the largest share, or of the share `writer` if that is equally large. A
    * share therefore loses entries only while no other share is larger.
    */
   oldestOfLargest(writer: string): PoolEntry | undefined
@@ -194,7 +190,7 @@ export interface Pool {
 
 interface Share extends Dated {
   readonly name: string
-  /** Entries, least recently used first, because a Map preserves insertion order. */
+  /** Least recently used first, because a Map preserves insertion order. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
@@ -204,7 +200,7 @@ const EMPTY: PoolBounds = { entries: 0, bytes: 0 }
 export function createPool(bounds: PoolBounds): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** Shares, ordered by negative size. The largest share is due first. */
+  /** Shares by negative size, so that the largest one is due first. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 

@@ -1,7 +1,7 @@
 import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
 
 /**
- * Returns the SQL functions that operate on counters, reservations and tallies.
+ * Returns the SQL functions for counters, reservations and tallies.
  *
  * Each step locks the reservation, then the counters, tallies and log shares, each group in order of name, which
  * prevents deadlocks. A held amount changes only while its counter is locked.
@@ -10,7 +10,7 @@ export function counterFunctions(schema: string): string {
   return `${clock(schema)}${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
 }
 
-/** `now_of` returns the time in the request. By default, it returns the server time, which all processes share. */
+/** `now_of` returns the time in the request or, by default, the server's time, which all processes share. */
 function clock(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
@@ -20,8 +20,8 @@ function clock(schema: string): string {
 }
 
 /**
- * `lock_counters` creates missing counters and locks all of them in order of name. It releases expired reservations,
- * and resets expired counters to zero.
+ * `lock_counters` creates missing counters and locks all of them in order of name. It also releases expired
+ * reservations and resets expired counters to zero.
  */
 function locks(schema: string): string {
   return `
@@ -54,8 +54,8 @@ function locks(schema: string): string {
 }
 
 /**
- * `reserve_claims` checks first without locks, because a refusal by a committed state is correct. A refusal writes
- * nothing, so an exhausted budget costs no disk flush. A request that fits locks its counters and checks again.
+ * `reserve_claims` checks without locks first, because a rejection based on committed state is correct. A rejection
+ * writes nothing, so an exhausted budget costs no disk flush. A request that fits locks its counters and checks again.
  */
 function reserve(schema: string): string {
   return `

@@ -2,11 +2,10 @@ import { LATE_MS } from '../reservation-rules.ts'
 import { counterFunctions } from './counter-functions.ts'
 import { logFunctions, valueFunctions } from './value-functions.ts'
 
-/** Runs one statement. Resolves with its rows. */
 export type RunQuery = (text: string, parameters: readonly string[]) => Promise<readonly unknown[]>
 
 /**
- * Returns the schema migrations: entry n upgrades version n to n + 1. Entries do not change once they are released.
+ * Entry n upgrades schema version n to n + 1. Released entries do not change.
  *
  * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by
  * bytes.
@@ -15,13 +14,13 @@ function tableVersions(schema: string): readonly string[] {
   return [tables(schema), renameReservations(schema)]
 }
 
-/** Functions are replaced with each new version, so they always match the newest tables. */
+/** Each new version replaces the functions, so they always match the newest tables. */
 function functions(schema: string): string {
   return [counterFunctions, valueFunctions, logFunctions, sweepFunctions].map((create) => create(schema)).join('')
 }
 
 /**
- * Upgrades the schema to the newest version. Several processes may migrate concurrently. Only the first of them changes
+ * Upgrades the schema to the newest version. Several processes may call this concurrently; only the first one changes
  * the schema.
  */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
@@ -34,7 +33,7 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
         INSERT INTO ${schema}.migrations (version) VALUES (${index + 1});
       END IF;`,
   )
-  // One DO block, because every driver can send one statement, and a failure rolls back all changes.
+  // One DO block, because every driver can send one statement, and a failure rolls back all of it.
   await run(
     `DO $migrate$
     DECLARE version integer;
@@ -141,8 +140,8 @@ function renameReservations(schema: string): string {
 }
 
 /**
- * Returns the functions that create partitions and remove rows. `sweep` removes a bounded number of expired rows per
- * call and skips rows that another transaction has locked. It keeps the pools within their limits.
+ * Creates partitions and removes rows. Each call of `sweep` removes a bounded number of expired rows, skips rows that
+ * another transaction has locked, and keeps the pools within their limits.
  */
 function sweepFunctions(schema: string): string {
   return `

@@ -4,7 +4,7 @@ import { MAX_AMOUNT } from '../reservation-rules.ts'
 const NEVER = MAX_AMOUNT
 
 /**
- * Returns the SQL functions that operate on values.
+ * Returns the SQL functions for values.
  *
  * A write takes the advisory lock of its key, then locks the shares that it changes, in order of name. Keys, budgets
  * and rate limits are in the pool `durable`, which has no shares and no limits.
@@ -174,12 +174,12 @@ function reads(schema: string): string {
 }
 
 /**
- * Returns the SQL functions that operate on logs.
+ * Returns the SQL functions for logs.
  *
- * The commit order of transactions may differ from the order of their ids, so a reader that continues after the
- * greatest id could miss an entry. Reads therefore follow the order of transaction ids and end before the oldest
- * running transaction. To include all earlier writes, a read waits up to 200 ms for transactions that are running when
- * it starts.
+ * Transactions may commit in another order than that of their ids, so a reader that continues after the greatest id
+ * could miss an entry. Reads therefore follow the order of transaction ids and end before the oldest running
+ * transaction. To include all earlier writes, a read waits up to 200 ms for the transactions that are running when it
+ * starts.
  */
 export function logFunctions(schema: string): string {
   return `

@@ -9,9 +9,9 @@ import type { RunQuery } from './schema.ts'
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
   /** Length of the embedder's vectors. Each embedder needs a separate schema. @default 1024 */
   readonly dimensions?: number
-  /** Maximum number of vectors in one scope. A full scope drops the vector that expires first. @default 10,000 */
+  /** Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000 */
   readonly maxPerScope?: number
-  /** Maximum number of vectors that the requests of one key have added. @default 10,000 */
+  /** Maximum number of vectors added by requests of one key. @default 10,000 */
   readonly maxPerKey?: number
 }
 
@@ -21,7 +21,7 @@ export interface PostgresVectorIndex extends VectorIndex {
   migrate(): Promise<void>
 }
 
-/** Maximum number of dimensions that a pgvector index supports. */
+/** The maximum of pgvector's HNSW index. */
 const MAX_DIMENSIONS = 2_000
 const MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
@@ -75,18 +75,18 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
 
 interface VectorTable {
   readonly schema: string
-  /** Suffix for the names of the table and its functions. A schema can contain vectors of several lengths. */
+  /** Suffix of the names of the table and its functions, because a schema can contain vectors of several lengths. */
   readonly dimensions: number
 }
 
-/** Number of partitions. Each has a separate index and contains complete scopes. */
+/** Each partition has its own index and contains complete scopes. */
 const PARTITIONS = 8
-/** Maximum size of a scope whose vectors are all compared, which gives an exact result. */
+/** In scopes of up to this size, all vectors are compared, which makes the result exact. */
 const MAX_COMPARED = 1_000
 
 /**
- * Creates the table and its functions in one step. Several processes may run it concurrently. If the pgvector extension
- * does not exist, the database user needs permission to create it.
+ * Creates the table and its functions in one step. Several processes may do so concurrently. If the pgvector extension
+ * does not exist yet, the database user needs permission to create it.
  */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
   const { schema } = table
@@ -168,7 +168,7 @@ function changes({ schema, dimensions }: VectorTable): string {
 }
 
 /**
- * Sorts the vectors of a small scope by distance. Searches a large scope with the HNSW index of its partition, which
+ * Sorts the vectors of a small scope by distance. In a large scope, uses the HNSW index of its partition, whose scan
  * continues until it has found enough vectors of the scope.
  */
 function search({ schema, dimensions }: VectorTable): string {

@@ -19,22 +19,22 @@ export interface NodeRedisClient {
   eval(script: string, options: ScriptArguments): Promise<unknown>
 }
 
-/** An HTTP client with the same interface as Upstash. */
+/** An Upstash client, or an HTTP client with the same interface. */
 export interface UpstashClient {
   evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>
   eval(script: string, keys: string[], args: string[]): Promise<unknown>
 }
 
-/** A connected Redis client with one of three interfaces. */
+/** A connected Redis client: ioredis, node-redis or Upstash. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
-/** A Lua script, and the SHA-1 hash of its source, by which EVALSHA identifies it. */
+/** A Lua script, and the SHA-1 hash of its source, which EVALSHA takes. */
 export interface Script {
   readonly text: string
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the keys of one slot, in one call. `base` is the prefix of the keys. */
+/** Runs a script on the keys of one slot in one call. `base` is the key prefix. */
 type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
 
 export function defineScript(text: string): Script {
@@ -44,9 +44,9 @@ export function defineScript(text: string): Script {
 /**
  * Preamble of every script. All keys begin with KEYS[1], whose hash tag puts them in one slot.
  *
- * Without `request.now`, all processes use the server's clock. With `request.now`, the server deletes expired keys an
- * hour late, because its clock may be ahead of the caller's, and the scripts check the expiry themselves. Amounts are
- * returned as text, because cjson writes only 14 digits.
+ * Without `request.now`, all processes use the server's clock. With `request.now`, the scripts check expiries
+ * themselves, and the server deletes expired keys an hour late, because its clock may be ahead of the caller's. Amounts
+ * are returned as text, because cjson writes only 14 digits.
  */
 export const COMMON: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
@@ -69,7 +69,7 @@ async function sha1(text: string): Promise<string> {
 }
 
 /**
- * Sends EVALSHA. Sends EVAL if the server does not have the script, for example after a restart, SCRIPT FLUSH or a
+ * Sends EVALSHA, or EVAL if the server does not have the script, for example after a restart, SCRIPT FLUSH or a
  * failover. Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON.
  */
 export function createRunScript(client: RedisClient): RunScript {
@@ -91,9 +91,9 @@ export function createRunScript(client: RedisClient): RunScript {
 type Send = (form: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
 
 /**
- * Returns the keys that a script declares: two nonexistent keys in the same slot. While a slot moves to another cluster
- * node, a call with one nonexistent key is sent to the new node, which lacks some counters and would count from zero. A
- * call with two nonexistent keys fails with TRYAGAIN until the move is complete.
+ * Every script declares two nonexistent keys in the same slot. While a slot moves to another cluster node, a call with
+ * one nonexistent key goes to the new node, which lacks some counters and would count from zero. A call with two
+ * nonexistent keys fails with TRYAGAIN until the move is complete.
  */
 function keysOf(base: string): [string, string] {
   return [base, `${base}:slot`]
@@ -121,10 +121,9 @@ function isMissingScript(error: unknown): boolean {
 }
 
 export interface RedisContext {
-  /** Runs a script on the data of an owner. If `owner` is undefined, the script runs on values and logs. */
+  /** Runs a script on an owner's data, or on values and logs if `owner` is undefined. */
   readonly run: (script: Script, owner: string | undefined, request: object) => Promise<unknown>
   readonly limits: BulkLimits
-  /** True if each owner has a separate slot. */
   readonly isSharded: boolean
 }
 
@@ -136,7 +135,7 @@ interface ContextOptions {
   readonly now: (() => number) | undefined
 }
 
-/** The braces form a hash tag: a cluster derives the slot from the text between them. */
+/** The braces form a hash tag, from which a cluster derives the slot. */
 export function createContext({ runScript, prefix, limits, isSharded, now }: ContextOptions): RedisContext {
   const tagOf = (owner: string): string => owner.replaceAll('}', '%7D')
   const baseOf = (owner: string | undefined): string =>

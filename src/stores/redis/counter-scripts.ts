@@ -3,12 +3,12 @@ import { COMMON, defineScript, type Script } from './client.ts'
 import { ITEMS } from './value-scripts.ts'
 
 /**
- * Counters: `c:<name>` contains "spent held end generation". A counter that expires and is created again has a
- * different generation, so an old reservation cannot release its amount from the new counter.
+ * Counters: `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
+ * generation, so an old reservation cannot release its amount from the new counter.
  *
  * Reservations: `t:<id>` contains the expiry and the held amounts. The sorted set `lapses` orders open reservations by
- * expiry. These keys and the field `lapses` keep their original names, because processes of different versions share
- * the data.
+ * expiry. The keys and the field `lapses` keep their original names, because processes of different versions share the
+ * data.
  */
 const COUNTERS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_MS}
@@ -58,7 +58,7 @@ local function levelOf(counter)
 end
 `
 
-/** A tally is a hash: `ends`, and one field `f<name>` per sum. It has at most 4,096 sums. */
+/** A tally is a hash with the field `ends` and at most 4,096 sums, in the fields `f<name>`. */
 const TALLIES = `
 local function addTally(tally)
   local key = base .. ':y:' .. tally.name
@@ -115,10 +115,7 @@ keepFor(base .. ':lapses', request.expiresAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/**
- * Settles a reservation. With `force`, adds the charges even if this slot has no reservation, because another slot has
- * settled it.
- */
+/** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
 export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
 releaseExpired()
 local id = request.reservation
@@ -147,7 +144,7 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{"settled":true}'
 `)
 
-/** Lowers the held amounts of a reservation to the smaller amount that another slot granted. */
+/** Lowers the held amounts of a reservation to the smaller grant of another slot. */
 export const SHRINK: Script = defineScript(`${COMMON}${COUNTERS}
 local reservation = readReservation(request.reservation)
 if not reservation then return '{}' end

@@ -24,22 +24,21 @@ export interface RedisCounters {
   tallies(names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
 }
 
-/** The part of a reservation that one owner has accepted. */
+/** The part of a reservation that one owner has accepted. `indexes` are the positions of its claims in the request. */
 interface AcceptedPart {
   readonly owner: string
   readonly granted: number | undefined
-  /** Indexes, in the request, of the claims that belong to the owner. */
   readonly indexes: readonly number[]
 }
 
-/** Maximum number of reservations for which this process remembers the owners. */
+/** Maximum number of reservations whose owners this process remembers. */
 const MAX_REMEMBERED = 100_000
 
 /**
- * Reserves and settles. Without sharding there is one owner, and each step is one call.
+ * Reserves and settles. Without sharding, there is one owner, and each step is one call.
  *
  * With sharding, a reservation that involves several owners is made one owner at a time. The key comes first, because
- * otherwise a key above its own limits could hold a part of a shared budget. A refusal releases the amounts held by
+ * otherwise a key above its own limits could hold a part of a shared budget. A rejection releases the amounts held by
  * earlier owners. No limit is exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createCounters(context: RedisContext): RedisCounters {
@@ -97,7 +96,7 @@ export function createCounters(context: RedisContext): RedisCounters {
     owners.delete(reservationId)
   }
 
-  /** Reads the levels of the remaining owners, because a refusal reports the levels of all claims. */
+  /** Reads the levels of the remaining owners, because a rejection reports the levels of all claims. */
   async function readInto(levels: number[], { claims }: ReserveRequest, indexes: readonly number[]): Promise<void> {
     if (indexes.length === 0) return
     const found = await readLevels(indexes.map((index) => claims[index]?.counter ?? ''))
@@ -124,8 +123,8 @@ export function createCounters(context: RedisContext): RedisCounters {
   }
 
   /**
-   * Settles with the first owner that has the reservation, then with the remaining owners. Each owner marks the
-   * reservation as settled. A repeated settlement therefore completes only the missing parts.
+   * Settles with the first owner that has the reservation, then with the others. Each owner marks the reservation as
+   * settled, so a repeated settlement completes only the missing parts.
    */
   async function settleSharded(settlement: Settlement): Promise<boolean> {
     const { reservationId, entries = [] } = settlement
@@ -187,7 +186,7 @@ export function createCounters(context: RedisContext): RedisCounters {
   return { reserve, settle, levels: readLevels, tallies: (names) => readByOwner(names, slot.tallies, {}) }
 }
 
-/** Limits elastic claims to the amount that an earlier owner granted. */
+/** Limits an elastic claim to the amount that an earlier owner granted. */
 function limitedTo(granted: number | undefined, claim: Claim | undefined): Claim | undefined {
   if (claim?.elastic !== true || granted === undefined) return claim
   return { ...claim, amount: Math.min(claim.amount, granted) }
@@ -198,10 +197,10 @@ function heldAmount(claim: Claim | undefined, granted: number | undefined): numb
 }
 
 /**
- * Returns the owner of a counter or tally. In cluster mode, all data of one owner is in one slot.
+ * Returns the owner of a counter or tally. In cluster mode, each owner's data is in one slot.
  *
  * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is
- * `key:<id>` or `shared:<id>`. It names other tallies `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
+ * `key:<id>` or `shared:<id>`. Other tallies are named `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
  * other name is a separate owner.
  */
 function ownerOf(name: string): string {
@@ -214,7 +213,7 @@ function ownerOf(name: string): string {
 const COUNTER = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
 const TALLY = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
 
-/** Groups the indexes of items by owner, in ascending order: keys before shared owners. */
+/** Groups item indexes by owner, in ascending order: keys before shared owners. */
 function byOwner<Item>(items: readonly Item[], nameOf: (item: Item) => string): ReadonlyMap<string, readonly number[]> {
   const groups = new Map<string, number[]>()
   for (const [index, item] of items.entries()) {
@@ -226,30 +225,29 @@ function byOwner<Item>(items: readonly Item[], nameOf: (item: Item) => string): 
   return new Map([...groups].toSorted(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-/** Returns the owner of a reservation without claims. */
 function reservationOwner(reservationId: string): string {
   return `reservation:${reservationId}`
 }
 
-/** `granted` is undefined if there are no elastic claims. `refused` is the index of the refused claim. */
+/** `granted` is undefined without elastic claims. `refused` is the index of the rejected claim. */
 type SlotResult =
   | { readonly refused: number; readonly levels: readonly number[] }
   | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }
 
 interface SettleOptions {
-  /** If true, marks the reservation as settled, which prevents a repeated settlement in this slot. */
+  /** Marks the reservation as settled, which prevents a repeated settlement in this slot. */
   readonly mark?: boolean
-  /** If true, charges without a reservation in this slot, because another slot has settled the reservation. */
+  /** Charges without a reservation in this slot, because another slot has settled it. */
   readonly force?: boolean
 }
 
 type SettleResult = 'settled' | 'repeated' | 'unknown'
 
-/** Operations on the data of one owner. Each operation is one call. */
+/** Operations on one owner's data. Each is one call. */
 interface Slot {
   reserve(owner: string, request: ReserveRequest): Promise<SlotResult>
   settle(owner: string, settlement: Settlement, options?: SettleOptions): Promise<SettleResult>
-  /** Lowers the amount that a reservation holds of these counters to `amount`. */
+  /** Lowers the amount that a reservation holds in these counters to `amount`. */
   shrink(owner: string, reservationId: string, counters: readonly string[], amount: number): Promise<void>
   levels(owner: string, counters: readonly string[]): Promise<readonly Level[]>
   tallies(owner: string, names: readonly string[]): Promise<readonly Readonly<Record<string, number>>[]>
@@ -286,10 +284,7 @@ function createSlot({ run, limits }: RedisContext): Slot {
   }
 }
 
-/**
- * Reads a tally from a Redis hash, given as a list of alternating names and values. The name of each sum begins with
- * `f`.
- */
+/** Parses the alternating names and values of a Redis hash. The name of each sum begins with `f`. */
 function readTally(fields: readonly unknown[]): Readonly<Record<string, number>> {
   const amounts: [string, number][] = []
   for (let index = 0; index + 1 < fields.length; index += 2) {

@@ -2,7 +2,7 @@ import { COMMON, defineScript, type Script } from './client.ts'
 
 /**
  * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
- * `l<sequence number>`. Keys of the data:
+ * `l<sequence number>`. Keys:
  *
  * - `i:<item>`: the content
  * - `meta`: pool, share and size of each item
@@ -10,7 +10,7 @@ import { COMMON, defineScript, type Script } from './client.ts'
  * - `bytes:<pool>`: shares by size
  * - `pools`: totals of each pool
  * - `ends`: items by expiry
- * - `index`: keys of values in order
+ * - `index`: value keys in order
  * - `log:<log>`: entries of a log in order
  */
 export const ITEMS: string = `
@@ -184,7 +184,7 @@ end
 return cjson.encode({ entries = found })
 `)
 
-/** Returns the settings on which durability depends. Settings that the server does not report are omitted. */
+/** Returns the settings that determine durability, except those that the server does not report. */
 export const READ_SETTINGS: Script = defineScript(`
 local function setting(section, pattern)
   local info = redis.pcall('INFO', section)

@@ -12,11 +12,11 @@ export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client
   /** Length of the embedder's vectors. Each embedder needs a separate prefix. @default 1024 */
   readonly dimensions?: number
   /**
-   * Maximum number of vectors in one scope. A full scope drops the vector that expires first.
-   * @default 10,000, or 256 without vector sets
+   * Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000, or 256
+   * without vector sets
    */
   readonly maxPerScope?: number
-  /** Maximum number of vectors that the requests of one key have added. @default 10,000 */
+  /** Maximum number of vectors added by requests of one key. @default 10,000 */
   readonly maxPerKey?: number
 }
 
@@ -31,7 +31,7 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-/** Maximum number of vectors per scope without vector sets. Each process copies and compares these vectors. */
+/** Maximum number of vectors per scope without vector sets. Each process copies and compares them. */
 const MAX_SCANNED = 256
 
 /**
@@ -92,10 +92,10 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   }
 }
 
-/** Returns the numbers of all vectors of a scope, and one page of the vectors after a number. */
+/** Returns the numbers of all vectors in a scope, and one page of the vectors after a number. */
 type ReadVectors = (scope: string, after: number) => Promise<unknown>
 
-/** Local copies of vectors, which this process compares if the server has no vector sets. */
+/** Local copies of vectors, compared in this process if the server has no vector sets. */
 interface VectorMirror {
   nearest(scope: string, vector: Float32Array, limit: number): Promise<readonly Neighbor[]>
 }
@@ -107,12 +107,11 @@ interface Copy {
 
 /** Maximum number of copied scopes. With 256 vectors of 4 KiB each, they take 64 MiB. */
 const MAX_SCOPES = 64
-/** Maximum number of vectors in one reply. */
 const PAGE = 64
 
 /**
- * A lookup reads the numbers of all vectors and the content of new vectors. If an older vector is missing from the
- * local copy, the data on the server was replaced, so all vectors are read again.
+ * Each lookup reads all vector numbers, and the content of new vectors only. If an older vector is missing from the
+ * local copy, the server's data was replaced, so all vectors are read again.
  */
 function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
   const scopes = new LRUCache<string, ReadonlyMap<number, Copy>>({ max: MAX_SCOPES })
@@ -157,7 +156,7 @@ function encodeVector(vector: Float32Array): string {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** For damaged data, returns the zero vector, which is not similar to any vector. */
+/** Decodes damaged data to the zero vector, which is not similar to any vector. */
 function decodeVector(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''
@@ -171,11 +170,11 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
 }
 
 /**
- * Vectors of one length. Keys of the data:
+ * Functions for vectors of one length. Keys:
  *
  * - `v:<scope>`: the vector set
- * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by an ascending number, on a server without vector sets
- *   (`request.scans`)
+ * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by ascending number, on a server without vector sets
+ * (`request.scans`)
  * - `e:<scope>` and `k:<owner>`: ids by expiry
  * - `i:<id>`: scope and owner of an id
  */
@@ -255,7 +254,7 @@ end
 return '{}'
 `)
 
-/** Compares every vector in sets of at most 2,000 vectors, which gives an exact result. */
+/** Compares every vector of a set with at most 2,000 vectors, which makes the result exact. */
 const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
@@ -290,7 +289,7 @@ if scope then erase(scope, request.id) end
 return '{}'
 `)
 
-/** Deletes the keys on one page of the key space. Returns the cursor of the next page, or '0' after the last page. */
+/** Deletes the keys on one page of the key space. Returns the next cursor, or '0' after the last page. */
 const CLEAR_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local pattern = string.gsub(root, '[%[%]%*%?%\\\\^-]', '\\\\%0') .. ':*'
 local page = call('SCAN', request.cursor, 'MATCH', pattern, 'COUNT', 1000)
@@ -298,7 +297,7 @@ for _, key in ipairs(page[2]) do call('UNLINK', key) end
 return cjson.encode({ cursor = page[1] })
 `)
 
-/** Returns true if the server has vector sets (Redis 8 or newer). */
+/** Vector sets exist in Redis 8 and newer. */
 const HAS_VECTOR_SETS: Script = defineScript(`${COMMON}
 local reply = redis.pcall('VCARD', base .. ':x')
 return cjson.encode({ sets = not (type(reply) == 'table' and reply.err ~= nil) })

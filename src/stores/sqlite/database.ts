@@ -1,13 +1,12 @@
-/** A statement parameter. */
 export type SqliteValue = string | number
 
-/** The expiry of a row that never expires. It is a number, because comparisons with NULL would need a special case. */
+/** The expiry of a row that never expires. A number, because comparisons with NULL would need a special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */
 export interface SqliteStatement {
   run(...parameters: SqliteValue[]): unknown
-  /** Returns the first row as an object, or undefined or null if there is no row. */
+  /** Returns the first row as an object. Returns undefined or null if there is none. */
   get(...parameters: SqliteValue[]): unknown
   all(...parameters: SqliteValue[]): unknown[]
 }
@@ -26,8 +25,8 @@ export interface Sql {
   row(sql: string, ...parameters: SqliteValue[]): Row | undefined
   rows(sql: string, ...parameters: SqliteValue[]): readonly Row[]
   /**
-   * Runs `work` as one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
-   * immediately while another process writes, regardless of the busy timeout.
+   * Runs `work` in one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
+   * at once while another process writes, regardless of the busy timeout.
    */
   atomically<Result>(work: () => Result): Result
 }
@@ -64,10 +63,7 @@ export function createSql(database: SqliteDatabase): Sql {
   }
 }
 
-/**
- * Rolls back the transaction. Ignores errors, because SQLite rolls back automatically after some errors, and a second
- * rollback fails.
- */
+/** Ignores errors, because SQLite rolls back automatically after some errors, and a second rollback fails. */
 function rollBack(database: SqliteDatabase): void {
   try {
     database.exec('ROLLBACK')
@@ -89,8 +85,8 @@ export function textIn(row: Row, column: string): string {
 }
 
 /**
- * Entry n upgrades a file from `user_version` n to n + 1. Entries do not change once they are released. Triggers keep
- * the sums in `shares` and `pools` up to date.
+ * Entry n upgrades a file from `user_version` n to n + 1. Released entries do not change. Triggers keep the sums in
+ * `shares` and `pools` up to date.
  */
 const MIGRATIONS: readonly string[] = [
   `
@@ -185,8 +181,8 @@ function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string 
 }
 
 /**
- * Upgrades the file to the newest schema. Several processes may migrate concurrently. Only the first of them changes
- * the schema.
+ * Upgrades the file to the newest schema. Several processes may call this concurrently; only the first one changes the
+ * schema.
  */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
   if (versionOf(sql) === MIGRATIONS.length) return

@@ -28,7 +28,6 @@ export interface SqliteValues {
   list(prefix: string, after: string | undefined, limit: number): readonly string[]
 }
 
-/** A value whose strings are encoded. */
 interface Entry {
   readonly key: string
   readonly value: string
@@ -38,7 +37,7 @@ interface Entry {
   readonly expiresAt: number
 }
 
-/** Maximum number of expired rows that one write removes. */
+/** Maximum number of expired rows removed per write. */
 const MAX_SWEPT = 1_000
 
 export function createValues(sql: Sql, now: () => number, limits: BulkLimits): SqliteValues {
@@ -84,9 +83,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     )
   }
 
-  /**
-   * Throws if a value without an expiry does not fit. Replacing a value with one that is not larger always succeeds.
-   */
+  /** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
   function throwIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
     const isReplaced = old?.['pool'] === 'owned' && old['share'] === entry.share
     const moreEntries = isReplaced ? 0 : 1
@@ -108,7 +105,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     return true
   }
 
-  /** Returns keys with a prefix. Such keys are contiguous, so the list ends before the first key without the prefix. */
+  /** Keys with a common prefix are contiguous, so the list ends before the first key without the prefix. */
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
     const start = encodeText(prefix)
     const rows = sql.rows(
@@ -139,7 +136,6 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
   }
 }
 
-/** A row to insert. */
 interface NewRow {
   readonly pool: 'expiring' | 'logs'
   readonly share: string
@@ -184,14 +180,14 @@ function isOver({ entries, bytes }: PoolLimit, added: number, limit: PoolLimit):
 }
 
 export interface SqliteLogs {
-  /** Appends an entry. Must be called within a transaction. */
+  /** Must run within a transaction. */
   append(log: string, entry: NewLogEntry): void
   entries(log: string, query: LogQuery): readonly LogEntry[]
 }
 
-/** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
+/** Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
-/** Maximum time value that a Date supports, in milliseconds. */
+/** The maximum time of a Date. */
 const MAX_TIME = 8.64e15
 
 export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
@@ -242,7 +238,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** Parses the number in a cursor. An unknown cursor starts from the beginning. */
+/** An unknown cursor starts from the beginning. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }
