@@ -22,23 +22,20 @@ import {
 } from './batch.ts'
 import type { BatchRequest } from './batch-requests.ts'
 
-/** Creates, reads, cancels and deletes the batches of each key. */
 export interface BatchRepository {
-  /** Writes a batch with all its items. If a write fails, deletes everything written and rejects. */
+  /** Writes a batch and its items. If a write fails, deletes everything written and rejects. */
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
-  /** Returns a batch. Throws `not-found` for an unknown batch and for another key's batch. */
+  /** Throws `not-found` for an unknown batch and for another key's batch. */
   read(keyId: string, id: string): Promise<Batch>
   /** Returns one page of the key's batches, newest first. */
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
-  /** Cancels a batch, so that no more items are started. Has no effect on an ended batch. Throws `not-found`. */
+  /** Prevents further items from starting. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
-  /**
-   * Deletes an ended batch with its results. Throws `not-found`, or `invalid-request` for a batch that has not ended.
-   */
+  /** Deletes an ended batch and its results. Throws `not-found`, or `invalid-request` if the batch has not ended. */
   remove(keyId: string, id: string): Promise<void>
   /** Yields the result lines, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Returns the unfinished batches of all keys, oldest first. Does not read a batch that `known` returns. */
+  /** Returns the unfinished batches of all keys, oldest first. Reads only batches that `known` does not return. */
   open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
@@ -49,9 +46,9 @@ interface BatchOwner {
 
 export interface BatchQuery {
   readonly limit: number
-  /** Returns only batches that are older than the batch with this id. */
+  /** Returns only batches older than this one. */
   readonly after?: string
-  /** Returns only the batches directly before the batch with this id. They are newer. */
+  /** Returns only the newer batches closest to this one. */
   readonly before?: string
 }
 
@@ -64,17 +61,17 @@ export interface BatchParts {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
-  /** Yields to the event loop, because calls to a local store complete without yielding. */
+  /** Yields to the event loop, which calls to a local store do not. */
   readonly pause: () => Promise<void>
 }
 
 /** Maximum number of batches per key, including ended batches. */
 const MAX_BATCHES = 1_000
-/** Number of requests that are written concurrently. */
+/** Number of requests written concurrently. */
 const PAGE = 100
 /**
- * Age at which an incompletely written batch is deleted, in milliseconds. By then, the process that was creating it is
- * presumed dead.
+ * Age at which an incomplete batch is deleted, in milliseconds. By then, the process that was creating it is presumed
+ * dead.
  */
 const FILL_TIMEOUT_MS = 3_600_000
 
@@ -96,7 +93,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
       await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
       await fill({ id, keyId }, requests)
       await store.set(OPEN_PREFIX + id, keyId, { quota })
-      return await change(keyId, id, (present) => ({ ...present, state: 'working' }))
+      return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
     } catch (error) {
       await deleteBatch(parts, { keyId, id })
         .then(() => store.delete(due))
@@ -116,7 +113,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
           store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
         ]
       })
-      // Waits for all writes, because a later write would survive the deletion of the batch.
+      // Waits for all writes, because a pending write could follow the deletion of the batch.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
       await pause()
@@ -129,8 +126,8 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     return batch
   }
 
-  async function change(keyId: string, id: string, make: (batch: Batch) => Batch): Promise<Batch> {
-    const changed = await changeBatch(store, { keyId, id }, make)
+  async function change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
+    const changed = await changeBatch(store, { keyId, id }, update)
     if (changed === undefined) throw unknownBatch()
     return changed
   }
@@ -149,7 +146,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
   }
 
-  /** Lists all batches of the key in one call, because a key has at most 1,000. */
+  /** A key has at most 1,000 batches, so one call lists them all. */
   async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
     const all = await store.list(heads, { limit: MAX_BATCHES })
     const keys = all.filter((key) => key < heads + before)
@@ -159,8 +156,8 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   async function cancel(keyId: string, id: string): Promise<Batch> {
     const batch = await read(keyId, id)
     if (batch.state === 'ended' || batch.cancelledAt !== undefined) return batch
-    return change(keyId, id, (present) =>
-      present.state === 'ended' ? present : { ...present, cancelledAt: present.cancelledAt ?? now() },
+    return change(keyId, id, (current) =>
+      current.state === 'ended' ? current : { ...current, cancelledAt: current.cancelledAt ?? now() },
     )
   }
 
@@ -174,7 +171,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
   }
 
-  /** Reverses the storage order, because later batches have smaller ids. */
+  /** Reverses the storage order, in which later batches come first. */
   async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const found: OpenBatch[] = []
     for (let after: string | undefined; ;) {

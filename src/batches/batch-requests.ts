@@ -1,30 +1,28 @@
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 
-/** One request of a batch. */
 export interface BatchRequest {
   readonly customId: string
-  /** The JSON of `{custom_id, params}`. `params` is validated when the item is processed. */
+  /** JSON of `{custom_id, params}`. `params` is validated when the item is processed. */
   readonly text: string
 }
 
-/** Parses bytes as a JSON object. Rejects with `invalid-request`. */
+/** Rejects with `invalid-request` unless the bytes are a JSON object. */
 type ParseObject = (bytes: Uint8Array) => Promise<{ readonly body: JsonObject; readonly text: string }>
 
 interface ReadOptions {
   readonly parse: ParseObject
-  /** Yields to the event loop. */
   readonly pause: () => Promise<void>
 }
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Number of bytes to parse without a pause. Parsing them takes at most a few milliseconds. */
+/** Bytes to parse between two pauses. Takes at most a few milliseconds. */
 const PARSED_SLICE_BYTES = 65_536
 
 /**
- * Parses the requests of a new batch, with pauses. If a request is invalid, rejects with `invalid-request` and the path
- * of the first such request.
+ * Parses the requests of a new batch, with pauses. Rejects with `invalid-request` and the path of the first invalid
+ * request.
  */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
   const { spans, rest } = await findRequests(bytes, options.pause)
@@ -36,7 +34,7 @@ export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions)
   const seen = new Map<string, number>()
   let parsed = 0
   for (const [index, span] of spans.entries()) {
-    requests.push(await readOne(bytes, span, { index, seen, parse: options.parse }))
+    requests.push(await readRequest(bytes, span, { index, seen, parse: options.parse }))
     parsed += span.end - span.start
     if (parsed < PARSED_SLICE_BYTES) continue
     parsed = 0
@@ -66,7 +64,7 @@ interface ReadState {
   readonly parse: ParseObject
 }
 
-async function readOne(
+async function readRequest(
   bytes: Uint8Array,
   { start, end }: ByteSpan,
   { index, seen, parse }: ReadState,
@@ -108,13 +106,12 @@ function invalidRequest(param: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
 }
 
-/** The byte offsets of a part of the body. */
 interface ByteSpan {
   readonly start: number
   readonly end: number
 }
 
-/** Number of bytes to scan without a pause. */
+/** Bytes to scan between two pauses. */
 const SCANNED_SLICE_BYTES = 262_144
 
 const QUOTE = 34
@@ -130,12 +127,12 @@ const SPACE = 32
 const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0))
 
 /**
- * Yields the elements of the `requests` array in a batch body, and undefined wherever the caller may pause. The caller
- * parses each element separately, because parsing a body of many megabytes at once would block the event loop for
- * seconds. Returns the body with an empty array in place of the elements.
+ * Yields the elements of a body's `requests` array, and undefined wherever the caller may pause. The caller parses each
+ * element separately, because parsing a body of many megabytes at once would block the event loop for seconds. Returns
+ * the body with an empty array in place of the elements.
  *
  * Structural characters are ASCII, so the bytes need no decoding. Malformed JSON is detected later, when an element or
- * the remaining body is parsed.
+ * the rest of the body is parsed.
  */
 export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
@@ -161,14 +158,13 @@ export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined
 
 interface Scan {
   at: number
-  /** Number of open brackets. */
+  /** Number of open brackets and braces. */
   depth: number
   isInString: boolean
   /** The most recent string, without its quotes. */
   text: { start: number; end: number }
-  /** True between the colon after `requests` and its value. */
   isAtValue: boolean
-  /** Offsets of the brackets of the first `requests` array. `end` is -1 while the array is open. */
+  /** Offsets of the brackets of the first `requests` array. `end` is -1 until the array ends. */
   list: { readonly start: number; end: number } | undefined
   /** Start of the current element, or -1 between elements. */
   start: number
@@ -176,7 +172,7 @@ interface Scan {
   end: number
 }
 
-/** Scans one byte. Returns the element that ends just before the byte, if any. */
+/** Returns the element that ends just before the byte, if any. */
 function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.at] ?? 0
   if (scan.isInString) return scanStringByte(byte, scan)
@@ -195,7 +191,7 @@ function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   return undefined
 }
 
-/** Nesting depth of the elements, which are inside the body object and the array. */
+/** Elements are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
 function openBracket(scan: Scan, byte: number): void {
@@ -203,7 +199,7 @@ function openBracket(scan: Scan, byte: number): void {
   if (scan.isAtValue && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
 }
 
-/** Ends an element. Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
+/** Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
 function endElement(scan: Scan, byte: number): ByteSpan | undefined {
   const { start, end, list } = scan
   const isFirst = list !== undefined && scan.end <= list.start + 1

@@ -2,35 +2,33 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../core/store.ts'
 
-/** The result type of an item. */
 export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
 export type Counts = Readonly<Record<ItemEnd, number>>
 
-/** A stored batch. Its items and results are stored as separate values. Times are milliseconds since 1970. */
+/** A stored batch. Items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {
   readonly id: string
   readonly keyId: string
   readonly total: number
   readonly createdAt: number
-  /** The time at which unanswered items expire. */
+  /** When unanswered items expire. */
   readonly expiresAt: number
-  /** Headers of the request that created the batch. They apply to each item. */
+  /** Headers of the request that created the batch, which apply to each item. */
   readonly headers: Readonly<Record<string, string>>
-  /** `filling` until all items are written. A filling batch is not listed. */
+  /** `filling` until all items are written. Such a batch is not listed. */
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
-  /** The time at which the results were deleted. */
+  /** When the results were deleted. */
   readonly archivedAt?: number
-  /** Present once the batch has ended. */
   readonly counts?: Counts
 }
 
 const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
-/** How long results are retained after the batch is created, in milliseconds. */
+/** How long results are retained after the creation of the batch, in milliseconds. */
 export const RESULTS_RETENTION_MS: number = 29 * DAY_MS
 /** How long a batch is retained after its creation, in milliseconds. */
 export const BATCH_RETENTION_MS: number = 90 * DAY_MS
@@ -40,9 +38,7 @@ const ID = /^msgbatch_[0-9a-f]{32}$/
 const TIME_DIGITS = 12
 const LATEST = 16 ** TIME_DIGITS - 1
 
-/**
- * Returns a new id. Later batches have smaller ids, because a list in ascending order must begin with the newest batch.
- */
+/** Later batches have smaller ids, because an ascending list must begin with the newest batch. */
 export function makeBatchId(now: number, uuid: string): string {
   const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
@@ -54,7 +50,6 @@ export function isBatchId(text: string): boolean {
 
 export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
-/** Parses a stored batch. Returns undefined for an invalid value. */
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
   try {
@@ -74,7 +69,7 @@ function isBatch(value: unknown): value is Batch & JsonObject {
   )
 }
 
-/** Serializes a batch in the messages format. Until the batch has ended, all items count as processing. */
+/** Serializes a batch in the messages format. All items count as processing until the batch has ended. */
 export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   const { counts = NO_COUNTS } = batch
   const hasEnded = batch.state === 'ended'
@@ -96,7 +91,7 @@ function time(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Returns the store key of a batch. Batch values have no expiry, because stores may drop values that have one. */
+/** Batch values have no expiry, because stores may drop values that have one. */
 export function headKey(keyId: string, id: string): string {
   return `${headsOf(keyId)}${id}`
 }
@@ -105,10 +100,10 @@ export function headsOf(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
-/** Key prefix of unfinished batches. The value is the id of the virtual key. */
+/** Prefix of the keys of unfinished batches. The value is the id of the virtual key. */
 export const OPEN_PREFIX = 'batch-open:'
 
-/** Key prefix of cleanup entries, in the order of their times. The value is the id of the virtual key. */
+/** Prefix of the keys of cleanup entries, in order of time. The value is the id of the virtual key. */
 export const CLEANUP_PREFIX = 'batch-due:'
 const DUE_TIME_DIGITS = 15
 
@@ -121,23 +116,22 @@ export function readCleanupKey(key: string): { readonly at: number; readonly id:
   return { at: Number(at), id }
 }
 
-/** The kinds of values that are stored for an item. */
 type ItemValue =
-  /** The claim on the item. Deleted after the item is finished. */
+  /** The claim on the item. Deleted when the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
   | 'request'
-  /** A line of the results, and its settlement until the ledger has settled it. */
+  /** A result line, and its settlement until the ledger has settled it. */
   | 'result'
 
-/** Returns the key prefix for values of one kind that belong to a batch. */
+/** Returns the key prefix of a batch's values of one kind. */
 export function itemsOf(kind: ItemValue, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
 const INDEX_DIGITS = 5
 
-/** Formats the index of an item in its batch as a sortable string. */
+/** Formats an item index as a sortable string. */
 export function positionOf(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
@@ -146,7 +140,6 @@ export function itemKey(kind: ItemValue, batchId: string, position: string): str
   return `${itemsOf(kind, batchId)}${position}`
 }
 
-/** A batch with unfinished items. */
 export interface OpenBatch {
   readonly id: string
   readonly keyId: string
@@ -154,52 +147,46 @@ export interface OpenBatch {
 
 export interface BatchStore {
   readonly store: Store
-  /** Yields to the event loop, because calls to a local store complete without yielding. */
+  /** Yields to the event loop, which calls to a local store do not. */
   readonly pause: () => Promise<void>
 }
 
-/**
- * Returns the options for writing a small value. It is written even if the quota is full, because the batch has already
- * been accepted.
- */
+/** A small value is written even if the quota is full, because the batch has already been accepted. */
 export function smallValueOf(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
-/** Number of keys to list per call. */
 const PAGE = 100
 const MAX_CHANGE_ATTEMPTS = 50
 
-/** The stored claim on an item that no process has claimed yet. */
+/** The `todo` value of an unclaimed item. */
 export const UNCLAIMED = '0'
 
-/** Returns the line of a stored result, without its settlement. */
 export function lineOf(value: string): string {
   const end = value.indexOf('\n')
   return end < 0 ? value : value.slice(0, end)
 }
 
-/** Updates a batch atomically. Resolves with undefined if the batch does not exist. */
 export async function changeBatch(
   store: Store,
   { keyId, id }: OpenBatch,
-  make: (batch: Batch) => Batch,
+  update: (batch: Batch) => Batch,
 ): Promise<Batch | undefined> {
   const key = headKey(keyId, id)
   for (let attempt = 0; attempt < MAX_CHANGE_ATTEMPTS; attempt += 1) {
     const text = await store.get(key)
-    const present = parseBatch(text)
-    if (present === undefined) return undefined
-    const changed = make(present)
-    if (changed === present || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
+    const current = parseBatch(text)
+    if (current === undefined) return undefined
+    const changed = update(current)
+    if (changed === current || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
       return changed
   }
-  throw new GatewayError('conflict', 'Other requests are changing this batch. Retry.')
+  throw new GatewayError('conflict', 'Too many concurrent requests are changing this batch. Retry later.')
 }
 
 /**
- * Deletes a batch and all its values. The caller then deletes the cleanup entry, so that the entry remains if the
- * process dies.
+ * Deletes a batch and all its values. The caller then deletes the cleanup entry, which must remain if the process dies
+ * here.
  */
 export async function deleteBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
   await parts.store.delete(headKey(keyId, id))
@@ -216,10 +203,10 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Number of concurrent reads. Low, because that many of the largest answers must fit into memory at once. */
+/** Low, because this many of the largest answers must fit into memory at once. */
 const MAX_CONCURRENT_READS = 4
 
-/** Yields the values of all keys that have a prefix, in order. Reads them on demand. */
+/** Yields the values of all keys with a prefix, in order. Reads them on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
@@ -235,8 +222,8 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
 
 const CLEANUP_PAGE = 20
 /**
- * Deletes results 29 days after the creation of their batch, batches after 90 days, and incompletely written batches of
- * dead processes. Several processes may clean up concurrently.
+ * Deletes results 29 days after the creation of their batch, batches after 90 days, and batches that dead processes
+ * have not written completely. Several processes may clean up concurrently.
  */
 export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
   const { store, now } = parts
@@ -266,7 +253,7 @@ function areResultsExpired(batch: Batch, at: number): boolean {
   return batch.state === 'ended' && at >= batch.createdAt + RESULTS_RETENTION_MS
 }
 
-/** Returns the time of the next cleanup of a batch, or undefined if the batch is to be deleted. */
+/** Returns the time of the next cleanup, or undefined if the batch must be deleted. */
 function nextCleanup(batch: Batch, at: number): number | undefined {
   if (batch.state === 'filling') return undefined
   if (at < batch.createdAt + RESULTS_RETENTION_MS) return batch.createdAt + RESULTS_RETENTION_MS
@@ -275,6 +262,6 @@ function nextCleanup(batch: Batch, at: number): number | undefined {
 }
 
 async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {
-  await changeBatch(parts.store, batch, (present) => ({ ...present, archivedAt: present.archivedAt ?? at }))
+  await changeBatch(parts.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? at }))
   await deleteItems(parts, itemsOf('result', batch.id))
 }

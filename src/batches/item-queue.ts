@@ -25,7 +25,7 @@ import type { BatchParts } from './batch-repository.ts'
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly position: string
-  /** The value of `todo` during the claim. */
+  /** The `todo` value during the claim. */
   storedValue: string
 }
 
@@ -35,43 +35,39 @@ export type ClaimResult =
   | { readonly kind: 'busy'; readonly until: number }
   | { readonly kind: 'gone' }
 
-/** The result of an item. */
 export interface ItemResult {
-  /** One line of the results. */
   readonly line: string
-  /**
-   * The settlement that must run before the item is closed. Absent if it has already run, or if no money was reserved.
-   */
+  /** The settlement that must run before the item is closed. Absent if it has run, or if no money was reserved. */
   readonly settlement?: Settlement
 }
 
 /**
- * Items of batches, claimed by lease.
+ * Batch items, claimed by lease.
  *
- * The `todo` value of an item contains the expiry and the id of a claim. After the expiry, another process may replace
- * the value and thereby claim the item. The items of a killed process therefore become available.
+ * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
+ * value and thereby claim the item, so the items of a killed process become available.
  *
  * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce
- * the result to its line; delete the `todo` value. If a process dies, the next owner of the item continues with the
- * next step. Each item therefore has one result, which is settled once.
+ * the result to its line; delete the `todo` value. If a process dies, the next process to claim the item continues with
+ * the next step. Each item therefore has one result, which is settled once.
  */
 export interface ItemQueue {
-  /** Returns positions of unfinished items after a position, in order. */
+  /** Returns the positions of unfinished items after a position, in order. */
   positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   claim(batch: OpenBatch, position: string): Promise<ClaimResult>
-  /** Renews the claim. Resolves with false if another process has claimed the item. */
+  /** Resolves with false if another process has claimed the item. */
   renew(claim: ItemClaim): Promise<boolean>
-  /** Releases the item. Any process may claim it after `at`, in milliseconds since 1970. */
+  /** Any process may claim the item after `at`, in milliseconds since 1970. */
   release(claim: ItemClaim, at: number): Promise<void>
-  batch(of: OpenBatch): Promise<Batch | undefined>
+  batch(open: OpenBatch): Promise<Batch | undefined>
   request(claim: ItemClaim): Promise<StoredRequest | undefined>
   result(claim: ItemClaim): Promise<ItemResult | undefined>
   /**
-   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead; the cost is
-   * still settled. If the item already has another result, keeps that result and resolves with undefined.
+   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, but still
+   * settles the cost. If the item already has a different result, resolves with undefined.
    */
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** Deletes all values of the item except its line. Called after the settlement. */
+  /** Deletes all values of the item except its line. Must be called after the settlement. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
   /** Ends a batch without unfinished items and counts its results. */
   end(batch: OpenBatch): Promise<void>
@@ -102,7 +98,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return keys.map((found) => found.slice(prefix.length))
   }
 
-  async function take(batch: OpenBatch, position: string): Promise<ClaimResult> {
+  async function claimItem(batch: OpenBatch, position: string): Promise<ClaimResult> {
     const todo = key('todo', { batch, position })
     const storedValue = newClaim()
     const write = smallValueOf(batch.keyId)
@@ -136,31 +132,31 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
     return value === undefined ? undefined : readResult(value)
   }
 
-  async function finish(claim: ItemClaim, given: ItemResult): Promise<ItemResult | undefined> {
+  async function finish(claim: ItemClaim, newResult: ItemResult): Promise<ItemResult | undefined> {
     const { keyId } = claim.batch
     try {
-      return await put(claim, given, { quota: quotaOf('batch', keyId) })
+      return await put(claim, newResult, { quota: quotaOf('batch', keyId) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return put(claim, { ...given, line: quotaFullLine(given.line) }, smallValueOf(keyId))
+      return put(claim, { ...newResult, line: quotaFullLine(newResult.line) }, smallValueOf(keyId))
     }
   }
 
   /**
-   * Stores a result. If the swap fails, compares the stored value, because an earlier swap may have succeeded although
-   * its reply was lost.
+   * If the swap fails, compares the stored value, because an earlier swap may have succeeded although its reply was
+   * lost.
    */
-  async function put(claim: ItemClaim, given: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
+  async function put(claim: ItemClaim, newResult: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
     const resultKey = key('result', claim)
-    const value = writeResult(given)
+    const value = writeResult(newResult)
     const isOurs = (await store.swap(resultKey, undefined, value, write)) || (await store.get(resultKey)) === value
-    return isOurs ? given : undefined
+    return isOurs ? newResult : undefined
   }
 
-  async function close(claim: ItemClaim, given: ItemResult): Promise<void> {
-    const value = writeResult(given)
+  async function close(claim: ItemClaim, newResult: ItemResult): Promise<void> {
+    const value = writeResult(newResult)
     const write = smallValueOf(claim.batch.keyId)
-    if (value !== given.line) await store.swap(key('result', claim), value, given.line, write)
+    if (value !== newResult.line) await store.swap(key('result', claim), value, newResult.line, write)
     await store.delete(key('request', claim))
     await store.delete(key('todo', claim))
   }
@@ -171,15 +167,15 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
 
   async function end(batch: OpenBatch): Promise<void> {
     const counts = await countResults(options, batch)
-    await changeBatch(store, batch, (present) =>
-      present.state === 'working' ? { ...present, state: 'ended', endedAt: now(), counts } : present,
+    await changeBatch(store, batch, (current) =>
+      current.state === 'working' ? { ...current, state: 'ended', endedAt: now(), counts } : current,
     )
     await store.delete(OPEN_PREFIX + batch.id)
   }
 
   return {
     positions,
-    claim: take,
+    claim: claimItem,
     renew,
     release,
     batch: async ({ keyId, id }) => parseBatch(await store.get(headKey(keyId, id))),
@@ -197,13 +193,13 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
   return counts
 }
 
-/** Matches the result type, which is at the start of the line, before any text of a caller or a model. */
+/** Matches the result type at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
-/** Start of the last field of a line. This text occurs only once, because quotes inside strings are escaped. */
+/** Start of the last field. Occurs only once in a line, because quotes inside strings are escaped. */
 const CUSTOM_ID = ',"custom_id":'
 
-/** @param body JSON text of the message or the error. */
+/** @param body The message or the error, as JSON. */
 export function writeLine(customId: string, end: ItemEnd, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
   const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
@@ -220,7 +216,7 @@ const QUOTA_EXCEEDED = {
   request_id: null,
 }
 
-/** Returns the line of the item with an error instead of its answer. The line is short, so it can always be stored. */
+/** Replaces the answer in a line with an error, which is short enough to be stored always. */
 function quotaFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
 }
@@ -229,7 +225,7 @@ function endOf(value: string): ItemEnd {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
 }
 
-/** Removes line breaks, which the JSON of an upstream may contain. */
+/** An upstream's JSON may contain line breaks. */
 function oneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }
@@ -252,16 +248,17 @@ type PollResult =
   | { readonly kind: 'item'; readonly claim: ItemClaim }
   /** No item is available until about this time. */
   | { readonly kind: 'wait'; readonly until: number }
-  /** Every item is finished. */
   | { readonly kind: 'none' }
 
-/** Claims the unfinished items of one batch, in a cycle. */
+/** Claims the unfinished items of one batch, cyclically. */
 export interface ItemPoll {
   readonly batch: OpenBatch
   next(): Promise<PollResult>
 }
 
-/** @param start The position before the first item. It differs between processes, so that they begin with different items. */
+/**
+ * @param start The position before the first item. Differs between processes, so that they begin with different items.
+ */
 export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
   let ahead: string[] = []
   let last = start

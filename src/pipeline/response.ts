@@ -45,7 +45,7 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
  * forbids storing the answer.
  */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
-  if (!recordings.isOn || subscribers === undefined || format.answerId === undefined) return false
+  if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
   return readCacheDirectives((name) => request.header(name)).write
 }
 

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 
 export interface CapacityShare {
-  /** Reserves bytes. If they would exceed a limit, reserves none and returns false. */
+  /** Reserves bytes. Reserves none and returns false if they would exceed a limit. */
   reserve(bytes: number): boolean
   /** Releases the capacity. Further calls have no effect. */
   release(): void
@@ -10,13 +10,12 @@ export interface CapacityShare {
 /** One or more complete server-sent events. */
 export type EventChunk = Uint8Array | string
 
-/** The destination of one reader. */
 export interface EventSink {
-  /** Returns false if the reader's buffer is full. `onDrain` reports when the buffer has drained. */
+  /** Returns false if the reader's buffer is full. `onDrain` listeners run when it has drained. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
-  /** Ends with an error, because no more events can be read. */
+  /** Ends with an error. */
   fail(error: unknown): void
   /** Called when the reader disconnects. */
   leave(): void
@@ -24,18 +23,18 @@ export interface EventSink {
 
 interface StreamEnd {
   readonly isComplete: boolean
-  /** All events. Undefined if the events exceeded the capacity. */
+  /** All events, or undefined if they exceeded the capacity. */
   readonly text: string | undefined
 }
 
 /** The read interface of an event buffer. */
 export interface Recording {
   /**
-   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. Fails the sink
-   * with `too-large` if the events exceed the capacity.
+   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. If the events
+   * exceed the capacity, the sink fails with `too-large`.
    */
   follow(after: number, sink: EventSink): () => void
-  /** Returns the number of events so far, or 0 if the events are not stored. */
+  /** Returns the number of events so far, or 0 if they are not stored. */
   count(): number
   /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
@@ -43,15 +42,15 @@ export interface Recording {
 
 interface Reader {
   readonly sink: EventSink
-  /** The number of chunks that the reader has received. */
+  /** Number of chunks that the reader has received. */
   position: number
   toSkip: number
   isBlocked: boolean
 }
 
 /**
- * An event stream with several readers. Each reader can start at any event and reads at its own speed. The producer is
- * paused only while all readers are blocked, so the fastest reader determines the producer's speed.
+ * An event stream with several readers. Each starts at any event and reads at its own speed. The producer is paused
+ * only while all readers are blocked, so the fastest reader determines its speed.
  */
 export class EventBuffer implements Recording {
   readonly ended: Promise<StreamEnd>
@@ -61,7 +60,7 @@ export class EventBuffer implements Recording {
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  /** The number of dropped chunks. */
+  /** Number of dropped chunks. */
   #first = 0
   #original: Reader | undefined
   #isStored: boolean
@@ -79,7 +78,7 @@ export class EventBuffer implements Recording {
     })
   }
 
-  /** Attaches the caller of the request, which receives all events even if the events exceed the capacity. */
+  /** Attaches the caller of the request, which receives all events even if they exceed the capacity. */
   attachOriginal(sink: EventSink): () => void {
     this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
@@ -93,7 +92,7 @@ export class EventBuffer implements Recording {
     return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
 
-  /** Lets the producer run to its end without pauses, even if no reader is attached. */
+  /** Lets the producer finish without pauses, even without readers. */
   drain(): void {
     this.#isDraining = true
     this.#updateDemand()
@@ -112,7 +111,7 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  /** Writes a chunk to the only reader without storing it. A reader that is not blocked has read all earlier chunks. */
+  /** Writes to the only reader without storing the chunk. A reader that is not blocked has read all earlier chunks. */
   #forward(chunk: EventChunk, reader: Reader): void {
     this.#first += 1
     reader.position += 1
@@ -131,7 +130,7 @@ export class EventBuffer implements Recording {
     this.#releaseCapacity()
   }
 
-  /** True while further readers can read all events. */
+  /** True while new readers can read all events. */
   get isStored(): boolean {
     return this.#isStored
   }
@@ -176,14 +175,14 @@ export class EventBuffer implements Recording {
       const rest = afterSkipped(reader, chunk)
       if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
     }
-    // A sink that drains during `write` calls this method again. The nested call may have ended the reader.
+    // A sink that drains during `write` calls this method again, and the nested call may have ended the reader.
     if (!this.#isOver || !this.#readers.has(reader)) return
     if (reader.position < this.#first + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }
 
-  /** Drops all stored events except unread events of the original reader. Fails all other readers. */
+  /** Drops all events except unread events of the original reader. Fails all other readers. */
   #stopStoring(): void {
     this.#isStored = false
     for (const reader of this.#readers) this.#pump(reader)
@@ -197,7 +196,7 @@ export class EventBuffer implements Recording {
     this.#first += dropped.length
   }
 
-  /** Releases the capacity after the end of the stream, when the original reader has finished or disconnected. */
+  /** Releases the capacity once the stream has ended and the original reader has finished or disconnected. */
   #releaseCapacity(): void {
     if (this.#isOver && this.#original === undefined) this.#capacity?.release()
   }
@@ -225,27 +224,25 @@ export function textOf(chunk: EventChunk): string {
   return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
 }
 
-/** Returns the size of a chunk in memory, in bytes. */
 function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
 
 function tooLarge(): GatewayError {
-  const message = 'This answer exceeds the capacity for recordings, so it cannot be followed. Send the request again.'
+  const message = 'This answer exceeds the recording capacity, so it cannot be followed. Send the request again.'
   return new GatewayError('too-large', message)
 }
 
 /** End of a server-sent event. An event contains no empty line. */
 const END = '\n\n'
 
-/** Returns the number of events in a string of complete events. */
 export function countEvents(text: string): number {
   let count = 0
   for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
   return count
 }
 
-/** Returns the part of a string after its first `count` events, or an empty string if no events remain. */
+/** Returns the string after its first `count` events. */
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {

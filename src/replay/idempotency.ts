@@ -16,33 +16,33 @@ import type { Recording } from './event-buffer.ts'
 
 /** A request that carries an Idempotency-Key. */
 export interface IdempotentRequest {
-  /** The id of the API key. Idempotency keys of different owners never match. */
+  /** The id of the virtual key. Idempotency keys of different owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
-  /** Equal for requests that have the same path and body. */
+  /** Equal for requests with the same path and body. */
   readonly fingerprint: string
-  /** The subscribers that keep this request running if it is the first request. */
+  /** Keep this request running if it is the first one. */
   readonly subscribers: Subscribers
-  /** Aborted when this caller disconnects. */
+  /** Aborts when this caller disconnects. */
   readonly signal: AbortSignal
   /** Maximum wait for the first request, in milliseconds. */
   readonly timeoutMs: number
 }
 
-/** The answer of the first request. `leave` detaches this caller from the stream. */
+/** The answer to the first request. `leave` detaches this caller from the stream. */
 export type RepeatedAnswer =
   | Extract<RunOutcome, { readonly kind: 'complete' }>
   | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
 
 /** Reports the end of the first request. Only the first report has an effect. Never rejects. */
 export interface FirstRequest {
-  /** Sends the answer to waiting requests, and to later requests until it expires. Resolves when the answer is stored. */
+  /** Sends the answer to waiting requests, and to later ones until it expires. Resolves when the answer is stored. */
   remember(answer: RepeatableAnswer): Promise<void>
-  /** Sends the stream to waiting requests. Stores a complete stream, but not an incomplete stream. */
+  /** Sends the stream to waiting requests. Stores the stream only if it is complete. */
   share(head: RepeatableAnswer['head'], recording: Recording): void
   /**
    * Sends the answer to waiting requests without storing it. Without an answer, waiting and later requests call the
-   * upstream one after another.
+   * upstream one at a time.
    */
   forget(answer?: RepeatableAnswer): Promise<void>
 }
@@ -54,30 +54,30 @@ export type RequestClaim =
 /** Processes a request once for each Idempotency-Key. */
 export interface Idempotency {
   /**
-   * Waits for the first request with the same key. Throws `conflict` if the key was used for another request, or if the
-   * first request still runs after `timeoutMs`. Rejects if the store fails or the caller disconnects.
+   * Waits for the first request with the same key. Throws `conflict` if the key was used for a different request, or if
+   * the first request is still running after `timeoutMs`. Rejects if the store fails or the caller disconnects.
    */
   claim(request: IdempotentRequest): Promise<RequestClaim>
-  /** Resolves when the answers of all ended requests are stored. */
+  /** Resolves when the answers to all ended requests are stored. */
   flush(): Promise<void>
-  /** Number of unfinished requests of this process. */
+  /** Number of unfinished requests in this process. */
   readonly size: number
 }
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
-  /** Retention of a stored answer in seconds. @default 86,400 (24 hours) */
+  /** How long an answer is stored, in seconds. @default 86,400 (24 hours) */
   readonly retentionSeconds?: number
-  /** Time after which the first request is abandoned if its process died, in milliseconds. @default 30,000 */
+  /** How long the claim of a dead process lasts, in milliseconds. @default 30,000 */
   readonly leaseMs?: number
-  /** Interval of polling for the answer of another process, in milliseconds. @default 250 */
+  /** Interval between polls for another process's answer, in milliseconds. @default 250 */
   readonly pollMs?: number
 }
 
 const DAY_SECONDS = 86_400
 const LEASE_MS = 30_000
 const POLL_MS = 250
-/** Maximum pause between attempts if store reads lag behind store writes, in milliseconds. */
+/** Maximum pause between attempts while store reads lag behind writes, in milliseconds. */
 const MAX_BACKOFF_MS = 5_000
 const MAX_DOUBLINGS = 10
 
@@ -104,7 +104,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** Returns a claim to run as the first request, or the answer of an earlier request from the store. */
+  /** Claims the key, or returns the answer to an earlier request from the store. */
   async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
     const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)
@@ -140,7 +140,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       if (record === undefined) {
         const lease = await acquireLease({ store, after }, { name, expected, text, leaseMs, quota })
         if (lease !== undefined) return { lease }
-        // The next read usually finds the first request. If store reads lag behind store writes, a pause is needed before the next read.
+        // The next read usually finds the first request. A pause is needed only if store reads lag behind writes.
         if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
@@ -182,8 +182,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       },
       share: (head, recording) => {
         if (!notifyOnce({ kind: 'live', head, recording })) return
-        void recording.ended.then(({ isComplete: isWhole, text }) =>
-          close(isWhole && text !== undefined ? { status: 200, head, body: text } : undefined),
+        void recording.ended.then(({ isComplete, text }) =>
+          close(isComplete && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },
       forget: async (answer) => {
@@ -203,10 +203,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/**
- * Returns the answer to the first request, or undefined if the first request ended without an answer; the key can then
- * be claimed again.
- */
+/** Returns undefined if the first request ended without an answer. The key can then be claimed again. */
 async function join(
   run: Run,
   request: IdempotentRequest,
@@ -236,7 +233,7 @@ async function join(
 function otherRequest(): GatewayError {
   return new GatewayError(
     'conflict',
-    'This Idempotency-Key was used within 24 hours for a request with another path or body. Use a new key for a new request.',
+    'This Idempotency-Key was used in the last 24 hours for a request with a different path or body. Use a new key for each new request.',
     { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
   )
 }

@@ -1,13 +1,10 @@
 import type { Quota, Store } from '../core/store.ts'
 import type { Runtime } from '../core/ports.ts'
 
-/**
- * A claim of this process on a name in the store. The process renews the claim until `end`. If the process dies, the
- * claim expires.
- */
+/** This process's claim on a name in the store, renewed until `end`. If the process dies, the claim expires. */
 export interface Lease {
   /**
-   * Ends the lease. Replaces the stored string with `value`, or deletes it. Resolves with false if the store fails or
+   * Ends the lease. Replaces the stored value with `value`, or deletes it. Resolves with false if the store fails or
    * another process holds the lease. Never rejects.
    */
   end(value: string | undefined, ttlMs?: number): Promise<boolean>
@@ -15,15 +12,15 @@ export interface Lease {
 
 export interface LeaseRequest {
   readonly name: string
-  /** The current value of the name. */
+  /** The current value. */
   readonly expected: string | undefined
-  /** The stored value during the lease. Each process must use a different value. */
+  /** The value during the lease. Must be unique to the process. */
   readonly text: string
   readonly leaseMs: number
   readonly quota: Quota
 }
 
-/** Number of renewals per lease duration. A single renewal may fail. */
+/** More than one, so that a single renewal may fail. */
 const RENEWALS_PER_LEASE = 3
 
 /** Takes a lease. Resolves with undefined if another value is stored. Rejects if the store fails. */
@@ -61,14 +58,14 @@ export async function acquireLease(
 }
 
 /**
- * Counts the subscribers of a request. The request runs while it has at least one subscriber. A second request with the
- * same Idempotency-Key, or a follower of the stream, keeps the request running after the first client disconnects.
+ * Counts the subscribers of a request, which runs while it has at least one. A second request with the same
+ * Idempotency-Key, or a follower of the stream, keeps the request running after the first client disconnects.
  */
 export interface Subscribers {
-  /** Adds a subscriber. Returns a function that removes it. Further calls to that function have no effect. */
+  /** Adds a subscriber. Returns a function that removes it; further calls have no effect. */
   join(): () => void
   /**
-   * True after the last subscriber has left. The request is then cancelled, so any later subscriber receives no result.
+   * True after the last subscriber has left. The request is then cancelled, and later subscribers receive no result.
    */
   readonly isOver: boolean
 }
@@ -107,7 +104,7 @@ class SubscriberCount implements Subscribers {
 
 /** Tracks work that continues after its caller disconnects. */
 export interface Detached {
-  /** Adds work. `end` requests an early end; `ended` settles when the work has ended. */
+  /** `end` requests an early end; `ended` settles when the work has ended. */
   add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void
   /** Ends all work. Resolves when all work has ended, or after `timeoutMs`. @default 5,000 */
   close(timeoutMs?: number): Promise<void>

@@ -6,11 +6,11 @@ import { textOf, type EventSink, type Recording } from './event-buffer.ts'
 import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 
 /**
- * The location of a stream that one process generates and other processes follow through the store.
+ * The location of a stream that one process generates and others follow through the store.
  *
  * A follower writes `live-wanted:<name>`. The generating process polls for that key, so a stream without followers
  * costs one read per poll and no writes. Once the key exists, the process writes the events as
- * `live:<name>:<token>:<n>`. `live:<name>` is the lease of the process. After the end of the stream, it contains the
+ * `live:<name>:<token>:<n>`. The process holds `live:<name>` as a lease, and at the end replaces its value with the
  * number of parts.
  */
 export interface StreamLocation {
@@ -20,25 +20,25 @@ export interface StreamLocation {
 }
 
 export interface LiveStream {
-  /** Properties that a follower needs to interpret the events. */
+  /** What a follower needs to interpret the events. */
   readonly about: JsonObject
-  /** Sends all events to a sink. Returns a function that detaches the sink. */
+  /** Sends all events to a sink. Returns a function that detaches it. */
   follow(sink: EventSink): () => void
-  /** Returns data that is known only after the stream has ended, such as its usage. */
+  /** Returns data that is known only at the end, such as the usage. */
   summary(): JsonObject
   readonly subscribers?: Subscribers | undefined
 }
 
-/** Interval at which the generating process polls for followers, in milliseconds. */
+/** Interval between polls for followers. */
 const FOLLOWER_POLL_MS = 250
-/** Interval at which a follower renews its key, in milliseconds. The key expires after `WANTED_TTL_MS`. */
+/** Interval at which a follower renews its key, which expires after `WANTED_TTL_MS`. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
-/** Minimum interval between two parts, in milliseconds. */
+/** Minimum interval between writes of two parts. */
 const PART_INTERVAL_MS = 40
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
-/** Interval at which a follower polls for parts, in milliseconds. It doubles while no part arrives. */
+/** Interval between a follower's polls. Doubles while no part arrives. */
 const MIN_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
@@ -51,8 +51,8 @@ type Clock = Pick<Runtime, 'now' | 'after'>
 type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 
 /**
- * Publishes a stream while another process follows it. Never rejects. After a failure, followers wait for the complete
- * answer.
+ * Publishes a stream once another process wants to follow it. Never rejects. After a failure, followers wait for the
+ * complete answer.
  */
 export async function publishStream(
   stream: PublishedStream,
@@ -158,7 +158,6 @@ function collectEvents(stream: LiveStream) {
 interface Head {
   readonly token: string
   readonly about: JsonObject
-  /** Present after the end of the stream. */
   readonly parts: number | undefined
   readonly summary: JsonObject
 }
@@ -176,7 +175,7 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Returns a function that requests a stream. The function resolves with the stream if another process publishes it. */
+/** Returns a function that requests a stream, and resolves with it once another process publishes it. */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },
@@ -199,7 +198,7 @@ export function createStreamSearch(
 interface FollowContext {
   readonly location: StreamLocation
   readonly runtime: Clock & { readonly idleMs: number }
-  /** Writes the follower's key, unless it was written recently. */
+  /** Renews the follower's key, unless it was written recently. */
   readonly request: () => Promise<void>
 }
 
@@ -245,7 +244,10 @@ function createReader(sink: EventSink) {
   }
 }
 
-/** Reads all parts. Resolves with the head, or with undefined if the stream is lost or its reader has disconnected. */
+/**
+ * Reads all parts. Resolves with the final head, or with undefined if the stream is lost or the reader has
+ * disconnected.
+ */
 async function readParts(token: string, reader: Reader, context: FollowContext): Promise<Head | undefined> {
   const { location, runtime, request } = context
   let part = 0
@@ -277,7 +279,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/** Reads the head before the part. The end is written to the head after all parts, so no part is missed. */
+/** Reads the head before the part. The head is updated after the last part, so no part is missed. */
 async function readPart(
   { values, name }: StreamLocation,
   token: string,
@@ -290,11 +292,11 @@ async function readPart(
 function streamLost(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The process that generated this answer stopped before the end of the answer. Retry the request.',
+    'The process that generated this answer stopped before the answer was complete. Retry the request.',
   )
 }
 
-/** @param isBackground True if the pause must not keep the process alive. */
+/** @param isBackground If true, the pause does not keep the process alive. */
 function pause(ms: number, { after }: Clock, isBackground = true): Promise<void> {
   return new Promise((resolve) => void after(ms, resolve, { isBackground }))
 }

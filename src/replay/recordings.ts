@@ -9,53 +9,51 @@ import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.
 export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
-  /** An answer that was sent as one JSON string, and its metrics. Its events are created on demand. */
+  /** An answer sent as one JSON string, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
 export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
 
-/** A recording that this process is still generating. */
+/** A recording in progress in this process. */
 export interface Live {
   readonly live: Recording
-  /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers | undefined
 }
 
-/** The name of a recording. */
 export interface RecordingName {
   readonly owner: string
   readonly id: string
   readonly subscribers?: Subscribers
-  /** True for a recording that other processes can follow. Its caller may reconnect to any process. */
+  /** True if other processes can follow the recording, because its caller may reconnect to any of them. */
   readonly isDetached?: boolean
 }
 
-/** Answers that can be streamed again, by owner (the id of a key) and id. */
+/** Answers that can be streamed again, by owner (key id) and id. */
 export interface Recordings {
-  readonly isOn: boolean
+  readonly isEnabled: boolean
   /**
-   * Returns the buffer of a stream. Only the caller can read the stream if recordings are disabled or no capacity is
-   * left.
+   * Returns a buffer for a stream. If recordings are disabled or the capacity is exhausted, only the caller can read
+   * the stream.
    */
   open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
-  /** Registers a stream under a name, and stores the stream at its end. Replaces an older stream with the same name. */
+  /** Registers a stream under a name, and stores it at its end. Replaces an older stream with the same name. */
   name(recording: Recording, name: RecordingName): void
   /** Stores an answer that was not streamed. Returns immediately. */
   keep(answer: StoredAnswer, owner: string, id: string): void
-  /** Resolves with a recording, or `elsewhere` if another process generates it. Rejects if the store fails. */
+  /** Resolves with a recording, or with `elsewhere` if another process is generating it. Rejects if the store fails. */
   find(owner: string, id: string): Promise<FoundRecording | undefined>
-  /** Returns a function that searches for the stream of a recording that another process generates. */
+  /** Returns a function that looks for the stream of a recording that another process is generating. */
   search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
-  /** Resolves when the writes of all ended recordings have succeeded or failed. */
+  /** Resolves when the writes of all ended recordings have settled. */
   flush(): Promise<void>
-  /** The number of recordings in progress, and their total size in bytes. */
+  /** Recordings in progress, and their total size in bytes. */
   readonly size: { readonly entries: number; readonly bytes: number }
 }
 
 export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
-  /** If false, no stream is registered or stored. @default true */
-  readonly isOn?: boolean
+  /** If false, streams are neither registered nor stored. @default true */
+  readonly isEnabled?: boolean
   /** How long a finished answer is retained, in seconds. @default 3600 */
   readonly retentionSeconds?: number
 }
@@ -63,21 +61,21 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
 const MIB = 1024 * 1024
 const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, maxBytesPerStream: 8 * MIB }
 const HOUR_SECONDS = 3600
-/** Time after which a recording is abandoned if its process died, in milliseconds. */
+/** How long a recording survives the death of its process, in milliseconds. */
 const LEASE_MS = 30_000
 const LIVE = 'live'
-/** Matches the ids of all formats. An answer with any other id is not stored. */
+/** Matches the ids of all formats. Answers with other ids are not stored. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
 export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, after, uuid, isOn = true, retentionSeconds = HOUR_SECONDS, ...limits } = options
+  const { store, after, uuid, isEnabled = true, retentionSeconds = HOUR_SECONDS, ...limits } = options
   const capacity = createRecordingCapacity({ ...DEFAULT_LIMITS, ...limits })
   const maxBytes = limits.maxBytesPerStream ?? DEFAULT_LIMITS.maxBytesPerStream
   const live = new Map<string, Live>()
   const saving = new Map<string, Promise<unknown>>()
 
   /**
-   * Tracks a write, so that reads of the same name wait for it. Ignores a failure, because the answer has already been
+   * Tracks a write, so that reads of the same name wait for it. Ignores failures, because the answer has already been
    * sent.
    */
   async function save(name: string, work: Promise<unknown>): Promise<void> {
@@ -87,7 +85,7 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (saving.get(name) === saved) saving.delete(name)
   }
 
-  /** Returns the stored form of the answer, or undefined if the answer exceeds the maximum size. */
+  /** Returns undefined if the answer exceeds the maximum size. */
   function write(answer: StoredAnswer): string | undefined {
     const text = writeStored(answer)
     return 2 * text.length > maxBytes ? undefined : text
@@ -124,20 +122,20 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 
   return {
-    isOn,
+    isEnabled,
     open: ({ owner, isStored }) => new EventBuffer(isStored ? capacity.reserve(owner) : undefined),
-    name: (recording, known) => {
-      const { owner, id, subscribers, isDetached = false } = known
-      if (!isOn || !SAFE_ID.test(id)) return
+    name: (recording, recordingName) => {
+      const { owner, id, subscribers, isDetached = false } = recordingName
+      if (!isEnabled || !SAFE_ID.test(id)) return
       const name = nameOf(owner, id)
       if (live.get(name)?.live === recording) return
       const recorded = { live: recording, subscribers }
       live.set(name, recorded)
-      void keepWhenEnded(recorded, known, isDetached ? takeName(known) : Promise.resolve(undefined))
+      void keepWhenEnded(recorded, recordingName, isDetached ? takeName(recordingName) : Promise.resolve(undefined))
       if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
     },
     keep: (answer, owner, id) => {
-      const text = isOn && SAFE_ID.test(id) ? write(answer) : undefined
+      const text = isEnabled && SAFE_ID.test(id) ? write(answer) : undefined
       if (text !== undefined) void save(nameOf(owner, id), put(owner, id, text))
     },
     find: async (owner, id) => {
@@ -162,12 +160,12 @@ export function createRecordings(options: RecordingsOptions): Recordings {
   }
 }
 
-/** Returns the store key of a recording. Encoding the id prevents different owners from having the same key. */
+/** Encodes the id, so that different owners cannot have the same key. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }
 
-/** Serializes one line of JSON, followed by the raw text, because serializing a long string as JSON is slow. */
+/** One line of JSON, followed by the raw text, because serializing a long string as JSON is slow. */
 function writeStored(answer: StoredAnswer): string {
   const head = answer.kind === 'events' ? { kind: answer.kind } : { kind: answer.kind, metrics: answer.metrics }
   return `${JSON.stringify(head)}\n${answer.text}`
@@ -193,11 +191,11 @@ export interface CapacityLimits {
 }
 
 /**
- * Returns the capacity that all recordings in progress share. An owner may use at most as much as remains free.
- * Otherwise, one owner could block all others. The first recording of an owner is exempt.
+ * Capacity shared by all recordings in progress. An owner may use at most as much as remains free, so that no owner can
+ * block the others. The first recording of an owner is exempt.
  */
 interface RecordingCapacity {
-  /** Reserves capacity for one recording. Returns undefined if the capacity of the owner is exhausted. */
+  /** Reserves capacity for one recording. Returns undefined if the owner's capacity is exhausted. */
   reserve(owner: string): CapacityShare | undefined
   readonly entries: number
   readonly bytes: number

@@ -2,18 +2,17 @@ import type { Subscribers } from './lifetime.ts'
 import type { Recording } from './event-buffer.ts'
 import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 
-/** The outcome of the first request with an Idempotency-Key, for repeated requests. */
+/** The outcome of the first request with an Idempotency-Key, which repeated requests receive. */
 export type RunOutcome =
   | { readonly kind: 'complete'; readonly answer: RepeatableAnswer }
   /** The answer is being streamed and can be followed. */
   | { readonly kind: 'live'; readonly head: RepeatableAnswer['head']; readonly recording: Recording }
 
-/** A request with an Idempotency-Key that this process has not finished. */
+/** An unfinished request with an Idempotency-Key in this process. */
 export interface Run {
   readonly fingerprint: string
-  /** The subscribers that keep the request running. */
   readonly subscribers: Subscribers
-  /** Resolves with true once the request begins as the first one with its key, or with false if it ends before that. */
+  /** Resolves with true once the request runs as the first one with its key, or with false if it ends before that. */
   readonly begun: Promise<boolean>
   /** Resolves with undefined if the request ended without an answer to share. */
   readonly outcome: Promise<RunOutcome | undefined>
@@ -29,9 +28,9 @@ export interface RunControl {
 }
 
 export function createRun(fingerprint: string, subscribers: Subscribers): RunControl {
-  const begun = settleable<boolean>()
-  const outcome = settleable<RunOutcome | undefined>()
-  const over = settleable<void>()
+  const begun = deferred<boolean>()
+  const outcome = deferred<RunOutcome | undefined>()
+  const over = deferred<void>()
   return {
     run: { fingerprint, subscribers, begun: begun.promise, outcome: outcome.promise, over: over.promise },
     begin: () => begun.resolve(true),
@@ -44,7 +43,7 @@ export function createRun(fingerprint: string, subscribers: Subscribers): RunCon
   }
 }
 
-function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
+function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => {}
   const promise = new Promise<T>((settle) => {
     resolve = settle
@@ -52,30 +51,26 @@ function settleable<T>(): { readonly promise: Promise<T>; readonly resolve: (val
   return { promise, resolve }
 }
 
-/**
- * An answer that can be sent again. Excludes headers that apply to a single response, such as its request id and rate
- * limits.
- */
+/** An answer that can be sent again, without headers of a single response, such as its request id and rate limits. */
 export interface RepeatableAnswer {
   readonly status: number
-  /** Headers, with names in lower case. */
+  /** Header names are in lower case. */
   readonly head: Readonly<Record<string, string>>
   readonly body: string
 }
 
-/** The value stored for an Idempotency-Key. */
+/** The stored value of an Idempotency-Key. */
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
 
-/** Serializes one line of JSON, followed by the raw body of the answer. */
+/** One line of JSON, followed by the raw body of the answer. */
 export function writeClaim(record: ClaimRecord): string {
   if (record.state === 'running') return JSON.stringify(record)
   const { status, head, body } = record.answer
   return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
 }
 
-/** Parses a stored claim. Returns undefined for invalid text. */
 export function readClaim(text: string): ClaimRecord | undefined {
   const end = text.indexOf('\n')
   const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))

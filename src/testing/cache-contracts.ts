@@ -4,7 +4,7 @@ import type { TestApi, TestClock } from './test-api.ts'
 /** Limits on the vector index under test. */
 export interface IndexLimits {
   readonly dimensions: number
-  /** Minimum number of entries that the index must be able to store. */
+  /** Number of entries that the index must be able to store. */
   readonly entries: number
 }
 
@@ -21,8 +21,8 @@ export function testVectorIndex(
   const { dimensions } = limits
 
   /**
-   * Returns a unit vector in the plane of the first two axes. The cosine similarity of two such vectors is the cosine
-   * of the angle between them.
+   * Returns a unit vector in the plane of the first two axes, so that the similarity of two vectors is the cosine of
+   * the angle between them.
    */
   const at = (degrees: number): Float32Array => {
     const vector = new Float32Array(dimensions)

@@ -1,8 +1,8 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Store } from '../core/store.ts'
 
 /**
- * The test-runner functions that the contract suites call, for example those of vitest, Jest or `bun:test`. They are
- * passed as an argument, because this package must not depend on a test runner.
+ * The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. They are an
+ * argument, so that this package does not depend on a test runner.
  */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown
@@ -25,9 +25,9 @@ export interface Matchers<Result> {
   toMatchObject(expected: object): Result
   toHaveLength(length: number): Result
   toBeUndefined(): Result
-  toBeGreaterThan(least: number): Result
-  toBeLessThan(most: number): Result
-  toBeLessThanOrEqual(most: number): Result
+  toBeGreaterThan(expected: number): Result
+  toBeLessThan(expected: number): Result
+  toBeLessThanOrEqual(expected: number): Result
   toBeCloseTo(expected: number, digits?: number): Result
   toThrow(): Result
   readonly not: Pick<Matchers<Result>, 'toBe'>
@@ -65,19 +65,18 @@ export const ODD_TEXTS: readonly string[] = [
 /** Creates an empty store that uses the clock. The suite closes it after each test. */
 export type MakeStore = (clock: TestClock) => Promise<Store>
 
-/** The store of the current test, and shortcuts for its methods. */
+/** The store of the current test, and shortcuts to its methods. */
 export interface StoreSuite {
   readonly store: Store
   readonly clock: TestClock
   claim(counter: string, amount: number, max: number, more?: Partial<Claim>): Claim
-  /** Makes a reservation that expires after 10 minutes. */
+  /** The reservation expires after 10 minutes by default. */
   reserve(id: string, claims: readonly Claim[], more?: Partial<ReserveRequest>): Promise<ReserveResult>
-  /** Settles a reservation with one amount per counter. */
   settle(id: string, charges?: Readonly<Record<string, number>>): Promise<boolean>
   level(counter: string): Promise<Level | undefined>
 }
 
-/** Creates a store before each test of the surrounding `describe`, and closes it afterwards. */
+/** Creates a store before each test in the surrounding `describe`, and closes it afterwards. */
 export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: TestApi): StoreSuite {
   let time = START
   let store: Store | undefined

@@ -2,26 +2,25 @@ import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.
 import type { Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 
-/** Quantities from which upper bounds on a prompt's tokens are computed, without a tokenizer. */
+/** Quantities for computing upper bounds on a prompt's tokens without a tokenizer. */
 export interface PromptWeight {
-  /** UTF-8 bytes of the body without the base64 text of images. A string never has more tokens than bytes. */
+  /** UTF-8 bytes of the body, without base64 images. A string never has more tokens than bytes. */
   readonly bytes: number
   readonly images: number
-  /** Tokens that a vendor adds to the request, its messages and its tools, such as role markers. */
+  /** Tokens that a vendor adds to the request, messages and tools, such as role markers. */
   readonly frame: number
-  /** Tokens that a translation to another format can add. */
+  /** Maximum number of tokens that a translation to another format adds. */
   readonly translation: number
 }
 
-/** Tokens that vendors add to a request. Some vendors add a line of text. */
+/** Some vendors add a line of text. */
 const REQUEST_TOKENS = 64
 const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
 /** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
 /**
- * Maximum number of tokens per image among the vendors in the catalog. Models with a higher maximum set
- * `Model.imageTokens`.
+ * Maximum number of tokens per image among the catalog's vendors. Models with a higher maximum set `Model.imageTokens`.
  */
 const MAX_IMAGE_TOKENS = 9600
 /** Tokens of braces, quotes and field names that another format adds to a part, a tool and the request. */
@@ -30,14 +29,13 @@ const TRANSLATED_TOOL_TOKENS = 32
 const TRANSLATED_REQUEST_TOKENS = 32
 /** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
 const TRANSLATED_SHAPE_TOKENS = 128
-/** Tokens of the function schema that replaces a tool with a single text argument. */
+/** Tokens of the function schema that replaces a tool with one text argument. */
 const CUSTOM_TOOL_TOKENS = 160
 /**
- * Maximum growth of base64 that is decoded to text. Every 4 characters encode 3 bytes, and an invalid byte becomes a
- * 3-byte character.
+ * Maximum growth of decoded base64. Every 4 characters encode 3 bytes, and an invalid byte becomes a 3-byte character.
  */
 const DECODED_GROWTH = 1.25
-/** Maximum growth of a number with an exponent (to 25 characters), and of the name in a call (escaped, three times). */
+/** Maximum growth of a number with an exponent (to 25 characters), and of a call's name (escaped, three times). */
 const EXPONENT_GROWTH = 22
 const NAME_GROWTH = 18
 
@@ -47,7 +45,7 @@ interface Weighing {
   translation: number
 }
 
-/** Returns the weight of a prompt whose body has `bytes` bytes. Reads only the lengths of strings. */
+/** `bytes` is the size of the body. Reads only the lengths of strings. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
   const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
   for (const message of prompt.messages) {
@@ -64,7 +62,7 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
 
 /**
  * Adds the weight of a tool that is not a function, and of the tools in a group. Their translated names start with the
- * name of the group.
+ * group's name.
  */
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL_TOKENS + groupName
@@ -72,7 +70,7 @@ function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void 
   for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
 }
 
-/** Adds the weight of an unknown item. A custom call is translated to a function call with one JSON argument. */
+/** A custom call is translated to a function call with one JSON argument. */
 function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
   if (typeof input === 'string') weight.translation += translatedInputBytes(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
@@ -110,41 +108,36 @@ function weighPart(part: Part, weight: Weighing): void {
   }
 }
 
-/**
- * Returns the maximum number of bytes that a translation adds to the arguments of a tool call. The translation may
- * escape them.
- */
+/** Returns the maximum number of bytes that a translation adds to a call's arguments, which it may escape. */
 function translatedInputBytes(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
 }
 
-/** Returns the base64 text of an image. Returns undefined for other sources and for other media types. */
+/** Returns undefined for sources other than base64 and for other media types. */
 function imageData(part: Extract<Part, { readonly type: 'image' }>): string | undefined {
   const { source } = part
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
 }
 
-/** Returns the maximum number of tokens of a prompt for this model. */
+/** Returns an upper bound on the prompt's tokens. */
 export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: boolean): number {
   const bytes = weight.bytes + (isTranslated ? weight.translation : 0)
   return bytes + tokensOutsideText(weight, model)
 }
 
-/**
- * Returns the tokens of the images and of the vendor's additions, which an exact count of the text does not include.
- */
+/** Returns the tokens of images and of the vendor's additions, which an exact count of the text does not include. */
 export function tokensOutsideText({ frame, images }: PromptWeight, model: Model): number {
   return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-/** Returns the context window of the model, which limits the prompt and the answer together. */
+/** The context window, which limits the prompt and the answer together. */
 export function windowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 
-/** Returns the length of a string in UTF-8 bytes. A lone surrogate counts as 3 bytes. */
+/** A lone surrogate counts as 3 bytes. */
 export function utf8Length(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
@@ -157,12 +150,12 @@ export function utf8Length(text: string): number {
   return bytes
 }
 
-/** Maximum length of the part of a data URL before the data, such as `data:image/png;base64,`. */
+/** Maximum length of a data URL before the data, such as `data:image/png;base64,`. */
 const MAX_HEAD_LENGTH = 200
 
 /**
- * Returns the text of the body for a tokenizer, one string for each element of a top-level list. Strings are unescaped,
- * as in vendors' prompt templates. The base64 text of images is omitted.
+ * Yields the body's text for a tokenizer, one string for each element of a top-level list. Strings are unescaped, as in
+ * vendors' prompt templates, and base64 images are omitted.
  */
 export function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)
@@ -207,8 +200,8 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
 }
 
 /**
- * Removes the base64 text from a field of an image block. The base64 text may be the value itself, part of a data URL,
- * or nested in an object.
+ * Removes base64 data from a field of an image block. The data may be the value itself, part of a data URL, or nested
+ * in an object.
  */
 function withoutImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
@@ -220,7 +213,7 @@ function withoutImage(field: Json | undefined, data: string): Json | undefined {
   return Object.fromEntries(entries)
 }
 
-/** Returns the image blocks of the body, each with its base64 text. */
+/** The image blocks of the body, each with its base64 data. */
 function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
   const blocks = new Map<JsonObject, string>()
   const visit = (part: Part): void => {

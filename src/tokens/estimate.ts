@@ -18,9 +18,7 @@ function classOf(character: string): number {
   return /\d/.test(character) ? DIGIT : SYMBOL
 }
 
-/**
- * Tokens per feature of a string, fitted to exact o200k counts for prose, code, tool results and meeting transcripts.
- */
+/** Tokens per feature, fitted to exact o200k counts of prose, code, tool results and meeting transcripts. */
 const WEIGHTS = {
   word: 1.04,
   letterBeyondFive: 0.044,
@@ -77,7 +75,7 @@ function endOfRun(text: string, start: number, kind: number): number {
 }
 
 /**
- * Returns the end of a run of uppercase letters and the lowercase letters that follow. The tokenizer splits `fooBar`
+ * Returns the end of a run of uppercase letters and the lowercase letters after it. The tokenizer splits `fooBar`
  * before `Bar`.
  */
 function endOfWord(text: string, start: number): number {
@@ -120,11 +118,11 @@ function symbolTokens(text: string, start: number, end: number): number {
 
 /** Paused computations, oldest first. */
 const waiting: (() => void)[] = []
-/** After a step longer than this, such as parsing a body of 30 MB, computations pause for the duration of the step. */
+/** After a longer step, such as parsing a body of 30 MB, computations pause for the duration of the step. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
-/** References to the original functions, because fake timers in a test may never fire. */
+/** The original functions, because fake timers in a test may never fire. */
 const wait: (callback: () => void, ms: number) => unknown = setTimeout
 const runLater: (callback: () => void) => unknown =
   typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)
@@ -135,8 +133,8 @@ let stepStart: number | undefined
 let pausedUntil = 0
 
 /**
- * Resolves in a later turn of the event loop. Only one of several computations continues per turn, so a short request
- * waits for at most one step of one computation.
+ * Resolves in a later turn of the event loop. Only one waiting computation continues per turn, so a short request waits
+ * for at most one step.
  */
 export function yieldToEventLoop(): Promise<void> {
   endStep()

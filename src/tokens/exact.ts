@@ -5,8 +5,8 @@ import { yieldToEventLoop } from './estimate.ts'
 /** Length of the window of text that is split and merged at once, in UTF-16 code units. */
 const WINDOW_LENGTH = 8192
 /**
- * A piece that ends within this distance (in UTF-16 code units) of the end of a window may be incomplete. The next
- * window starts with that piece.
+ * A piece that ends within this many UTF-16 code units of a window's end may be incomplete. The next window starts with
+ * that piece.
  */
 const MARGIN_LENGTH = 4
 /** UTF-16 code units between two yields to the event loop. */
@@ -24,10 +24,10 @@ const SOURCES = {
   cl100k: () => import('js-tiktoken/ranks/cl100k_base'),
 }
 
-/** Returns the exact number of tokens. Special tokens in the text count as plain text. */
+/** Special tokens in the text count as plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** Returns a counter for one vocabulary, which is loaded on the first call. */
+/** The vocabulary is loaded on the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   const vocabularyOf = lazy(() => load(name))
   let sinceYield = 0
@@ -39,10 +39,10 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
     let tokens = 0
     let at = 0
     while (at < text.length) {
-      const step = countWindow(vocabulary, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
-      tokens += step.tokens
-      at += step.length
-      sinceYield += step.length
+      const counted = countWindow(vocabulary, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
+      tokens += counted.tokens
+      at += counted.length
+      sinceYield += counted.length
       if (sinceYield < SLICE_LENGTH) continue
       sinceYield = 0
       await yieldToEventLoop()
@@ -59,7 +59,7 @@ async function load(name: Vocabulary): Promise<Encoding> {
 
 const scratch: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
-/** Counts the complete pieces of a window. A piece that is longer than the window is counted in parts. */
+/** Counts the complete pieces of a window. A piece longer than the window is counted in parts. */
 function countWindow(
   { ranks, pattern }: Encoding,
   window: string,
@@ -110,10 +110,9 @@ function writeCodePoint(code: number, at: number): number {
   return size
 }
 
-/** Maximum size of a piece in bytes. */
 const MAX_PIECE_BYTES = 32_768
 
-/** Arrays for the merges of one piece. A position is the index of the first byte of a token. */
+/** Reused for each piece. A position is the index of a token's first byte. */
 const workspace = {
   next: new Int32Array(MAX_PIECE_BYTES + 1),
   previous: new Int32Array(MAX_PIECE_BYTES + 1),
@@ -123,7 +122,7 @@ const workspace = {
   queue: new Float64Array(MAX_PIECE_BYTES * 3),
 }
 
-/** Counts the tokens of a piece by byte-pair merges, lowest rank first. Runs in O(n log n) for n bytes. */
+/** Merges byte pairs, lowest rank first, in O(n log n) for n bytes. */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
@@ -191,21 +190,20 @@ function pop(queue: Float64Array, size: number): number {
   return left
 }
 
-/** The tokens of a byte-pair encoding. Pairs of lower rank are merged first. */
+/** The tokens of a byte-pair encoding. Pairs with lower ranks are merged first. */
 interface Ranks {
-  /** Returns the rank of the token with these bytes, or -1. */
+  /** Returns -1 if the bytes are not a token. */
   rankOf(bytes: Uint8Array, start: number, end: number): number
-  /** Returns the rank of a token of two bytes, or -1. */
+  /** Returns -1 if the two bytes are not a token. */
   rankOfPair(first: number, second: number): number
-  /** Maximum length of a token in bytes. */
   readonly maxLength: number
 }
 
 const TOKENS_PER_SLICE = 20_000
 
 /**
- * Reads ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Returns a hash table of 6
- * MB. A Map with 200,000 strings would take 40 MB of memory and one second to build.
+ * Parses ranks in the format of js-tiktoken: lines of `! <first rank> <base64> <base64> …`. Builds a hash table of 6
+ * MB. A Map with 200,000 strings would take 40 MB and one second to build.
  */
 async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)
@@ -282,7 +280,7 @@ interface Decoding {
   readonly size: number
 }
 
-/** Decodes the base64 in text[start, end) and appends the bytes to `into`. Returns the new size. */
+/** Decodes text[start, end) and appends the bytes to `into`. Returns the new size. */
 function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
   let size = before
   let buffer = 0

@@ -8,31 +8,29 @@ import { textsOfBody, utf8Length } from './bound.ts'
 import { estimateTokens, yieldToEventLoop } from './estimate.ts'
 import type { ExactCount } from './exact.ts'
 
-/** Maximum number of cached counts. Counts are cached, because each turn sends the conversation again. */
+/** Counts are cached, because each turn sends the conversation again. */
 const MAX_CACHED_COUNTS = 50_000
-/** Minimum length of a string whose count is cached. Counting a shorter string is as fast as a lookup. */
+/** Counting a shorter string is as fast as a cache lookup. */
 const MIN_CACHED_LENGTH = 64
-/** An estimate that is at least this multiple of a threshold is not verified by an exact count. */
+/** An estimate of at least this multiple of a threshold needs no exact count. */
 const CERTAIN_MULTIPLE = 1.6
-/** Tokens that upstreams add before the answer. */
 const ANSWER_FRAME_TOKENS = 3
 
-/** Overhead of each message (role and separators), tool call and tool, in tokens. */
+/** Overhead in tokens of each message (role and separators), tool call and tool. */
 const MESSAGE_FRAME_TOKENS = 4
 const TOOL_CALL_FRAME_TOKENS = 4
 const TOOL_FRAME_TOKENS = 8
 /**
- * Estimated token count of one image: 1,092 × 1,092 pixels in the messages format, or about 1,024 × 2,048 in the chat
- * format.
+ * Estimated tokens of an image: 1,092 × 1,092 pixels in the messages format, or about 1,024 × 2,048 in the chat format.
  */
 export const IMAGE_TOKENS = 1600
-/** Estimated token count of a document page, including its image, and its estimated length in base64 characters. */
+/** Estimated tokens of a document page, including its image, and its length in base64 characters. */
 const PAGE_TOKENS = 2500
 const PAGE_CHARACTERS = 50_000
-/** Maximum length of an unknown part's JSON that counts as text. Beyond this length, JSON counts as document pages. */
+/** Maximum length of an unknown part's JSON that counts as text. The rest counts as document pages. */
 const MAX_UNKNOWN_LENGTH = 8000
 
-/** The estimate for one string, and its exact count in each vocabulary. */
+/** The sizes of one string. `exact` is the count in o200k. */
 interface Sizes {
   estimate?: number
   exact?: number
@@ -43,7 +41,7 @@ interface Sizes {
 type CountedItem = Message | Tool
 
 /**
- * Returns the default meter, which uses the given tokenizer.
+ * Creates the default meter.
  *
  * @param seed Returns a secret number that keys the shared cache of counts. Called on the first count, because Workers
  * provide no random numbers before the first request.
@@ -82,10 +80,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return (sizes.exact ??= await tokenizer.count(textOf(item), signal)) + fixedTokens(item)
   }
 
-  /**
-   * Returns an upper bound on the tokens. A string never has more tokens than bytes. The estimate is not an upper
-   * bound, because it is too low for rare words.
-   */
+  /** An upper bound, because a string never has more tokens than bytes. The estimate is too low for rare words. */
   const bound = (item: CountedItem): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
@@ -130,8 +125,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
       const estimated = sumOf(prompt, estimate)
       const near = thresholds.filter((at) => estimated < at * CERTAIN_MULTIPLE)
       if (near.length === 0) return estimated
-      const most = sumOf(prompt, bound)
-      return near.some((at) => most > at) ? countOf(prompt, signal) : estimated
+      const upperBound = sumOf(prompt, bound)
+      return near.some((at) => upperBound > at) ? countOf(prompt, signal) : estimated
     },
     estimateOfMessage: estimate,
     countOfMessage: count,
@@ -152,16 +147,16 @@ function hasEstimate({ estimate, exact }: Sizes): boolean {
 }
 
 function textOf(item: CountedItem): string {
-  return 'parts' in item ? item.parts.map(textOfPartCounted).join('\n') : jsonOf(item.native.value)
+  return 'parts' in item ? item.parts.map(countedTextOf).join('\n') : jsonOf(item.native.value)
 }
 
-function textOfPartCounted(part: Part): string {
+function countedTextOf(part: Part): string {
   if (part.type === 'opaque') return jsonOf(part.native.value).slice(0, MAX_UNKNOWN_LENGTH)
-  if (part.type === 'tool-result') return part.content.map(textOfPartCounted).join('\n')
+  if (part.type === 'tool-result') return part.content.map(countedTextOf).join('\n')
   return textOfPart(part)
 }
 
-/** Returns the tokens that are not part of the counted text: overhead, images and documents. */
+/** Returns the tokens outside the counted text: overhead, images and documents. */
 function fixedTokens(item: CountedItem): number {
   if (!('parts' in item)) return TOOL_FRAME_TOKENS
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
@@ -199,7 +194,7 @@ function jsonOf(value: unknown): string {
   return JSON.stringify(value) ?? ''
 }
 
-/** Returns the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
+/** Creates the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
 export function createTokenizer(): Tokenizer {
   const counters = { o200k: lazy(() => counterOf('o200k')), cl100k: lazy(() => counterOf('cl100k')) }
   return {

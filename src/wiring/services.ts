@@ -218,7 +218,13 @@ export interface Replay {
 
 export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
   const { now, uuid, after } = runtime
-  const recordings = createRecordings({ ...(options === false ? { isOn: false } : options), store, now, after, uuid })
+  const recordings = createRecordings({
+    ...(options === false ? { isEnabled: false } : options),
+    store,
+    now,
+    after,
+    uuid,
+  })
   const idempotency = idempotencyOnDemand({ store, now, uuid, after })
   const detached = createDetached({ after })
   return {
