@@ -88,7 +88,10 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     const expiresAt = ttlMs === undefined ? undefined : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    const line: Line = { log: queue, sequence, at, value: flatten(value), bytes: size, expiresAt, isDropped: false }
+    // V8 joins strings lazily. Reading a character joins the eight parts of a serialized line, each of which the garbage
+    // collector would copy.
+    const flat = value.charCodeAt(0) >= 0 ? value : ''
+    const line: Line = { log: queue, sequence, at, value: flat, bytes: size, expiresAt, isDropped: false }
     let share = shares.get(shareName)
     if (share === undefined) shares.set(shareName, (share = emptyShare(shareName)))
     queue.lines.push(line)
@@ -175,14 +178,6 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
 
 function sizeOfLine(log: string, value: string): number {
   return 2 * (log.length + value.length) + OVERHEAD_BYTES
-}
-
-/**
- * Returns the same string. V8 joins strings lazily: serialized JSON of 300 characters consists of eight objects until a
- * character is read. Stored strings survive several garbage collections, which copy each object.
- */
-function flatten(text: string): string {
-  return text.charCodeAt(0) >= 0 ? text : ''
 }
 
 function emptyQueue(name: string): Queue {
