@@ -1,8 +1,9 @@
 import { type Completion, NO_USAGE } from '../core/answer.ts'
-import { chain, type MaybePromise } from '../core/async.ts'
+import type { MaybePromise } from '../core/async.ts'
 import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
+import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import { billFor } from './charge.ts'
 import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
@@ -31,7 +32,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
-  return chain(readJson(authenticated, services, limits), async ({ body, bytes, received }) => {
+  const read = async ({ body, bytes, received }: ParsedBody): Promise<WithEmbedding<Parsed>> => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
@@ -51,7 +52,8 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     authenticated.margin = marginOf(services, key, resolved.name)
     authenticated.embedding = embedding
     return authenticated as WithEmbedding<Parsed>
-  })
+  }
+  return readJson(authenticated, services, read, limits)
 }
 
 /** Returns a prompt with one message per input text and an output limit of 0. */
@@ -166,10 +168,11 @@ const COUNT_TIMEOUT_MS = 10_000
 export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
 
 /** Adds `max_tokens`, which the format requires in a messages request but not in a count request. */
-async function parseCounted(authenticated: Authenticated, services: Services): Promise<Parsed> {
+function parseCounted(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-  const { body, bytes } = await readJson(authenticated, services)
-  return parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services)
+  return readJson(authenticated, services, ({ body, bytes }) =>
+    parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services),
+  )
 }
 
 async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {

@@ -24,7 +24,7 @@ import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 /** Parses the request, and checks its model, its permissions and its size. Throws 400, 403, 404 or 413. */
 export function parseRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-  return chain(readJson(authenticated, services), (parsed) => parsePrompt(authenticated, parsed, services))
+  return readJson(authenticated, services, (parsed) => parsePrompt(authenticated, parsed, services))
 }
 
 /** Reads the prompt from a parsed body and from the stored turns to which the body refers. */
@@ -83,15 +83,18 @@ export function isInBackground({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
-/** Parses a JSON request body. Throws 413 for a body that exceeds a limit. */
-export function readJson(
+/** Parses a JSON request body and passes it to `use`. Throws 413 for a body that exceeds a limit. */
+export function readJson<Result>(
   exchange: Authenticated,
   services: Services,
+  use: (parsed: ParsedBody) => MaybePromise<Result>,
   limits: ParseLimits = services.bodyLimits.json,
-): MaybePromise<ParsedBody> {
+): MaybePromise<Result> {
   checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
-  const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-  return chain(readBytes(exchange, services), (bytes) => parseBodyInSteps(bytes, limits, turns))
+  return chain(readBytes(exchange, services), (bytes) => {
+    const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
+    return chain(parseBodyInSteps(bytes, limits, turns), use)
+  })
 }
 
 /** Receives a request body. A large body occupies part of its key's capacity until the request ends. */

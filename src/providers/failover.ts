@@ -112,27 +112,41 @@ type Options = Required<FailoverOptions>
 interface ProviderMethod<T> {
   readonly send: (attempt: UpstreamAttempt) => Promise<Sent<T>>
   /** Called with the answer of a successful attempt. */
-  readonly accept?: ((attempt: UpstreamAttempt, answer: T) => void) | undefined
+  readonly accept?: (attempt: UpstreamAttempt, answer: T) => void
 }
 
-async function callInOrder<T>(
+/**
+ * Calls the candidates from `index` on until one answers. Creates no promise of its own, because nearly all requests
+ * are answered by the first attempt.
+ */
+function callInOrder<T>(
   options: Options,
   candidates: readonly Candidate[],
   call: FailoverRequest,
   method: ProviderMethod<T>,
+  { index, firstFailure }: Progress = START,
 ): Promise<FailoverAnswer<T>> {
-  let firstFailure: unknown
-  for (let index = 0; index < candidates.length; index++) {
-    try {
-      return await callCandidate(firstAttempt(options, candidates, index, call), method)
-    } catch (error) {
-      throwIfFinal(error, call)
-      firstFailure ??= error
-      if (msLeft(options, call) <= 0) break
-    }
+  const callNext = async (error: unknown): Promise<FailoverAnswer<T>> => {
+    throwIfFinal(error, call)
+    const failure = firstFailure ?? error
+    if (index + 1 >= candidates.length || msLeft(options, call) <= 0) throw failure
+    return callInOrder(options, candidates, call, method, { index: index + 1, firstFailure: failure })
   }
-  throw firstFailure ?? noProvider()
+  let attempt: UpstreamAttempt
+  try {
+    attempt = firstAttempt(options, candidates, index, call)
+  } catch (error) {
+    return callNext(error)
+  }
+  return callCandidate(attempt, method, callNext)
 }
+
+interface Progress {
+  readonly index: number
+  readonly firstFailure?: unknown
+}
+
+const START: Progress = { index: 0 }
 
 /** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
 function firstAttempt(
@@ -160,25 +174,37 @@ function firstAttempt(
   }
 }
 
-/** Calls a candidate until it answers or must not be called again. Creates one promise for the first attempt. */
-function callCandidate<T>(attempt: UpstreamAttempt, { send, accept }: ProviderMethod<T>): Promise<FailoverAnswer<T>> {
+/**
+ * Calls a candidate until it answers or must not be called again.
+ *
+ * @param callNext Calls the next candidate after the final failure of this one.
+ */
+function callCandidate<T>(
+  attempt: UpstreamAttempt,
+  method: ProviderMethod<T>,
+  callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
+): Promise<FailoverAnswer<T>> {
   const { candidate, call, number } = attempt
   let sent: Promise<Sent<T>>
   try {
-    sent = send(attempt)
+    sent = method.send(attempt)
   } catch (error) {
     // A provider that throws is handled like a provider that rejects.
     sent = Promise.reject(error)
   }
   return sent.then(
     ({ answer, ignored }) => {
-      accept?.(attempt, answer)
+      method.accept?.(attempt, answer)
       return { answer, ignored, route: candidate }
     },
     async (error: unknown) => {
-      await waitForRetry(attempt, error)
+      try {
+        await waitForRetry(attempt, error)
+      } catch (failure) {
+        return callNext(failure)
+      }
       const retry = { ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }
-      return callCandidate(retry, { send, accept })
+      return callCandidate(retry, method, callNext)
     },
   )
 }
