@@ -27,7 +27,6 @@ export interface BatchRepository {
   create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch>
   /** Throws `not-found` for an unknown batch and for another key's batch. */
   read(keyId: string, id: string): Promise<Batch>
-  /** Returns one page of the key's batches, newest first. */
   page(keyId: string, query: BatchQuery): Promise<BatchPage>
   /** Prevents further items from starting. Has no effect on an ended batch. Throws `not-found`. */
   cancel(keyId: string, id: string): Promise<Batch>
@@ -65,9 +64,7 @@ export interface BatchParts {
   readonly pause: () => Promise<void>
 }
 
-/** Maximum number of batches per key, including ended batches. */
 const MAX_BATCHES = 1_000
-/** Number of requests written concurrently. */
 const PAGE = 100
 /**
  * Age at which an incomplete batch is deleted, in milliseconds. By then, the process that was creating it is presumed

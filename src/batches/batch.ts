@@ -12,7 +12,7 @@ export interface Batch {
   readonly keyId: string
   readonly total: number
   readonly createdAt: number
-  /** When unanswered items expire. */
+  /** Time at which unanswered items expire. */
   readonly expiresAt: number
   /** Headers of the request that created the batch, which apply to each item. */
   readonly headers: Readonly<Record<string, string>>
@@ -20,7 +20,7 @@ export interface Batch {
   readonly state: 'filling' | 'working' | 'ended'
   readonly cancelledAt?: number
   readonly endedAt?: number
-  /** When the results were deleted. */
+  /** Time at which the results were deleted. */
   readonly archivedAt?: number
   readonly counts?: Counts
 }

@@ -21,11 +21,9 @@ import {
 } from './batch.ts'
 import type { BatchParts } from './batch-repository.ts'
 
-/** An item that this process has claimed. */
 export interface ItemClaim {
   readonly batch: OpenBatch
   readonly position: string
-  /** The `todo` value during the claim. */
   storedValue: string
 }
 
@@ -52,7 +50,6 @@ export interface ItemResult {
  * the next step. Each item therefore has one result, which is settled once.
  */
 export interface ItemQueue {
-  /** Returns the positions of unfinished items after a position, in order. */
   positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
   claim(batch: OpenBatch, position: string): Promise<ClaimResult>
   /** Resolves with false if another process has claimed the item. */
@@ -69,7 +66,6 @@ export interface ItemQueue {
   finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
   /** Deletes all values of the item except its line. Must be called after the settlement. */
   close(claim: ItemClaim, result: ItemResult): Promise<void>
-  /** Ends a batch without unfinished items and counts its results. */
   end(batch: OpenBatch): Promise<void>
 }
 

@@ -116,7 +116,6 @@ function addMessage(keyText: KeyText, message: Message): void {
   for (const part of message.parts) if (part.type === 'text') keyText.add('text', part.text)
 }
 
-/** Adds the last user message without its text. */
 function addQuestion(keyText: KeyText, message: Message): void {
   keyText.add('question', extrasOf(message.native, MESSAGE_FIELDS))
   for (const part of message.parts) {
@@ -171,7 +170,7 @@ const CODE_CHARACTER = /[={}();:<>[\]#]/
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
-/** In a longer text with quotations or code, only line ends are normalized. In UTF-16 code units. */
+/** In longer texts with quotations or code, in UTF-16 code units, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function hasProgramLines(text: string): boolean {

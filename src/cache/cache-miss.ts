@@ -38,7 +38,6 @@ export interface AnswerClaim {
   readonly id: string
   /** Publishes streams to other processes. Absent if the store does not support streams. */
   readonly values: StreamValues | undefined
-  /** Returns true while this process has the claim. */
   isOwned(): boolean
 }
 
@@ -132,10 +131,8 @@ const OTHER_WORDS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
 const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${OTHER_WORDS}`, 'iu')
 
-/** Number of characters searched at each end of a long text. */
 const SEARCHED_LENGTH = 2000
 
-/** Returns true for a question such as `what is the latest version`. */
 export function isTimeSensitive(text: string): boolean {
   const isLong = text.length > SEARCHED_LENGTH * 2
   return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)

@@ -135,7 +135,6 @@ function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'
 }
 
-/** Sorts a final pair such as `a poet or a nurse`, unless another word makes its order significant. */
 function withSortedPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
   const [firstArticle, first, conjunction, secondArticle, second] = items.slice(-5)

@@ -81,7 +81,6 @@ const CONTRACTIONS: ReadonlyMap<string, readonly string[]> = new Map([
   ].map(([short = '', long = '']): [string, readonly string[]] => [short, long.split(' ')]),
 ])
 
-/** Returns `what is` for `what's`, or undefined for a word that is not a contraction. */
 export function expandContraction(word: string): readonly string[] | undefined {
   return CONTRACTIONS.get(word)
 }
@@ -123,7 +122,6 @@ const SAME_VERBS: ReadonlyMap<string, string> = pairs(
   attempt try|demonstrate show|construct build`,
 )
 
-/** Words after which a word from SAME_VERBS is a verb. */
 const BEFORE_VERB: ReadonlySet<string> = words(
   'to i you we they who can could should would will must may might do does did not please',
 )

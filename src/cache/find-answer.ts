@@ -29,9 +29,7 @@ export interface CacheTallies {
   readonly refused: Partial<Record<Difference | 'verifier', number>>
 }
 
-/** Maximum number of candidates that the guard compares with a question. */
 const MAX_CANDIDATES = 16
-/** Number of long texts that are compared between two pauses. */
 const COMPARED_PER_SLICE = 4
 const LONG_TEXT = 1000
 /** Minimum similarity for forgiving two typos instead of one. */
@@ -44,7 +42,6 @@ export interface CacheHit {
   readonly completion: Completion
   /** Tokens of the answered prompt before any tier shortened it. */
   readonly promptTokens: number
-  /** Similarity of the two questions; 1 for identical texts. */
   readonly similarity: number
   /** Time of storage in milliseconds since 1970. */
   readonly storedAt: number
@@ -90,7 +87,6 @@ interface Accepted {
   readonly similarity: number
 }
 
-/** Returns the first candidate that the guard accepts, otherwise the nearest paraphrase, if the verifier agrees. */
 function bestOf(comparison: Comparison): Found | Promise<Found> {
   const { parts, lookup } = comparison
   return whenReady(firstAccepted(comparison, 0), (accepted) => {

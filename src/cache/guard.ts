@@ -27,7 +27,6 @@ export type Difference =
 export interface GuardOptions {
   /** Distinguishes misspellings from other words. @default typos are not forgiven */
   readonly lexicon?: Lexicon
-  /** Maximum number of typos that are forgiven. @default 1 */
   readonly typos?: number
 }
 
@@ -86,7 +85,6 @@ interface Walk {
   typos: number
 }
 
-/** Returns, for each text, whether it has an article that the other text lacks. */
 function extraArticles(a: Item | undefined, b: Item | undefined): readonly [boolean, boolean] {
   const both = a?.article !== undefined && b?.article !== undefined
   if (both || a?.key === b?.key) return [false, false]
@@ -125,7 +123,6 @@ function isLowerCaseOf(lower: Item, proper: Item): boolean {
   return isLower && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lower.key
 }
 
-/** Returns true for `uSer` and User: two letters are swapped together with their case. */
 function hasMovedCapital(swapped: Item, proper: Item): boolean {
   const [first, second] = swapped.raw
   const isSwapped =

@@ -46,7 +46,6 @@ export function hashingEmbedder(): Embedder {
   return OFFLINE
 }
 
-/** Returns the unit vector of a text, or the zero vector for a text without words. */
 export function hashEmbedding(text: string): Float32Array {
   return embedMeaning(meaningOf(canonicalize(shortened(text))))
 }
@@ -126,7 +125,6 @@ function lengthOf(vector: Float64Array): number {
 
 export const SIGNATURE_WORDS = 32
 const BITS = SIGNATURE_WORDS * 32
-/** Rounds of sign flips and mixing. Three rounds approximate random directions for any input. */
 const ROUNDS = 3
 /**
  * Number of standard deviations above the mean number of differing bits at which a vector is skipped. The probability

@@ -24,7 +24,6 @@ const FIRST_WORDS = 2
 const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
 /** Number of words compared by the end of each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
-/** Costs of comparing a full signature and a vector, relative to the first stage. */
 const STAGE_COST = 6
 const EXACT_COST = 60
 /** Work between two pauses, relative to the first stage: about 3 ms. */
@@ -43,7 +42,6 @@ export interface Partition {
 /** Rows are not moved during a search, because the search would miss a vector that moves. */
 interface Rows {
   entries: (StoredVector | undefined)[]
-  /** Number of leading rows with a signature. */
   signed: number
   first: Uint32Array
   rest: Uint32Array
@@ -125,9 +123,7 @@ interface Scan {
   readonly tailLength: number
   /** Undefined if the partition is too small for signatures. */
   readonly signature: Uint32Array | undefined
-  /** Number of bits that may differ at each stage. */
   readonly maxDifferent: readonly number[]
-  /** Nearest first. */
   readonly best: Neighbor[]
   readonly end: number
 }
@@ -166,7 +162,6 @@ async function scanRest(
   return state.best
 }
 
-/** Compares vectors for a few milliseconds. Returns the first row of the next slice. */
 function scanSlice(rows: Rows, state: Scan, from: number): number {
   const { first, rest, signed } = rows
   const { signature, maxDifferent, end } = state
@@ -222,7 +217,6 @@ function compare(entry: StoredVector | undefined, { search, tailLength, best }: 
   if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
-/** Among equally near vectors, earlier ones stay. */
 function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
   const last = best.at(-1)
   if (best.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
@@ -243,7 +237,6 @@ export function tailLengthOf(vector: Float32Array): number {
   return Math.sqrt(product(vector, vector, head, vector.length))
 }
 
-/** Returns the number of dimensions that are compared first. */
 export function headOf(dimensions: number): number {
   return dimensions < 64 ? dimensions : dimensions >>> 2
 }

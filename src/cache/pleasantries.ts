@@ -67,7 +67,6 @@ const FINAL_PLEASE = new RegExp(
   `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
-/** `for me` at the end of a request to write something. */
 const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
 
 /** `write me a poem`, which means `write a poem`. */
@@ -92,7 +91,6 @@ const HOW_TO = /\bhow (?:(?:can|do|could|would) (?:i|one)|(?:i|one) (?:can|could
 /** Forms of `how to` in the word order of a clause: `tell me how I reset it`. */
 const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\b|had\b|must\b|might\b|may\b)[a-z])/
 
-/** Number of tokens searched for pleasantries at each end of a text. */
 const SEARCHED_TOKENS = 40
 
 /** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
@@ -113,7 +111,6 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   return isOneSentence ? reword(form) : form
 }
 
-/** Removes `me` from `write me a poem`, and `for me` at the end of a request. */
 function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   if (items.length > SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
   const line = lineOf(items)
@@ -121,7 +118,6 @@ function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
   return REQUEST_ME.test(line) ? rest.filter((_, index) => index !== 1) : rest
 }
 
-/** Moves a leading phrase to the end of the question: `how do I sort a list in Python`. */
 function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   const first = items[0]?.key
   if (items.length > SEARCHED_TOKENS || (first !== 'in' && first !== 'using' && first !== 'with')) return items

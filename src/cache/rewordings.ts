@@ -114,7 +114,6 @@ function byFirstWord(
   return new Map(entries)
 }
 
-/** Maximum number of rewordings applied in sequence. */
 const MAX_REWORDINGS = 3
 
 /** Rewrites equivalent forms of a question to one form, such as `how to` for `what are the steps to`. */

@@ -56,7 +56,6 @@ interface Flight<T, S> {
   /** In order of arrival. Undefined until the first follower arrives, because most leaders have none. */
   followers: Set<Follower<T, S>> | undefined
   stream: S | undefined
-  /** Number of requests that have followed the stream. */
   streamFollowers: number
 }
 

@@ -6,7 +6,6 @@ export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
 export interface Token {
   readonly kind: TokenKind
-  /** The text as written. */
   readonly raw: string
   /** The compared form: words in lower case. */
   readonly key: string
@@ -36,7 +35,6 @@ const ADDRESS_CHARACTER = /[/\\@_]/
 const CLOSING = /[.,;:!?)\]}'’]+$/u
 const STOPS = '.!?。！？…؟।'
 
-/** Splits a text into tokens in linear time. */
 export function tokenize(text: string): readonly Token[] {
   const pattern = ADDRESS_CHARACTER.test(text) ? TOKEN : TOKEN_WITHOUT_ADDRESS
   const tokens: Token[] = []
@@ -101,7 +99,6 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
-/** Adds an address, and its trailing punctuation as separate tokens. */
 function pushAddress(address: string, push: Push): void {
   const closing = CLOSING.exec(address)?.[0] ?? ''
   const body = address.slice(0, address.length - closing.length)
@@ -127,7 +124,6 @@ function stopKey(character: string): string {
   return '?？؟'.includes(character) ? '?' : '.'
 }
 
-/** Normalizes quotation marks, but not backticks. */
 function unquote(text: string): string {
   return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
 }
@@ -140,7 +136,6 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-/** Returns one token per word, as a replacement for `token`. */
 export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({

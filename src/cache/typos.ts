@@ -1,6 +1,5 @@
 import { hash32 } from './hashing.ts'
 
-/** Minimum length of a word that may be misspelled. */
 const MIN_LENGTH = 4
 /** Minimum length of a word with a wrong vowel: `seperate` is a typo, but `woman` and `women` are two words. */
 const MIN_LENGTH_FOR_VOWELS = 7
@@ -112,7 +111,6 @@ export function isKeyboardError(left: string, right: string): boolean {
   )
 }
 
-/** Returns true if two letters after the first are swapped. */
 export function isSwapInside(left: string, right: string): boolean {
   const from = commonStart(left, right)
   return from > 0 && isSwap(left, right, from)
@@ -153,7 +151,6 @@ export const noLexicon: Lexicon = () => 'unknown'
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 
-/** Endings of regular forms, and the endings of their stems. */
 const FORMS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/ies$/, ['y', 'ie']],
   [/ied$/, ['y']],
@@ -214,13 +211,11 @@ function readBits(base64: string): { readonly size: number; readonly has: (bit: 
   return { size: bytes.length * 8, has: (bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1 }
 }
 
-/** Loads the English lexicon, about 130 KB. */
 export async function loadEnglish(): Promise<Lexicon> {
   const { default: words } = await import('./english-words.json', { with: { type: 'json' } })
   return readLexicon(words)
 }
 
-/** Returns a function that loads the lexicon on its first call and then returns it synchronously. */
 export function lazyLexicon(): () => Lexicon | Promise<Lexicon> {
   let loaded: Lexicon | undefined
   let loading: Promise<Lexicon> | undefined

@@ -40,7 +40,6 @@ interface Pending {
 /** Unit vectors. Undefined if the embedder returned an unusable vector. */
 type Vectors = readonly (Float32Array | undefined)[]
 
-/** Finds candidates by the cosine of their embeddings. */
 export function createVectorSearch(options: VectorSearchOptions): CandidateSearch {
   const { embedder, index, deferred, runtime, timeoutMs } = options
   const forms = new LRUCache<string, Canonical>({ max: MAX_FORMS })
@@ -209,7 +208,6 @@ export interface FlatIndexOptions {
   readonly maxBytes?: number
 }
 
-/** Size of an entry without its vector and signature, in bytes. */
 const OVERHEAD_BYTES = 400
 /** Maximum number of entries that one `add` checks for expiry. */
 const MAX_SWEPT = 4

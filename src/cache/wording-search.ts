@@ -18,7 +18,6 @@ export interface Lookup {
   vector: Float32Array | undefined
 }
 
-/** A stored question that may be equivalent. */
 export interface CacheCandidate {
   readonly id: string
   readonly form: (text: string) => Canonical
@@ -34,9 +33,7 @@ export interface CandidateSearch {
   clear(): void | Promise<void>
 }
 
-/** Subtracted from the similarity for each typo. */
 const TYPO_COST = 0.01
-/** Maximum number of typos in which a candidate may differ. */
 const MAX_TYPOS = 2
 /** Maximum number of pending questions that one lookup canonicalizes. Takes about 2 ms. */
 const MAX_PENDING_READ = 64
@@ -106,7 +103,6 @@ interface Wordings {
 interface Scope {
   /** The first question, until it is canonicalized. Most scopes have only one question. */
   only: { readonly id: string; readonly text: string } | undefined
-  /** Texts of further questions that are not canonicalized yet. */
   pending: Map<string, string> | undefined
   /** Created by the first lookup in the scope. */
   wordings: Wordings | undefined
@@ -263,7 +259,6 @@ function shapeOf(word: string, change: number): string {
   return `${word.charAt(0)}${word.length + change}`
 }
 
-/** Returns true for a word in which a typo may be forgiven. */
 function isPlain(word: string): boolean {
   return word.length >= 3 && /^[a-z]+(?:'s)?$/.test(word)
 }

@@ -7,7 +7,6 @@ export interface CapacityShare {
   release(): void
 }
 
-/** One or more complete server-sent events. */
 export type EventChunk = Uint8Array | string
 
 export interface EventSink {
@@ -15,9 +14,7 @@ export interface EventSink {
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
-  /** Ends with an error. */
   fail(error: unknown): void
-  /** Called when the reader disconnects. */
   leave(): void
 }
 
@@ -27,7 +24,6 @@ interface StreamEnd {
   readonly text: string | undefined
 }
 
-/** The read interface of an event buffer. */
 export interface Recording {
   /**
    * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. If the events
@@ -42,7 +38,6 @@ export interface Recording {
 
 interface Reader {
   readonly sink: EventSink
-  /** Number of chunks that the reader has received. */
   position: number
   toSkip: number
   isBlocked: boolean
@@ -60,7 +55,6 @@ export class EventBuffer implements Recording {
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  /** Number of dropped chunks. */
   #first = 0
   #original: Reader | undefined
   #isStored: boolean
@@ -161,7 +155,6 @@ export class EventBuffer implements Recording {
     this.#updateDemand()
   }
 
-  /** Writes pending events until the reader blocks. */
   #pump(reader: Reader): void {
     if (!this.#readers.has(reader)) return
     if (!this.#isStored && reader !== this.#original) {
@@ -233,7 +226,6 @@ function tooLarge(): GatewayError {
   return new GatewayError('too-large', message)
 }
 
-/** End of a server-sent event. An event contains no empty line. */
 const END = '\n\n'
 
 export function countEvents(text: string): number {

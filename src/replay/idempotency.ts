@@ -14,16 +14,13 @@ import {
 } from './run.ts'
 import type { Recording } from './event-buffer.ts'
 
-/** A request that carries an Idempotency-Key. */
 export interface IdempotentRequest {
   /** The id of the virtual key. Idempotency keys of different owners never match. */
   readonly owner: string
   readonly idempotencyKey: string
   /** Equal for requests with the same path and body. */
   readonly fingerprint: string
-  /** Keep this request running if it is the first one. */
   readonly subscribers: Subscribers
-  /** Aborts when this caller disconnects. */
   readonly signal: AbortSignal
   /** Maximum wait for the first request, in milliseconds. */
   readonly timeoutMs: number
@@ -60,7 +57,6 @@ export interface Idempotency {
   claim(request: IdempotentRequest): Promise<RequestClaim>
   /** Resolves when the answers to all ended requests are stored. */
   flush(): Promise<void>
-  /** Number of unfinished requests in this process. */
   readonly size: number
 }
 
@@ -104,7 +100,6 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** Claims the key, or returns the answer to an earlier request from the store. */
   async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
     const control = createRun(request.fingerprint, request.subscribers)
     runs.set(name, control.run)

@@ -12,7 +12,6 @@ export interface Lease {
 
 export interface LeaseRequest {
   readonly name: string
-  /** The current value. */
   readonly expected: string | undefined
   /** The value during the lease. Must be unique to the process. */
   readonly text: string

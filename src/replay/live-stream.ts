@@ -20,21 +20,18 @@ export interface StreamLocation {
 }
 
 export interface LiveStream {
-  /** What a follower needs to interpret the events. */
+  /** Properties that a follower needs to interpret the events. */
   readonly about: JsonObject
-  /** Sends all events to a sink. Returns a function that detaches it. */
   follow(sink: EventSink): () => void
   /** Returns data that is known only at the end, such as the usage. */
   summary(): JsonObject
   readonly subscribers?: Subscribers | undefined
 }
 
-/** Interval between polls for followers. */
 const FOLLOWER_POLL_MS = 250
 /** Interval at which a follower renews its key, which expires after `WANTED_TTL_MS`. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
-/** Minimum interval between writes of two parts. */
 const PART_INTERVAL_MS = 40
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
@@ -198,7 +195,6 @@ export function createStreamSearch(
 interface FollowContext {
   readonly location: StreamLocation
   readonly runtime: Clock & { readonly idleMs: number }
-  /** Renews the follower's key, unless it was written recently. */
   readonly request: () => Promise<void>
 }
 
@@ -232,7 +228,6 @@ function createReader(sink: EventSink) {
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    /** Resolves when the sink accepts more events. */
     write: async (text: string): Promise<void> => {
       if (!sink.write(text)) await new Promise<void>((resolve) => (wake = resolve))
     },

@@ -5,7 +5,6 @@ import type { LiveStream } from './live-stream.ts'
 import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
 import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.ts'
 
-/** The stored form of a finished answer. */
 export type StoredAnswer =
   /** The events as sent. */
   | { readonly kind: 'events'; readonly text: string }
@@ -14,7 +13,6 @@ export type StoredAnswer =
 
 export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
 
-/** A recording in progress in this process. */
 export interface Live {
   readonly live: Recording
   readonly subscribers: Subscribers | undefined
@@ -52,7 +50,6 @@ export interface Recordings {
 
 export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
   readonly store: Store
-  /** If false, streams are neither registered nor stored. @default true */
   readonly isEnabled?: boolean
   /** How long a finished answer is retained, in seconds. @default 3600 */
   readonly retentionSeconds?: number
@@ -85,7 +82,6 @@ export function createRecordings(options: RecordingsOptions): Recordings {
     if (saving.get(name) === saved) saving.delete(name)
   }
 
-  /** Returns undefined if the answer exceeds the maximum size. */
   function write(answer: StoredAnswer): string | undefined {
     const text = writeStored(answer)
     return 2 * text.length > maxBytes ? undefined : text

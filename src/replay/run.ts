@@ -54,12 +54,10 @@ function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value
 /** An answer that can be sent again, without headers of a single response, such as its request id and rate limits. */
 export interface RepeatableAnswer {
   readonly status: number
-  /** Header names are in lower case. */
   readonly head: Readonly<Record<string, string>>
   readonly body: string
 }
 
-/** The stored value of an Idempotency-Key. */
 type ClaimRecord =
   | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
   | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }

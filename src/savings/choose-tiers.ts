@@ -15,7 +15,6 @@ export interface Outlook {
   readonly staysWarm: boolean
 }
 
-/** A way to send a conversation: unchanged, or rewritten by a tier. */
 interface SendOption extends TierForecast {
   /** Tokens at the start of the prompt that the upstream has cached. */
   readonly warm: number
@@ -73,7 +72,6 @@ export async function chooseTiers(
 }
 
 export interface Declined {
-  /** Actual cost of the small-model calls of the tiers that declined. */
   readonly spent: NanoUsd
   /** Their lowest expected cost of small-model calls. Absent if no tier with a forecast declined. */
   readonly calls?: NanoUsd
@@ -95,7 +93,6 @@ interface Alternatives {
   readonly history: History
 }
 
-/** Returns the candidates that may replace the last option, cheapest first. */
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
   { full, fullSoon, history }: Alternatives,
@@ -135,7 +132,6 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
   }
 }
 
-/** Returns the average number of tokens that the most recent turns added. */
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
   const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
   const from = answers.at(-RECENT_TURNS)
@@ -145,7 +141,6 @@ export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt
   return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
 }
 
-/** Returns the number of answers in a conversation. */
 export function turnsSoFar({ messages }: Prompt): number {
   return messages.filter((message) => message.role === 'assistant').length
 }
@@ -165,7 +160,6 @@ export function turnsAhead(turns: number): number {
   return Math.max(Math.min(turns, MAX_TURNS), turnsToRecoup(turns) * (1 + MIN_GAIN_RATIO))
 }
 
-/** Returns the number of almost certain further requests, within which a switch must pay for itself. */
 function turnsToRecoup(turns: number): number {
   return Math.floor(turns * CERTAIN_SHARE)
 }
@@ -212,11 +206,9 @@ interface Risk {
   /** See `History.debt`. */
   readonly debt: NanoUsd
   readonly option: SendOption
-  /** Tokens of the full conversation. */
   readonly tokens: number
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly warm: number
-  /** Cost of sending everything now, given the actual state of the upstream's cache. */
   readonly fullNow: NanoUsd
 }
 

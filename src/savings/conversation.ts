@@ -19,7 +19,6 @@ import { quotaOf, type Store } from '../core/store.ts'
 export interface Segment {
   readonly kind: 'user' | 'assistant' | 'exchange'
   readonly messages: readonly Message[]
-  /** Indexes of the messages in the prompt. */
   readonly indexes: readonly number[]
 }
 
@@ -179,7 +178,6 @@ const MAX_VALUE_LENGTH = 256 * 1024
 
 interface MemoryOptions {
   readonly store: Pick<Store, 'get' | 'set'>
-  /** Milliseconds since 1970. */
   readonly now: () => number
 }
 

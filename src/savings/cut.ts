@@ -12,14 +12,12 @@ export interface Cut {
   readonly tokens: number
   /** Selected old segments, including excerpts. */
   readonly selectedCount: number
-  /** Segments that share a term with the query. */
   readonly matches: number
   readonly selected: Selected
   readonly notice: string
 }
 
 export interface CutOptions {
-  /** Maximum number of tokens in the prompt. */
   readonly cap: number
   /**
    * Maximum size of a prompt whose live turn is unchanged, in tokens. Above it, tool results are excerpted. @default
@@ -99,7 +97,6 @@ export async function cutToQuery(
   }
 }
 
-/** Minimum unused fraction of the cap that triggers a refill. */
 const MIN_REFILL_SHARE = 0.005
 /**
  * Fraction of the unused tokens that a refill uses. A full refill may not fit, because added messages can separate
@@ -116,14 +113,12 @@ function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: num
 }
 
 interface Layout {
-  /** Segments to keep unchanged. */
   readonly pinned: readonly Segment[]
   readonly segments: readonly Segment[]
   /** The steps of a live turn that exceeds its cap. */
   readonly steps: ReadonlySet<Segment>
   /** Tokens for excerpts from a last answer that is too long to stay unchanged. */
   readonly newestCapacity: number
-  /** Tokens of the system prompt, tools, pinned segments and notice. */
   readonly fixedTokens: number
   readonly overflows: boolean
 }

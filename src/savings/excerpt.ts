@@ -26,9 +26,7 @@ export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
 export interface Selected {
   readonly selection: Selection
-  /** Indexes of the snippets in each excerpt. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
-  /** Segments that share a term with the query. */
   readonly matches: number
 }
 
@@ -200,7 +198,6 @@ export interface Snapshot {
   readonly asked: number
   /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
-  /** Time of the last request, in milliseconds since 1970. */
   readonly at: number
 }
 

@@ -27,11 +27,9 @@ import { controllerOf, type SmallModel } from './models.ts'
 
 /** Size after a cut, as a fraction of the threshold: by default, 12,000 of 20,000 tokens. */
 const TARGET_SHARE = 0.6
-/** Size of the summary, as a fraction of the target. */
 const SUMMARY_SHARE = 0.1
 const HEADING_TOKENS = 60
 const NEWEST_MESSAGES = 5
-/** Maximum size of a prompt before it is cut again, as a multiple of the threshold. */
 const MAX_LIMIT_FACTOR = 3
 const KIND = 'family'
 
@@ -176,7 +174,6 @@ function unsummarized(
 
 type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeTokens'>>
 
-/** Estimates the tokens of a cut prompt: the cap, or more if the live turn and the newest messages exceed it. */
 function expectedSize(
   { prompt, turns }: Conversation,
   limits: Limits,

@@ -7,14 +7,12 @@ export type Query = ReadonlyMap<number, number>
 export interface TermCounts {
   readonly terms: Int32Array
   readonly counts: Int32Array
-  /** Number of terms, including repeats. */
   readonly length: number
 }
 
 export interface Corpus {
   readonly texts: readonly TermCounts[]
   readonly averageLength: number
-  /** Number of texts that contain a term. */
   readonly documentFrequency: ReadonlyMap<number, number>
 }
 
@@ -81,7 +79,6 @@ function scoreOf(text: TermCounts, weights: Query, relativeLength: number): numb
   return score
 }
 
-/** Adds terms from the best hits to the query, at a lower weight. */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
   const scores = await scoresOf(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
@@ -102,7 +99,6 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
   return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }
 
-/** Maximum number of texts on either side of a text that belong to its topic. */
 const MAX_TOPIC_DISTANCE = 10
 const MAX_TOPIC_TERMS = 400
 

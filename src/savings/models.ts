@@ -10,7 +10,6 @@ import type { Conversation, Segment } from './conversation.ts'
 /** A small model of the requested model's family, for summaries and search terms. */
 export interface SmallModel {
   readonly name: string
-  /** Rejects if the call fails. */
   ask(question: {
     readonly instruction: string
     readonly text: string
@@ -21,7 +20,6 @@ export interface SmallModel {
   price(promptTokens: number, outputTokens: number): NanoUsd
   /** Reports whether a reply was usable. A failed call counts as unusable automatically. @default ignored */
   report?(isUsable: boolean): void
-  /** Returns true if calls are paused after failures in this conversation. @default never */
   isPaused?(): boolean
 }
 
@@ -123,7 +121,6 @@ interface MeaningOptions {
 
 /** Limit for all calls of one request together. */
 const TIMEOUT_MS = 3000
-/** Number of characters embedded per segment. */
 const HEAD_LENGTH = 800
 /** Older segments are not compared. */
 const MAX_SEGMENTS = 2048

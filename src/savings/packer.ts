@@ -25,9 +25,7 @@ export interface Packer {
   readonly capacity: number
   readonly spent: () => number
   packSegments(entries: readonly PackerEntry[], limit: number): void
-  /** Packs the tool calls of segments, without their results. */
   packSkeletons(entries: readonly PackerEntry[], limit: number): void
-  /** Packs snippets of segments, starting with the last snippets. */
   packLastSnippets(entries: readonly PackerEntry[], limit: number): void
   /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
   packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
@@ -37,13 +35,11 @@ export interface Packer {
   measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
-/** Weight of the segment's score in a snippet's value. */
 const SEGMENT_SHARE = 0.5
 /** A snippet's score is divided by its size to this power. */
 const SIZE_POWER = 0.6
 /** Added to the size of each snippet. Prevents a preference for tiny snippets. */
 const ADDED_TOKENS = 20
-/** Tokens of the gap marker before a snippet. */
 const GAP_TOKENS = 3
 
 export function createPacker(

@@ -13,7 +13,6 @@ export interface CacheableRequest {
   readonly model: Model
   readonly tokens: number
   readonly owner: string
-  /** Milliseconds since 1970. */
   readonly now: number
 }
 
@@ -25,7 +24,6 @@ export interface MarkedPrompt {
 }
 
 export interface CachedTurn {
-  /** Milliseconds since 1970. */
   readonly at: number
   /** Tokens at the start of the prompt that the vendor has cached. */
   readonly tokens: number
@@ -96,7 +94,6 @@ export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlie
   return add(earlier.debt, loss) <= writePremium(model, tokens)
 }
 
-/** Returns the cost of a cache write minus the cost of sending the same tokens without one. */
 function writePremium({ price }: Model, tokens: number): NanoUsd {
   return subtract(
     costOf({ ...NO_USAGE, cacheWriteTokens: tokens }, price),
@@ -146,7 +143,6 @@ function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly marker
   return { prompt: { ...prompt, messages: marked }, markers }
 }
 
-/** Returns undefined if the last part cannot be marked. */
 function markEnd(message: Message, { native }: Prompt): Message | undefined {
   const end = message.parts.at(-1)
   const marked = end === undefined ? undefined : markPart(end, native.dialect)

@@ -4,7 +4,6 @@ import type { Segment, SplitConversation } from './conversation.ts'
 
 /** Maximum number of distinct terms in an earlier question. A message with more terms counts as a document. */
 const MAX_QUESTION_TERMS = 40
-/** Maximum number of terms in a follow-up, such as "and the second one?". */
 const MAX_FOLLOW_UP_TERMS = 1
 /** Maximum number of terms in a short question. Only short questions are extended by the earlier question. */
 const MAX_SHORT_TERMS = 7
@@ -17,13 +16,10 @@ const REFERENCE =
 const NAME_OR_QUOTATION = /[\p{Ll}\d,;:] +\p{Lu}|["“`]/u
 const EARLIER_QUESTION_WEIGHT = 0.4
 const EARLIER_ANSWER_WEIGHT = 0.15
-/** Weight of the earlier question if the short question does not refer to it. */
 const EARLIER_TOPIC_WEIGHT = 0.3
-/** Number of an agent's most recent steps in the query. */
 const MAX_STEPS = 5
 const MAX_TERM_WEIGHT = 2
 const SUGGESTED_TERM_WEIGHT = 0.4
-/** Maximum number of characters read from each text. */
 const MAX_READ_LENGTH = 8000
 
 /**
@@ -96,7 +92,6 @@ const ASKS_FOR_ANSWER = new RegExp(
 /** Longer messages are documents, which may match either pattern by chance. */
 const MAX_MATCHED_LENGTH = 1500
 
-/** Returns true if the last user message asks about an earlier answer of the assistant. */
 export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
   const [first, ...steps] = live
   if (first === undefined || steps.length > 0) return false
@@ -121,7 +116,6 @@ const STANDING_INSTRUCTION: RegExp = new RegExp(
   'iu',
 )
 
-/** Returns true for a user message that may apply to all later turns: "always …", "from now on …". */
 export function hasStandingInstruction(segment: Segment): boolean {
   const text = segment.kind === 'user' ? textOfSegment(segment) : ''
   return text.length <= MAX_MATCHED_LENGTH && STANDING_INSTRUCTION.test(text)
@@ -231,7 +225,6 @@ function addPairs(text: string, add: (term: string) => void): void {
   for (let at = 0; at < text.length; at++) add(text.slice(at, at + 2))
 }
 
-/** Removes English suffixes: plurals, -ing, -ed, -ly. */
 export function stemOf(word: string): string {
   if (word.length < 4 || /\d/.test(word)) return word
   let stem = word

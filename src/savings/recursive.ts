@@ -15,13 +15,11 @@ import {
 import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-/** Maximum number of tokens in the prompt. */
 const TARGET = 20_480
 const MAX_TARGET_SHARE = 0.45
 /** Leaves room for the instruction and the summary within 10,000 tokens. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
-/** Fraction of the target above which the summaries are summarized again. */
 const SUMMARY_SHARE = 0.25
 const MAX_DEPTH = 5
 /** Another round follows only if a round saves at least this fraction of the tokens. */
@@ -90,7 +88,6 @@ export function createRecursive(
     return sum
   }
 
-  /** Joins consecutive summaries into chunks, oldest first. */
   const joinToChunks = async (texts: readonly string[]): Promise<readonly string[]> => {
     const joined: string[] = []
     let chunk: string[] = []

@@ -28,7 +28,6 @@ const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160
 
-/** Caches the analysis of each segment. */
 export function createSegmentAnalyzer(estimate: (text: string) => number, pause: Pause): AnalyzeSegment {
   const cache = new LRUCache<string, SegmentAnalysis>({
     maxSize: MAX_CACHED_BYTES,
@@ -98,7 +97,6 @@ export function withoutCutPair(text: string, end: number): number {
 interface SearchedText {
   readonly text: string
   readonly location: TextLocation
-  /** 0 for a text that is not divided. */
   readonly maxTokens: number
 }
 
@@ -130,7 +128,6 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
   return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
 }
 
-/** Returns 0 for a message that is never excerpted. */
 function maxSnippetTokens(message: Message): number {
   if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
@@ -142,7 +139,6 @@ function maxSnippetTokens(message: Message): number {
 interface TextSlice extends SearchedText {
   readonly from: number
   readonly to: number
-  /** Estimated tokens per UTF-16 code unit. */
   readonly tokensPerUnit: number
 }
 

@@ -15,7 +15,6 @@ export interface SelectionTools {
 }
 
 export interface SelectionJob {
-  /** Oldest first. */
   readonly segments: readonly Segment[]
   /** Steps of the live turn. Their tool calls are selected even if the results do not fit. */
   readonly steps: ReadonlySet<Segment>
@@ -44,7 +43,6 @@ const NEWEST_STEP_SHARE = 0.3
  * of a tool result is irrelevant.
  */
 const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
-/** Minimum share of tool traffic in a conversation with tools. */
 const TOOL_TRAFFIC = 0.2
 /**
  * A score is divided by the length to this power. Longer segments contain more relevant content, but less than
@@ -52,7 +50,7 @@ const TOOL_TRAFFIC = 0.2
  */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** For a question about an answer, because answers are long and rarely repeat their terms. */
+/** Lower for a question about an answer, because answers are long and rarely repeat their terms. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
@@ -63,9 +61,7 @@ const PARTNER_SHARE = 0.5
  */
 const NEIGHBOR_SHARE = 0.1
 const NEIGHBORS = 3
-/** Weight of the surrounding topic's score in a meeting transcript. */
 const TOPIC_SHARE = 0.5
-/** Weight of the similarity, relative to the best score by words. */
 const MEANING_SHARE = 0.7
 /**
  * Minimum capacity for scoring neighbors, in tokens. With less, neighbors would displace other hits, except in meeting
@@ -81,7 +77,6 @@ const DECAY = 1
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 
-/** Selects the fixed shares, then the segments and snippets with the best scores. */
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
@@ -209,7 +204,7 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
   return around / 4
 }
 
-/** Otherwise, short user messages would fill the capacity. */
+/** Must run first, because short user messages would otherwise fill the capacity. */
 function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
   const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
@@ -226,7 +221,6 @@ interface FixedShares {
   readonly hasTools: boolean
 }
 
-/** Packs live steps, standing instructions, user messages, and the first and last segment. */
 function packFixedShares(
   packer: Packer,
   entries: readonly PackerEntry[],

@@ -28,7 +28,6 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 export type SliderMode = 'auto' | 'query' | 'stable'
 
 const STABLE_SHARE = 0.5
-/** Maximum size of the parts inserted for a question, as a fraction of the cap. */
 const BLOCK_SHARE = 1 / 16
 const BLOCK_FRAME_TOKENS = 64
 /** Maximum size of the last exchange before the live turn that stays unchanged, as a fraction of the cap. */
@@ -123,7 +122,6 @@ const MIN_BLOCK_TOKENS = 200
 
 interface BlockOptions {
   readonly capacity: number
-  /** Segments that the prompt already contains. */
   readonly selection: Selection
   readonly blocks: readonly Block[]
 }

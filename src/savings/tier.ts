@@ -41,9 +41,7 @@ export interface TierJob {
 export interface Rewrite {
   readonly prompt: Prompt
   readonly tier: TierNumber
-  /** The value of X-Svc-Strategy. */
   readonly strategy: string
-  /** Exact token count of the rewritten prompt. */
   readonly tokens: number
 }
 
@@ -67,7 +65,6 @@ export interface TierForecast {
   readonly continues?: boolean
   /** Present if each turn extends the last prompt up to a limit. @default a new prompt on each turn */
   readonly steady?: {
-    /** Tokens above which the prompt is cut again. */
     readonly limit: number
     readonly target: number
     readonly calls: NanoUsd
@@ -91,7 +88,6 @@ export interface TierVerdict {
 }
 
 export interface WaterfallResult {
-  /** Absent if the prompt is sent unchanged. */
   readonly rewrite?: Rewrite
   /** Tokens of the received prompt: exact if there is a rewrite, otherwise estimated. */
   readonly tokens: number
@@ -179,7 +175,6 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   }
 }
 
-/** The result of a trial run, whose rewrite is not sent. */
 export interface ShadowRecord {
   readonly strategy: string
   readonly originalTokens: number
@@ -187,7 +182,6 @@ export interface ShadowRecord {
   readonly spent: NanoUsd
 }
 
-/** Returns true if this request is part of the trial share. */
 export function isShadowed(share: number, random: number): boolean {
   return random < share
 }

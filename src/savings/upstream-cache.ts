@@ -9,7 +9,6 @@ import type { TierJob, TierNumber } from './tier.ts'
 /** How long upstreams cache a prompt after its last use. */
 export const UPSTREAM_CACHE_MS: number = 5 * 60 * 1000
 
-/** Returns true if cached tokens cost less than uncached tokens. */
 function hasCachePrice({ price }: Model): boolean {
   return price.cacheRead !== undefined && price.cacheRead < price.input
 }
@@ -49,11 +48,9 @@ interface SentPrompt {
   readonly at: number
 }
 
-/** What is known about a conversation's earlier requests. Times are milliseconds since 1970. */
+/** A conversation's earlier requests. Times are milliseconds since 1970. */
 export interface History {
-  /** Time of the last request, or 0 for a new conversation. */
   readonly at: number
-  /** Tokens of the full conversation at the time of the last request. */
   readonly tokens: number
   readonly whole: SentPrompt
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
@@ -91,16 +88,13 @@ export async function recallHistory(memory: ConversationMemory, job: TierJob): P
 }
 
 export interface SentRequest {
-  /** Absent if the prompt was sent unchanged. */
   readonly tier?: TierNumber
   readonly tokens: number
   /** Tokens that the upstream was expected to have cached. */
   readonly warm: number
-  /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
 }
 
-/** Adds this request to the history. Stores and returns the new history. */
 export async function rememberSent(
   memory: ConversationMemory,
   job: TierJob,

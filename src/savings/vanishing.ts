@@ -39,9 +39,7 @@ const DEFAULT_LEAST_TARGETS: LeastTarget = [
 const TARGET_SHARE = 0.01
 /** A conversation with at most this many answers counts as one long request. */
 const MAX_ANSWERS_OF_REQUEST = 2
-/** Used if no entry of `leastTarget` applies. */
 const FALLBACK_TARGET = 4096
-/** Maximum number of tokens in an unchanged live turn. */
 const LIVE_CAP = 16_384
 const TERMS_PROMPT_TOKENS = 2200
 const MAX_REPLY_TOKENS = 100

@@ -54,9 +54,7 @@ export interface WaterfallOptions {
   /** Yields to the event loop. Called every few milliseconds while a long conversation is analyzed. */
   readonly yieldToEventLoop: () => Promise<void>
   readonly thresholds?: Partial<Thresholds>
-  /** Mode of the slider. @default 'auto' */
   readonly slider?: SliderMode
-  /** Author of the summaries of tiers 3 and 4. @default 'model' */
   readonly summarizer?: Summarizer
   /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
@@ -119,7 +117,6 @@ function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: 
 }
 
 interface Outcome extends WaterfallResult {
-  /** Recorded in the history. */
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
 }
 
@@ -246,7 +243,6 @@ function withTrialOwner(job: TierJob): TierJob {
 
 interface Attempt {
   readonly rewrite?: Rewrite
-  /** Tokens of the received prompt. Exact if there is a rewrite. */
   readonly tokens: number
   readonly spent: NanoUsd
   readonly verdict: TierVerdict

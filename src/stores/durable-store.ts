@@ -54,7 +54,6 @@ export const BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT
 /** The pools of values. Log entries are in a fourth pool, `logs`. */
 export type ValuePool = 'durable' | 'owned' | 'expiring'
 
-/** Overhead of a value or log entry, in bytes. */
 const OVERHEAD_BYTES = 128
 
 export function bytesOf(key: string, value: string): number {

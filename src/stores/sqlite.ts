@@ -129,7 +129,6 @@ interface SqliteCounters {
 }
 
 const ZERO: Level = { spent: 0, held: 0 }
-/** Minimum interval between two removals of expired rows. */
 const SWEEP_INTERVAL_MS = 1_000
 
 function createCounters(sql: Sql, now: () => number): SqliteCounters {

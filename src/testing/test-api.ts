@@ -41,7 +41,6 @@ export interface TestClock {
 }
 
 export const HOUR_MS = 3_600_000
-/** The time at the start of each test. */
 export const START: number = Date.UTC(2026, 0, 15, 12)
 
 /** Strings that stores often corrupt. */

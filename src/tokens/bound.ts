@@ -17,7 +17,6 @@ export interface PromptWeight {
 const REQUEST_TOKENS = 64
 const MESSAGE_TOKENS = 8
 const TOOL_TOKENS = 16
-/** Tokens of the vendor's instructions for tool calls. */
 const TOOL_INSTRUCTION_TOKENS = 1000
 /**
  * Maximum number of tokens per image among the catalog's vendors. Models with a higher maximum set `Model.imageTokens`.
@@ -29,7 +28,6 @@ const TRANSLATED_TOOL_TOKENS = 32
 const TRANSLATED_REQUEST_TOKENS = 32
 /** Tokens of an instruction that replaces a setting without an equivalent in the other format. */
 const TRANSLATED_SHAPE_TOKENS = 128
-/** Tokens of the function schema that replaces a tool with one text argument. */
 const CUSTOM_TOOL_TOKENS = 160
 /**
  * Maximum growth of decoded base64. Every 4 characters encode 3 bytes, and an invalid byte becomes a 3-byte character.
@@ -121,7 +119,6 @@ function imageData(part: Extract<Part, { readonly type: 'image' }>): string | un
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
 }
 
-/** Returns an upper bound on the prompt's tokens. */
 export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: boolean): number {
   const bytes = weight.bytes + (isTranslated ? weight.translation : 0)
   return bytes + tokensOutsideText(weight, model)
@@ -150,7 +147,6 @@ export function utf8Length(text: string): number {
   return bytes
 }
 
-/** Maximum length of a data URL before the data, such as `data:image/png;base64,`. */
 const MAX_HEAD_LENGTH = 200
 
 /**
@@ -213,7 +209,6 @@ function withoutImage(field: Json | undefined, data: string): Json | undefined {
   return Object.fromEntries(entries)
 }
 
-/** The image blocks of the body, each with its base64 data. */
 function imageBlocks(prompt: Prompt): ReadonlyMap<JsonObject, string> {
   const blocks = new Map<JsonObject, string>()
   const visit = (part: Part): void => {

@@ -116,7 +116,6 @@ function symbolTokens(text: string, start: number, end: number): number {
   return tokens
 }
 
-/** Paused computations, oldest first. */
 const waiting: (() => void)[] = []
 /** After a longer step, such as parsing a body of 30 MB, computations pause for the duration of the step. */
 const LONG_STEP_MS = 10

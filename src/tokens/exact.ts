@@ -2,7 +2,6 @@ import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
 import { yieldToEventLoop } from './estimate.ts'
 
-/** Length of the window of text that is split and merged at once, in UTF-16 code units. */
 const WINDOW_LENGTH = 8192
 /**
  * A piece that ends within this many UTF-16 code units of a window's end may be incomplete. The next window starts with
@@ -27,7 +26,6 @@ const SOURCES = {
 /** Special tokens in the text count as plain text. */
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
-/** The vocabulary is loaded on the first call. */
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   const vocabularyOf = lazy(() => load(name))
   let sinceYield = 0
@@ -116,7 +114,6 @@ const MAX_PIECE_BYTES = 32_768
 const workspace = {
   next: new Int32Array(MAX_PIECE_BYTES + 1),
   previous: new Int32Array(MAX_PIECE_BYTES + 1),
-  /** Rank of the token pair that starts at a position, or -1. */
   pairRank: new Int32Array(MAX_PIECE_BYTES + 1),
   /** A heap of `rank × MAX_PIECE_BYTES + position` for each pair: lowest rank first, then leftmost. */
   queue: new Float64Array(MAX_PIECE_BYTES * 3),

@@ -156,7 +156,6 @@ function countedTextOf(part: Part): string {
   return textOfPart(part)
 }
 
-/** Returns the tokens outside the counted text: overhead, images and documents. */
 function fixedTokens(item: CountedItem): number {
   if (!('parts' in item)) return TOOL_FRAME_TOKENS
   return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)

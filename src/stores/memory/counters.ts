@@ -25,7 +25,6 @@ interface Counter extends Dated {
   held: number
 }
 
-/** Deleted when it is settled. */
 interface Reservation extends Dated {
   readonly id: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]

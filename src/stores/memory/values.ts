@@ -174,10 +174,8 @@ export interface Pool {
   readonly bytes: number
   get(key: string): PoolEntry | undefined
   sizeOfShare(name: string): PoolBounds
-  /** Adds the most recently used entry of its share. */
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
-  /** Marks an entry as the most recently used of its share. */
   touch(entry: PoolEntry): void
   oldestOf(share: string): PoolEntry | undefined
   /**

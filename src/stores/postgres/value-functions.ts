@@ -1,6 +1,5 @@
 import { MAX_AMOUNT } from '../reservation-rules.ts'
 
-/** The expiry of a row that never expires. */
 const NEVER = MAX_AMOUNT
 
 /**

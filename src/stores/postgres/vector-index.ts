@@ -79,7 +79,6 @@ interface VectorTable {
   readonly dimensions: number
 }
 
-/** Each partition has its own index and contains complete scopes. */
 const PARTITIONS = 8
 /** In scopes of up to this size, all vectors are compared, which makes the result exact. */
 const MAX_COMPARED = 1_000

@@ -28,7 +28,6 @@ export interface UpstashClient {
 /** A connected Redis client: ioredis, node-redis or Upstash. */
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient
 
-/** A Lua script, and the SHA-1 hash of its source, which EVALSHA takes. */
 export interface Script {
   readonly text: string
   readonly sha: Promise<string>

@@ -186,7 +186,6 @@ export function createCounters(context: RedisContext): RedisCounters {
   return { reserve, settle, levels: readLevels, tallies: (names) => readByOwner(names, slot.tallies, {}) }
 }
 
-/** Limits an elastic claim to the amount that an earlier owner granted. */
 function limitedTo(granted: number | undefined, claim: Claim | undefined): Claim | undefined {
   if (claim?.elastic !== true || granted === undefined) return claim
   return { ...claim, amount: Math.min(claim.amount, granted) }
@@ -229,7 +228,6 @@ function reservationOwner(reservationId: string): string {
   return `reservation:${reservationId}`
 }
 
-/** `granted` is undefined without elastic claims. `refused` is the index of the rejected claim. */
 type SlotResult =
   | { readonly refused: number; readonly levels: readonly number[] }
   | { readonly refused?: undefined; readonly granted: number | undefined; readonly levels: readonly number[] }

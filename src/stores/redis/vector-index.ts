@@ -31,7 +31,6 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-/** Maximum number of vectors per scope without vector sets. Each process copies and compares them. */
 const MAX_SCANNED = 256
 
 /**

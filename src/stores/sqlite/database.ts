@@ -1,3 +1,4 @@
+/** A statement parameter. */
 export type SqliteValue = string | number
 
 /** The expiry of a row that never expires. A number, because comparisons with NULL would need a special case. */
@@ -19,7 +20,6 @@ export interface SqliteDatabase {
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Prepares each statement once. */
 export interface Sql {
   run(sql: string, ...parameters: SqliteValue[]): void
   row(sql: string, ...parameters: SqliteValue[]): Row | undefined

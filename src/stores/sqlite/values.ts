@@ -37,7 +37,6 @@ interface Entry {
   readonly expiresAt: number
 }
 
-/** Maximum number of expired rows removed per write. */
 const MAX_SWEPT = 1_000
 
 export function createValues(sql: Sql, now: () => number, limits: BulkLimits): SqliteValues {
@@ -187,7 +186,6 @@ export interface SqliteLogs {
 
 /** Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
-/** The maximum time of a Date. */
 const MAX_TIME = 8.64e15
 
 export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): SqliteLogs {
