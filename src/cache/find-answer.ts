@@ -149,12 +149,12 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | 
 function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
   const hit = hitOf(entry, similarity)
   if (similarity <= (entry.servedAt ?? 0)) return hit
-  const failed = (): void => void (parts.tallies.failures += 1)
+  const countFailure = (): void => void (parts.tallies.failures += 1)
   try {
     const amended = parts.store.amend(entry.id, { servedAt: similarity })
-    if (isPending(amended)) amended.catch(failed)
+    if (isPending(amended)) amended.catch(countFailure)
   } catch {
-    failed()
+    countFailure()
   }
   return hit
 }
@@ -193,14 +193,14 @@ export function attempt<T>(
   fallback: T,
   cancellation?: Cancellation,
 ): T | Promise<T> {
-  const failed = (): T => {
+  const countFailure = (): T => {
     tallies.failures += cancellation?.isCancelled === true ? 0 : 1
     return fallback
   }
   try {
     const result = work()
-    return isPending(result) ? result.then(undefined, failed) : result
+    return isPending(result) ? result.then(undefined, countFailure) : result
   } catch {
-    return failed()
+    return countFailure()
   }
 }

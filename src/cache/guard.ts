@@ -34,12 +34,12 @@ export interface GuardOptions {
  * Returns the first difference that could change the answer, or undefined if two texts ask the same question.
  *
  * The guard does not rely on embeddings: the texts must have the same content words, numbers, signs, names and
- * quotations in the same order. Both texts are canonical, so insignificant differences are already gone. In addition,
- * an article may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
+ * quotations in the same order. Both texts are canonical, so insignificant differences are already removed. In
+ * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
  */
 export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
-  const walk = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
+  const state = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [a, b] = [left.items[i], right.items[j]]
@@ -49,8 +49,8 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
       j += skipB ? 1 : 0
       continue
     }
-    if (a === undefined || b === undefined) return kindOf(a ?? b, walk)
-    const difference = compare(a, b, walk, left.items[i - 1])
+    if (a === undefined || b === undefined) return kindOf(a ?? b, state)
+    const difference = compare(a, b, state, left.items[i - 1])
     if (difference !== undefined) return difference
     i += 1
     j += 1
@@ -78,7 +78,7 @@ function factsOf({ items }: Canonical): string {
     .join('\u0000')
 }
 
-interface Walk {
+interface ComparisonState {
   readonly left: readonly Item[]
   readonly right: readonly Item[]
   readonly lexicon: Lexicon
@@ -86,28 +86,28 @@ interface Walk {
 }
 
 function extraArticles(a: Item | undefined, b: Item | undefined): readonly [boolean, boolean] {
-  const both = a?.article !== undefined && b?.article !== undefined
-  if (both || a?.key === b?.key) return [false, false]
+  const areBothArticles = a?.article !== undefined && b?.article !== undefined
+  if (areBothArticles || a?.key === b?.key) return [false, false]
   if (a?.article !== undefined) return [true, false]
   return [false, b?.article !== undefined]
 }
 
-function compare(a: Item, b: Item, walk: Walk, before: Item | undefined): Difference | undefined {
+function compare(a: Item, b: Item, state: ComparisonState, before: Item | undefined): Difference | undefined {
   if (a.article !== undefined && a.article === b.article) return undefined
   if (a.kind === b.kind && a.key === b.key) {
     return caseMatters(a, b, before) ? 'case' : undefined
   }
   if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
-  if (walk.typos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
-    walk.typos -= 1
+  if (state.typos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
+    state.typos -= 1
     return undefined
   }
-  if (walk.typos > 0 && before?.kind !== 'number' && isMisspelled(a, b, walk)) {
-    walk.typos -= 1
+  if (state.typos > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
+    state.typos -= 1
     return undefined
   }
-  const kind = kindOf(a, walk)
-  return kind === 'word' ? kindOf(b, walk) : kind
+  const kind = kindOf(a, state)
+  return kind === 'word' ? kindOf(b, state) : kind
 }
 
 /** Case is significant in units (mb, MB) and in words such as us and US. */
@@ -150,10 +150,10 @@ const MIN_TITLE_LENGTH = 6
  * Returns true if one of two words is common and the other is a misspelling of it, not a word. In a long name, two
  * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
-function isMisspelled(a: Item, b: Item, walk: Walk): boolean {
+function isMisspelled(a: Item, b: Item, state: ComparisonState): boolean {
   if (a.kind !== 'word' || b.kind !== 'word') return false
   const [left, right] = withoutPossessive(a.key, b.key)
-  const classes = [classOf(left, walk.lexicon), classOf(right, walk.lexicon)]
+  const classes = [classOf(left, state.lexicon), classOf(right, state.lexicon)]
   const isImpossible = classes.includes('impossible')
   const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
   if (!isPlainWord(a) || !isPlainWord(b)) {
@@ -166,7 +166,7 @@ function isMisspelled(a: Item, b: Item, walk: Walk): boolean {
   if (isFunctionTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
   const isTypingMistake = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
-  return isTypingMistake || isImpossible || hasContext(walk.left, a, [left, right])
+  return isTypingMistake || isImpossible || hasContext(state.left, a, [left, right])
 }
 
 /** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
@@ -182,7 +182,7 @@ function isTitle(item: Item): boolean {
 }
 
 /**
- * Returns true if the text has enough other content words. Otherwise an unknown word may be a name in lower case (deno,
+ * Returns true if the text has enough other content words. Otherwise, an unknown word may be a name in lower case (deno,
  * trino), especially if it is short or differs at its end.
  */
 function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
@@ -192,8 +192,8 @@ function hasContext(items: readonly Item[], word: Item, [left, right]: readonly 
   return otherWords.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }
 
-function kindOf(item: Item | undefined, walk: Walk): Difference {
-  if (item === undefined || haveSameItems(walk.left, walk.right)) return 'order'
+function kindOf(item: Item | undefined, state: ComparisonState): Difference {
+  if (item === undefined || haveSameItems(state.left, state.right)) return 'order'
   if (item.kind === 'number') return 'number'
   if (item.kind === 'exact') return 'quotation-or-code'
   if (item.kind !== 'word') return 'sign'

@@ -142,7 +142,10 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
     const replacement = to
       .split(' ')
       .flatMap((word) => (word.startsWith('$') ? tokensIn(Number(word.slice(1))) : asWords(first, [word])))
-    return [...replacement.map((token, at) => ({ ...token, opens: at === 0 })), ...items.slice(countWords(match[0]))]
+    return [
+      ...replacement.map((token, at) => ({ ...token, startsSentence: at === 0 })),
+      ...items.slice(countWords(match[0])),
+    ]
   }
   return undefined
 }

@@ -18,7 +18,7 @@ export interface SmallModel {
   }): Promise<{ readonly text: string; readonly spent: NanoUsd }>
   /** Returns the expected cost of a call, or zero while the model is paused. */
   price(promptTokens: number, outputTokens: number): NanoUsd
-  /** Reports whether a reply was usable. A failed call counts as unusable automatically. @default ignored */
+  /** Reports whether a reply was usable. Failed calls count as unusable without a report. @default ignored */
   report?(isUsable: boolean): void
   isPaused?(): boolean
 }
@@ -94,7 +94,7 @@ export function withSpending(small: SmallModel | undefined): {
   return { small: { ...small, ask }, spent: () => spent }
 }
 
-/** Similarity of each segment to the question, from 0 to 1. The most similar segment has 1. */
+/** Similarity of each segment to the question, scaled so that the most similar segment has 1. */
 export type Similarities = ReadonlyMap<Segment, number>
 
 interface Comparison {
@@ -119,7 +119,7 @@ interface MeaningOptions {
   readonly pause: Pause
 }
 
-/** Limit for all calls of one request together. */
+/** Maximum duration of all calls for one request. */
 const TIMEOUT_MS = 3000
 const HEAD_LENGTH = 800
 /** Older segments are not compared. */

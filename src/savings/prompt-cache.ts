@@ -70,7 +70,7 @@ export async function markForCache(
     await remember({ at: now, tokens: 0, debt })
     return undefined
   }
-  // Assumes that all tokens are written to the cache until the vendor reports its usage.
+  // Until the vendor reports its usage, all tokens count as written to the cache.
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0

@@ -73,7 +73,7 @@ const NEIGHBORS_CAPACITY = 8000
  * 1/e of the weight of the newest.
  */
 const DECAY = 1
-/** Maximum number of rounds that fill the tokens left over after exact counts, because snippet sizes are estimates. */
+/** Maximum number of rounds that fill unused tokens, which remain because snippet sizes are estimates. */
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 

@@ -27,7 +27,7 @@ interface VanishingOptions {
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or one number for each conversation size `above` which it applies. */
+/** A number of tokens, or several with the conversation size `above` which each applies. */
 export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
