@@ -122,7 +122,7 @@ export function savingsPercent(bill: Bill): number {
   return Math.round(10_000 * (1 - bill.actual / bill.theoretical)) / 100
 }
 
-/** Returns the share of the prompt that was not sent, in whole percent. */
+/** Returns the share of the prompt that was not sent, as an integer percentage. */
 export function reductionPercent(bill: Bill): number {
   if (bill.originalTokens === 0) return 0
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
@@ -131,7 +131,7 @@ export function reductionPercent(bill: Bill): number {
 /** Order in which the parts of the prompt are reduced. */
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Prevents a wrong usage report of an upstream from exhausting a budget. */
+/** Caps reported usage, so that a wrong report by an upstream cannot exhaust a budget. */
 export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: ClampedUsage } {
   const cutOff = {
     promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
@@ -185,7 +185,7 @@ export interface ResponseBill {
   /** Tokens of the sent prompt; 0 for a cache hit. */
   readonly optimizedTokens: number
   readonly tokensSaved: number
-  /** Share of the prompt that was not sent, in whole percent. */
+  /** Share of the prompt that was not sent, as an integer percentage. */
   readonly reductionPercent: number
   /** Cost at list price without optimization. */
   readonly theoreticalCostUsd: number

@@ -5,7 +5,7 @@ import type { ReceivedBody } from '../core/prompt.ts'
 import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './usage.ts'
 
-/** Maximum inputs per request, and maximum tokens per input, as at OpenAI. */
+/** OpenAI's limit on inputs per request. */
 const MAX_INPUTS = 2048
 const MAX_TOKENS = 100_000
 const MAX_DIMENSIONS = 65_536

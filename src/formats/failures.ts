@@ -8,7 +8,7 @@ export interface FailureRow {
   readonly code?: string
 }
 
-/** Defaults of each failure kind, in all formats. */
+/** Default status, type and code of each failure kind, in all formats. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },

@@ -37,7 +37,7 @@ export interface SvcMetrics {
 
 export interface WriteContext {
   readonly prompt: Prompt
-  /** Unix time in seconds. */
+  /** Seconds since 1970. */
   readonly created: number
   /** The id of the answer in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string

@@ -76,7 +76,7 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
     const end = lineFeed - 1
     if (!isAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw formError(`has more than ${MAX_PARTS} parts`)
-    // The blank line and the delimiter may not share a line break. An empty value ends where it starts.
+    // For an empty value, `end` equals `start`. A smaller `end` means that the delimiter begins inside the blank line.
     const start = headEnd + 4
     if (end < start) throw formError('has a part without a blank line')
     parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
@@ -130,7 +130,7 @@ const STEP_BYTES = 1024 * 1024
 export interface LongStrings {
   /** In ascending order. */
   readonly strings: readonly LongString[]
-  /** A random prefix, which prevents callers from sending a placeholder. */
+  /** Random, so that callers cannot send a placeholder. */
   readonly placeholder: string
 }
 

@@ -98,7 +98,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Bodies rarely have other fields than these. */
+/** Caches loose names. Most bodies use the same few fields. */
 const knownNames = new Map<string, string>()
 const MAX_KNOWN_NAMES = 200
 const MAX_KNOWN_LENGTH = 40

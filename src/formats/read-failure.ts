@@ -139,7 +139,7 @@ function cleanJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** Which of the next atoms a word hides. `names` hides every atom that is not a plain word. */
+/** How a word affects the next atom. `names` hides the atom unless it is a plain word. */
 type Hides = 'nothing' | 'names' | 'anything'
 
 interface RedactionState {

@@ -42,7 +42,9 @@ export interface LongString extends Span {
 class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /** 1 for an array, 0 for an object, per open bracket. V8 keeps at most 64 bytes on its heap. */
+  /**
+   * For each open bracket: 1 for an array, 0 for an object. V8 keeps typed arrays of up to 64 bytes on its own heap.
+   */
   readonly inArray: Uint8Array
   readonly longStrings: LongString[] = []
   at = 0

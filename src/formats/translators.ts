@@ -17,10 +17,7 @@ import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './
 
 export { readEmbeddings } from './embeddings.ts'
 
-/**
- * Enables translation. Called before the first prompt is translated, and not at startup, because most requests need no
- * translation.
- */
+/** Called before the first prompt is translated, not at startup, because most requests need no translation. */
 export function enableTranslation(): void {
   setTranslators({ openai: translateToChat, anthropic: translateToMessages })
 }
@@ -116,7 +113,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const rejectBlock = rejectContentFor('this model, which uses the message format')
+const rejectBlock = rejectContentFor('this model, which uses the messages format')
 
 /**
  * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format

@@ -86,7 +86,7 @@ function checkLength(requested: number | undefined, permitted: number | undefine
   )
 }
 
-/** Returns the output limit of the request in tokens, or else the lower of the maximums of the key and the model. */
+/** Returns the output limit in tokens: the limit in the request, or else the lower maximum of the key and the model. */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
@@ -172,7 +172,7 @@ function refused(name: string, reason: string): GatewayError {
 
 /**
  * Returns the providers that serve a model for a key. The first is drawn at random by weight. The others follow as
- * fallbacks, in descending order of weight. A provider of weight 0 is only a fallback.
+ * fallbacks, in descending order of weight. A provider with weight 0 is only a fallback.
  *
  * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */

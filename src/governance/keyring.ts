@@ -195,7 +195,9 @@ export interface AllowanceFields<Amount> {
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
   readonly defaultWindow?: DurationCode
-  /** The field of the window. If set, a window without a limit is rejected. @default such a window is ignored */
+  /**
+   * Name of the window field in errors. If set, a window without a limit is rejected. @default such a window is ignored
+   */
   readonly field?: string
 }
 
@@ -219,7 +221,6 @@ function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>
   }
 }
 
-/** Returns an empty object for an undefined value. */
 export function optionalField<Name extends string, Value>(
   name: Name,
   value: Value | undefined,

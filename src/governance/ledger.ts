@@ -35,7 +35,6 @@ export interface Ledger {
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Retries failed settlements. Resolves with the number of settlements that failed again. */
   retry(): Promise<number>
-  /** Returns the numbers of failed and discarded settlements. */
   unsettled(): Unsettled
 }
 

@@ -42,7 +42,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** Undefined if the key refers to no such record, or to a deleted one. */
+/** Undefined for a missing reference or a deleted record. */
 interface SharedOfKey {
   readonly rate: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -116,8 +116,8 @@ const MINUTE = 60_000
 export const MAX_SETBACK_MS: number = 120 * MINUTE
 
 /**
- * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Counters of
- * minutes expire sooner, because there are many of them.
+ * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Per-minute
+ * counters expire sooner, because there are many of them.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
   return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
@@ -133,9 +133,9 @@ export interface KeyWindows {
 interface CachedWindows {
   readonly windows: KeyWindows
   readonly shared: SharedOfKey
-  /** First time at which the windows apply, in Unix milliseconds. */
+  /** Start of the windows, in milliseconds since 1970. */
   readonly from: number
-  /** End of the windows, exclusive, in Unix milliseconds. */
+  /** End of the windows, exclusive, in milliseconds since 1970. */
   readonly until: number
 }
 
@@ -216,7 +216,7 @@ export interface TallyTarget {
   readonly expiresAt: number
 }
 
-/** Returns the daily tallies, and the hourly or minutely ones if the key's budget has such a window. */
+/** Returns the daily tallies, and those of the hour or minute if the budget of the key has such a window. */
 function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const every = reportWindow(key)
   const codes: readonly DurationCode[] = every === '1h' || every === '1m' ? ['1d', every] : ['1d']
@@ -240,14 +240,14 @@ export function reportWindow(key: VirtualKey): DurationCode {
   return key.budget?.every ?? '1M'
 }
 
-/** Names the tally of the amounts billed to an owner on one day. */
+/** Names the daily tally that contains the amount billed to an owner. */
 export function billedName(owner: string, day: number): string {
   return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
 }
 
 const KEY = keyOwner('')
 
-/** Names the field of such a tally with the amount of one hour. */
+/** Names the field of a daily tally that contains the amount of one hour. */
 export function hourlyField(at: number): string {
   return `billed@${new Date(at).getUTCHours()}`
 }

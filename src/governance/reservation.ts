@@ -11,7 +11,7 @@ import type { VirtualKey } from './virtual-key.ts'
 export interface RateStatus {
   readonly limit: number
   readonly remaining: number
-  /** Unix time in milliseconds. */
+  /** Milliseconds since 1970. */
   readonly resetAt: number
 }
 
@@ -89,19 +89,16 @@ export interface QuoteCandidate {
   readonly promptTokens: number
   /** Counts the prompt exactly for this model. Resolves with undefined if the count fails. @default no exact count */
   readonly count?: () => Promise<number | undefined>
-  /** True if `count` calls an upstream. */
   readonly callsUpstream?: boolean
 }
 
 export interface QuoteParts {
-  /** Returns the models that may answer. Called only if the key has a budget. */
+  /** Called only if the key has a budget. */
   readonly candidates: () => readonly QuoteCandidate[]
-  /** Returns the upper bound on the prompt's tokens, for token limits. */
   readonly promptTokens: () => number
   /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
   readonly countPrompt?: () => Promise<number>
   readonly outputTokens: number
-  /** The number of requested answers. */
   readonly choices: number
   readonly margin: number
 }

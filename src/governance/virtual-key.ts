@@ -27,7 +27,7 @@ export interface VirtualKey {
   readonly prefix: string
   readonly createdAt: number
   readonly active: boolean
-  /** When the key expires, in Unix milliseconds. */
+  /** When the key expires, in milliseconds since 1970. */
   readonly expiresAt?: number
   readonly budget?: Allowance<NanoUsd>
   readonly requests?: Allowance

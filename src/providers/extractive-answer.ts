@@ -161,7 +161,7 @@ interface ExtractLimits {
 
 /** Maximum length of a sentence. Longer sentences are split. */
 const MAX_SENTENCE_LENGTH = 500
-/** Only the last sentences are read. */
+/** Maximum number of sentences. Only the last ones are read. */
 const MAX_SENTENCES = 100_000
 
 /** Minimum score of a sentence, as a fraction of the best score. */

@@ -11,12 +11,10 @@ export interface HttpCallOptions {
   readonly transport: Transport
   readonly runtime: Pick<Runtime, 'after' | 'now'>
   readonly timeouts: Timeouts
-  /** Maximum time to connect, in milliseconds. */
   readonly connectMs: number
   readonly cancellation: Cancellation
   /** Returns the maximum size of a complete answer in bytes. */
   readonly maxBytes: (status: number) => number
-  /** The format of a streamed answer. */
   readonly format: StreamFormat | undefined
   /** Returns true for a response that is streamed. @default never */
   readonly isStream: ((status: number, header: ResponseHeader) => boolean) | undefined
@@ -156,8 +154,6 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#end()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
-
-  // Implements AnswerSource.
 
   read(receiver: SourceReceiver): void {
     this.#stream?.read(receiver)

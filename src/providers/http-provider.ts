@@ -51,13 +51,11 @@ export interface HttpProviderOptions extends RequestOptions {
   /** Full URLs. Only the model id depends on the request. */
   readonly urls: {
     readonly create: Address
-    /** Endpoint for embeddings. */
     readonly embed?: Address
     /** Endpoint that counts tokens. */
     readonly count?: string
     /** URL that responds to GET while the upstream is available. */
     readonly ping?: string
-    /** Endpoint of stored responses. */
     readonly responses?: string
     /** Base URL of all other endpoints. */
     readonly base?: string

@@ -75,7 +75,7 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
   return sign === undefined ? send(unsigned) : callWithDeadline(name, call, async () => sign(unsigned)).then(send)
 }
 
-/** Of the client headers, only those of the format are forwarded. */
+/** Forwards only the client headers in `forwardedHeaders`. */
 function headersFor(
   { headers, forwardedHeaders = [] }: LoadedUpstream,
   call: RequestCall,

@@ -67,7 +67,7 @@ const modelFields = {
   family: z.exactOptional(nonEmpty),
   displayName: z.exactOptional(nonEmpty),
   kind: z.exactOptional(z.enum(['chat', 'embedding'], { error: 'expected chat or embedding' })),
-  created: z.exactOptional(z.int({ error: 'expected whole seconds since 1970' })),
+  created: z.exactOptional(z.int({ error: 'expected seconds since 1970 as an integer' })),
   contextWindow: z.exactOptional(tokenCount),
   maxOutputTokens: z.exactOptional(tokenCount),
   enforcesMaxOutput: z.exactOptional(z.boolean()),

@@ -15,7 +15,7 @@ export interface Candidate {
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
   readonly cancellation: Cancellation
   readonly keyId: string
-  /** When `timeouts.total` starts, in Unix milliseconds. */
+  /** When `timeouts.total` starts, in milliseconds since 1970. */
   readonly startedAt: number
   /** Records every call for the bill. */
   readonly attempts: Attempts
@@ -127,9 +127,9 @@ export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.undecided()
   const isFault = FAULTS.has(error.kind) && error.details.isCallerSide !== true
   // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
-  const hadWholeTime = isFirstCandidate && number === 1
-  const isShortOfTime = error.kind === 'upstream-timeout' && !hadWholeTime && msLeft(options, call) <= 0
-  if (isFault && !isShortOfTime) pass.failed(options.runtime.now())
+  const hadFullTimeout = isFirstCandidate && number === 1
+  const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && msLeft(options, call) <= 0
+  if (isFault && !isCutShort) pass.failed(options.runtime.now())
   else pass.undecided()
 }
 

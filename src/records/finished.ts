@@ -31,7 +31,7 @@ export interface Finished {
   /** The HTTP status of the response. */
   readonly status: number
   readonly failure?: FailureKind | undefined
-  /** When the request ended, in Unix milliseconds. */
+  /** When the request ended, in milliseconds since 1970. */
   readonly at: number
   readonly latencyMs: number
   /** The tier that rewrote the prompt. For tier 1, the cache, see `bill.cache`. */

@@ -127,7 +127,7 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0)
 }
 
-/** Returns `part` divided by `total`, rounded to six fraction digits, or 0 if `total` is 0. */
+/** Rounds to six fraction digits. Returns 0 if `total` is 0. */
 function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
@@ -142,10 +142,7 @@ function rounded(value: number): number {
  */
 export interface Histogram {
   record(value: number): void
-  /**
-   * Returns the smallest value such that the fraction `quantile` (0 to 1) of all values is at most as large. Returns 0
-   * without values.
-   */
+  /** Returns the value at a quantile (0 to 1), or 0 without values. */
   percentile(quantile: number): number
   merge(other: HistogramCounts): void
   counts(): HistogramCounts
@@ -219,7 +216,7 @@ const WINDOW_SECONDS = 60
 /** Counts events in a ring buffer with one count per second. */
 export function createRecentRate(startedAt: number): RecentRate {
   const counts = new Float64Array(WINDOW_SECONDS)
-  /** The second to which each count belongs. */
+  /** The second that each count belongs to. */
   const seconds = new Float64Array(WINDOW_SECONDS).fill(-1)
 
   function count(at: number): void {

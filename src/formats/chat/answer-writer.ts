@@ -135,7 +135,7 @@ function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
   }
 }
 
-/** Forwards chunks, and delays the chunk that ends the answer and the chunks after it. */
+/** Forwards chunks, but holds the chunk that ends the answer and all later chunks. */
 interface ChunkRelay {
   pass(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
   /** Returns undefined until the answer ends. */
@@ -147,7 +147,7 @@ interface ChunkRelay {
 /** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. */
 const MAX_LATE_CHUNKS = 64
 
-/** Each of the requested `choices` ends with a separate chunk. Only the last of these chunks is delayed. */
+/** Each of the requested `choices` ends with its own chunk. Only the last of these chunks is held. */
 function chunkRelay(choices: number): ChunkRelay {
   let delayed: SseEvent | undefined
   let usage: SseEvent | undefined
@@ -198,7 +198,7 @@ function kindOf(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 
   if (has('done')) return 'last'
   if (has('answer-end')) return 'finish'
   if ((has('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
-  return choices > 1 && choicesOf(event).some(endsHere) ? 'finish' : 'content'
+  return choices > 1 && choicesOf(event).some(hasFinishReason) ? 'finish' : 'content'
 }
 
 /** Returns true for a usage chunk, even if its counts are not numbers. */
@@ -212,7 +212,7 @@ function choicesOf(event: SseEvent): readonly JsonObject[] {
     .filter((choice) => choice !== undefined)
 }
 
-function endsHere(choice: JsonObject): boolean {
+function hasFinishReason(choice: JsonObject): boolean {
   return typeof choice['finish_reason'] === 'string'
 }
 

@@ -110,7 +110,7 @@ function readToolResult(block: JsonObject, path: string): ToolResultPart {
 }
 
 /**
- * The message format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
+ * The format requires an object, but models sometimes write invalid JSON. Invalid text becomes `{ "raw":
  * "<text>" }`.
  */
 export function readToolInput(text: string): JsonObject {
@@ -215,7 +215,7 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
 /** A refusal becomes text. Other opaque parts of other formats are rejected. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw rejectBlock(path, 'a content part that the message format does not support')
+    throw rejectBlock(path, 'a content part that the messages format does not support')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
@@ -223,7 +223,7 @@ function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
 function rejectBlock(path: string, content: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `${path} is ${content}: models that use the message format do not support it.`,
+    `${path} is ${content}: models that use the messages format do not support it.`,
     { param: path },
   )
 }

@@ -23,7 +23,7 @@ interface WriterState {
   usage: Usage
   finish: FinishReason
   stopSequence: string | undefined
-  /** The last events of the upstream. They are held until the bill is known. */
+  /** The upstream's last events, held until the bill is known. */
   heldDelta: SseEvent | undefined
   heldStop: SseEvent | undefined
 }

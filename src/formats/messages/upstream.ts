@@ -66,8 +66,8 @@ interface Turn {
 }
 
 /**
- * Drops empty messages, then joins adjacent messages with the same role into one turn. The turn starts with one result
- * per call.
+ * Drops empty messages, then joins adjacent messages with the same role into one turn. A user turn begins with one
+ * result per call.
  */
 export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
   const turns: Turn[] = []
@@ -144,7 +144,6 @@ export function readSettings(body: JsonObject): Settings {
   return settings
 }
 
-/** The format requires `max_tokens`. */
 export function requireMaxTokens(body: JsonObject): void {
   if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
 }

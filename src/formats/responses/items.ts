@@ -9,8 +9,8 @@ import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlS
 export function itemsOf(message: Message): readonly JsonObject[] {
   if (message.native?.dialect !== 'responses') return []
   const { value } = message.native
-  const isOne = value['type'] !== undefined || value['role'] !== undefined
-  return isOne ? [value] : asArray(value['items']).filter(isJsonObject)
+  const isSingleItem = value['type'] !== undefined || value['role'] !== undefined
+  return isSingleItem ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
 function nativeOfItems(items: readonly JsonObject[]): Native {
@@ -187,7 +187,6 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-/** Returns a value for `encrypted_content`. */
 export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return REDACTED_PREFIX + redacted
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
