@@ -2,8 +2,8 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 
 /**
- * Throws for a JSON request whose headers are unsupported: a compressed body (its size is unknown until it is
- * decompressed), another content type, or a length above the limit.
+ * Throws for a compressed body (its size is unknown until it is decompressed), another content type, or a length above
+ * the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
@@ -25,7 +25,7 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }
 
-/** Returns the size that a body's headers state, or the maximum size for a chunked body. */
+/** Returns the Content-Length, or the maximum size for a chunked body. */
 export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: number): number {
   return request.header('transfer-encoding') === undefined ? Number(request.header('content-length') ?? 0) : maxBytes
 }
@@ -35,12 +35,15 @@ const JSON_TYPE = 'application/json'
 export function bodyTooLarge(maxBytes: number): GatewayError {
   return new GatewayError(
     'too-large',
-    `The request body is larger than ${maxBytes} bytes, the maximum. Send a smaller body.`,
+    `The request body exceeds the maximum of ${maxBytes} bytes. Send a smaller body.`,
   )
 }
 
 export function bodyTooLate(readMs: number): GatewayError {
-  return new GatewayError('request-timeout', `The request body did not arrive within ${readMs / 1000} seconds.`)
+  return new GatewayError(
+    'request-timeout',
+    `The request body did not arrive within ${readMs / 1000} seconds. Send the request again.`,
+  )
 }
 
 export function bodyUnreadable(cause: unknown): GatewayError {
@@ -48,7 +51,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** Joins chunks that total `size` bytes. Returns a single chunk without copying it. */
+/** `size` is the total length of the pieces. A single piece is returned without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -73,27 +76,25 @@ const allocate: (size: number) => Uint8Array =
  */
 const LARGE_BODY_BYTES = 1024 * 1024
 /**
- * Buffer size for a body of unknown size, in bytes. The platform allocates the memory only when it is first written.
+ * Buffer size for a body of unknown size, in bytes. The platform allocates physical memory only when it is first
+ * written.
  */
 const UNSTATED_BYTES = 32 * 1024 * 1024
 
-/** Collects the pieces of a request body. */
 export class BodyCollector {
   readonly #maxBytes: number
   readonly #expected: number
-  readonly #pieces: Uint8Array[]
+  readonly #pieces: Uint8Array[] = []
   #buffer: Uint8Array | undefined
-  #size: number
+  #size = 0
 
-  /** @param expected The size that the headers state. A different size requires a second copy. */
+  /** @param expected The Content-Length. A body of a different size is copied a second time. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expected = expected
-    this.#pieces = []
-    this.#size = 0
   }
 
-  /** Adds a chunk. Returns false without adding it if the body would exceed the maximum. */
+  /** Returns false, without adding the piece, if the body would exceed the maximum. */
   add(piece: Uint8Array): boolean {
     const size = this.#size + piece.byteLength
     if (size > this.#maxBytes) return false

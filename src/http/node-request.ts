@@ -4,7 +4,7 @@ import { GatewayError } from '../core/errors.ts'
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import type { Socket } from 'node:net'
 
-/** A request of node:http, with the fields that frameworks add. */
+/** A node:http request, with the fields that frameworks add. */
 export interface NodeIncoming extends IncomingMessage {
   /** The parsed body, if a body parser has run. */
   readonly body?: unknown
@@ -12,7 +12,7 @@ export interface NodeIncoming extends IncomingMessage {
   readonly rawBody?: unknown
 }
 
-/** Adapts a node:http request. Creates no web objects. */
+/** Adapts a node:http request without creating Web API objects. */
 export class NodeRequest implements HttpRequest {
   readonly method: string
   readonly path: string
@@ -62,7 +62,7 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** Returns the path and the query. Proxies send the absolute form, `GET http://host/path`. */
+/** Returns the path and the query. Proxy requests have the absolute form, `GET http://host/path`. */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target
   try {
@@ -115,7 +115,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     const take = (chunk: Uint8Array): void => {
       if (!isSettled && !received.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
-    /** Reads the body. The listeners stay registered, because events after the first result have no effect. */
+    /** The listeners stay registered, because later events have no effect. */
     const end = (): void => {
       isSettled = true
       cancel()
@@ -150,7 +150,7 @@ export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, 
   outgoing.once('close', () => waiting.delete(close))
 }
 
-/** Registers one listener on the connection for all its waiting requests. */
+/** The waiting requests of each connection, which share one listener. */
 const waitingBySocket = new WeakMap<Socket, Set<() => void>>()
 
 function waitingOn(socket: Socket): Set<() => void> {

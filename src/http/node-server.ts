@@ -59,8 +59,8 @@ export interface RunningServer {
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if it cannot listen on the port, and if a time
- * option is not an integer.
+ * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or
+ * the port is not available.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, CHECK)
@@ -102,8 +102,8 @@ interface Connections {
   /** The number of connections and requests so far. */
   arrivals(): number
   /**
-   * Closes idle connections immediately, and other connections after their responses. `endUnused` closes connections
-   * that never had a request.
+   * Closes idle connections immediately, and busy connections after their responses. Leaves connections without a first
+   * request open until `endUnused`.
    */
   end(): void
   endUnused(): void
@@ -208,7 +208,6 @@ export function toNodeHandler(gateway: HttpHandling): NodeHandler {
     })
 }
 
-/** Returns a request listener for `serve`. It does not wait for the response. */
 export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

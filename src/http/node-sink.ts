@@ -84,7 +84,7 @@ export class NodeSink implements ResponseSink {
 
   /**
    * Reads and discards the rest of the request for a limited time. Closing the connection during an upload would reset
-   * the connection, and the client could lose the response.
+   * it, and the client could lose the response.
    */
   #finish(last: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
@@ -127,7 +127,7 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Sets the headers that a framework has collected outside node:http. Headers of the response override them. */
+/** Sets headers that a framework has collected outside node:http. The response's own headers override them. */
 export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

@@ -1,14 +1,14 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 
-/** Path variables by name, already decoded. */
+/** Decoded path variables by name. */
 export type PathVariables = Readonly<Record<string, string>>
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export interface Endpoint<Handler> {
   readonly method: Method
-  /** Segments after the base path. `:name` matches one segment, `*name` (last) matches all remaining ones. */
+  /** `:name` matches one segment. `*name`, as the last segment, matches the rest of the path. */
   readonly path: string
   readonly handle: Handler
 }
@@ -23,23 +23,22 @@ interface Row<Handler> {
   readonly methods: Map<Method, Handler>
 }
 
-/** Finds the endpoint for a method and a path. */
 export type Router<Handler> = (method: string, pathname: string) => Match<Handler>
 
 /**
- * Returns a router that compares paths literally, segment by segment: case-sensitively, and without allowing empty
- * segments, dot segments or a trailing slash. The router throws 404 for an unknown path, and 405 for a known path with
- * another method. It treats HEAD as GET.
- *
- * @param others Handles every unknown path. @default unknown paths throw 404
+ * Returns a router that matches paths literally and case-sensitively. Paths with empty segments, dot segments or a
+ * trailing slash do not match. The router throws 404 for an unknown path, and 405 for a known path with another method.
+ * It treats HEAD as GET.
+ * @param fallback Handles every unknown path.
+ * @default unknown paths throw 404
  */
-export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], others?: Handler): Router<Handler> {
+export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
   const exact = new Map<string, Row<Handler>>()
   const patterns: Row<Handler>[] = []
   for (const endpoint of endpoints) rowOf(endpoint, exact, patterns).methods.set(endpoint.method, endpoint.handle)
   return (method, pathname) => {
     const found = findRow(pathname, exact, patterns)
-    if (found === undefined && others !== undefined) return { handle: others, variables: {} }
+    if (found === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
     if (found === undefined) throw unknownPath(pathname)
     const handle = found.row.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
     if (handle === undefined) throw wrongMethod(method, [...found.row.methods.keys()])
@@ -78,8 +77,8 @@ function findRow<Handler>(
 }
 
 function matchSegments(pattern: readonly string[], segments: readonly string[]): PathVariables | undefined {
-  const rest = pattern.at(-1)?.startsWith('*') === true
-  if (rest ? segments.length < pattern.length : segments.length !== pattern.length) return undefined
+  const hasWildcard = pattern.at(-1)?.startsWith('*') === true
+  if (hasWildcard ? segments.length < pattern.length : segments.length !== pattern.length) return undefined
   const variables: Record<string, string> = {}
   for (const [index, part] of pattern.entries()) {
     const segment = part.startsWith('*') ? segments.slice(index).join('/') : segments[index]
@@ -132,7 +131,7 @@ function printable(text: string): string {
     .replace(/\bsk-[\w-]*/gi, '[key]')
 }
 
-/** Returns the response for a failure outside the gateway. The official clients of every format can parse it. */
+/** Returns the response for a failure outside the pipeline. The official clients of every format can parse it. */
 export function plainFailure(
   status: 400 | 500,
   message: string,

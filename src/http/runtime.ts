@@ -15,9 +15,9 @@ export interface RuntimeOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-/** Returns the platform functions, with the operator's replacements. */
+/** A runtime that owns its upstream connections. */
 export interface OwnedRuntime extends Runtime {
-  /** Closes the connections that this gateway opened. */
+  /** Closes the upstream connections. Later calls fail. */
   readonly close: () => Promise<void>
 }
 
@@ -43,7 +43,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
 
 const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** Returns the error for a call after `close`. The call would open a connection that is never closed. */
+/** A call after `close` would open a connection that is never closed. */
 function gatewayClosed(): GatewayError {
   return new GatewayError(
     'overloaded',
@@ -54,7 +54,7 @@ function gatewayClosed(): GatewayError {
 /** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
 const MIN_SHARED_MS = 1_000
 
-/** Calls back after `ms`, at most 10% late and never early. */
+/** Calls `callback` after `ms` milliseconds, never early and at most 10% late. */
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   if (sharedTimer !== undefined && ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
   const timer = setTimeout(callback, ms)
@@ -62,10 +62,7 @@ export const after: Runtime['after'] = (ms, callback, { isBackground = false } =
   return () => clearTimeout(timer)
 }
 
-/**
- * Lets the process exit before the timer fires. On platforms other than Node, timers are numbers and never block the
- * exit.
- */
+/** Lets the process exit before the timer fires, on platforms whose timers support it. */
 function unref(timer: unknown): void {
   if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
     timer.unref()

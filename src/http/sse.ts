@@ -7,7 +7,7 @@ import { GatewayError } from '../core/errors.ts'
  */
 const SLICE_BYTES = 16 * 1024
 
-/** Parses the bytes of an event stream, which can be split at any position. */
+/** Parses an event stream whose bytes may be split at any position. */
 export interface SseParser {
   /** Returns the events that end in these bytes. Throws `upstream` for an event that is too large. */
   read(bytes: Uint8Array): readonly SseEvent[]
@@ -17,8 +17,7 @@ export interface SseParser {
 
 /**
  * Creates a parser for one event stream: UTF-8 with or without a byte order mark, and lines that end in LF, CR or CRLF.
- * It skips comments and unknown fields, and accepts a last event without a blank line.
- *
+ * Skips comments and unknown fields. Accepts a last event without a blank line.
  * @param maxEventChars Maximum size of an event, in characters.
  */
 export function createSseParser(maxEventChars: number): SseParser {
@@ -59,16 +58,17 @@ export function createSseParser(maxEventChars: number): SseParser {
 }
 
 /**
- * Serializes an event. A line break in the data (LF, CR or CRLF) starts another data line. A parser joins the lines
- * with LF. Line breaks and NUL are removed from event names and ids.
+ * Serializes an event. Each line of the data becomes a data line, which parsers join with LF. Line breaks and NUL are
+ * removed from event names and ids.
  */
-export function writeSseEvent(frame: SseEvent, eventId: string | undefined = frame.id): string {
-  const event = frame.event === undefined || frame.event === '' ? '' : `event: ${oneLine(frame.event)}\n`
-  const id = eventId === undefined ? '' : `id: ${oneLine(eventId)}\n`
-  return `${event}${id}data: ${dataLines(frame.data)}\n\n`
+export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
+  const { event = '', data } = sseEvent
+  const eventLine = event === '' ? '' : `event: ${oneLine(event)}\n`
+  const idLine = eventId === undefined ? '' : `id: ${oneLine(eventId)}\n`
+  return `${eventLine}${idLine}data: ${dataLines(data)}\n\n`
 }
 
-/** A comment that shows that the connection is alive. Clients skip it. */
+/** Comments keep the connection alive. Clients ignore them. */
 export function writeSseComment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }

@@ -10,8 +10,8 @@ export interface SharedTimer {
 }
 
 /**
- * An element in the circular list of the deadlines in one tick. The head of the list has no callback. If the list is
- * empty, both neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
+ * An element of the circular list of one tick's deadlines. The head of the list has no callback. In an empty list, both
+ * neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
  */
 class Deadline {
   previous: Deadline
@@ -30,9 +30,8 @@ class Deadline {
 }
 
 /**
- * Runs many deadlines on one platform timer. Nearly all deadlines are canceled before they are due, so adding or
- * canceling a deadline does not set a timer. If all deadlines of the timer's tick are canceled, the timer still fires,
- * and is then set to the next tick with deadlines.
+ * Runs many deadlines on one platform timer. Most deadlines are canceled before they are due, so canceling does not
+ * reset the timer: it fires anyway and is then set to the next tick with deadlines.
  */
 export class TimerWheel implements SharedTimer {
   /** The head of the list for each tick. Empty lists are removed when the timer fires. */

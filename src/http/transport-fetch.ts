@@ -1,15 +1,12 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import type { SharedTimer } from './timer-wheel.ts'
 
-/**
- * The subset of the platform's `fetch` that the transport uses: it passes a URL and plain options, never a Request
- * object.
- */
+/** The part of the platform's `fetch` that the transport uses. */
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
- * Creates a transport that uses any standard `fetch`. The transport does not follow redirects. `close` has no effect,
- * because the platform pools connections. Connecting has no separate timeout; the deadline of the request applies.
+ * Creates a transport from a standard `fetch`. Does not follow redirects. `close` has no effect, because the platform
+ * pools connections. There is no separate connect timeout; the deadline of the request applies.
  */
 export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   const transport = (request: TransportRequest, handler: TransportHandler): TransportCall => {
@@ -20,19 +17,19 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
   return Object.assign(transport, { close: () => Promise.resolve() })
 }
 
-/** Creates the transport for platforms other than Node, which uses the global `fetch`. */
+/** The transport for platforms other than Node. */
 export function defaultTransport(): ClosableTransport {
   // Reads the global fetch on each call, because tests and tracers may replace it. Calls it without `this`.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
 /**
- * Not shared: on Cloudflare Workers, a timer ends with the request that created it, so it must not run the deadlines of
- * other requests.
+ * Undefined, because on Cloudflare Workers a timer ends with the request that created it and cannot run the deadlines
+ * of other requests.
  */
 export const sharedTimer: SharedTimer | undefined = undefined
 
-/** One upstream call. Reads the body as fast as the handler accepts it. Does not call the handler after `abort`. */
+/** One upstream call. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {
   readonly #handler: TransportHandler
   readonly #controller = new AbortController()
@@ -71,7 +68,7 @@ class FetchCall implements TransportCall {
     if (this.#isOver) return
     this.#isOver = true
     this.#controller.abort(new Error('The upstream call was aborted'))
-    // A custom fetch may ignore the signal, so its body is also canceled.
+    // A custom fetch may ignore the signal, so the body is also canceled.
     this.#reader?.cancel().catch(() => {})
     this.#wake?.()
   }

@@ -17,15 +17,12 @@ export interface UndiciOptions {
 
 /** Maximum size of response headers, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024
-/**
- * Maximum number of agents. Agents differ only in their connect timeouts. Requests with further timeouts share the
- * newest agent.
- */
+/** Maximum number of agents. Each connect timeout has its own agent; further timeouts share the newest agent. */
 const MAX_AGENTS = 8
 
 /**
- * Creates the transport for Node, which uses undici's `dispatch` and takes a fifth of the CPU time of the global fetch.
- * The first request loads undici and creates the agent. The caller enforces all timeouts except the connect timeout.
+ * Creates the transport for Node. undici's `dispatch` takes a fifth of the CPU time of the global fetch. The first
+ * request loads undici. The caller enforces all timeouts except the connect timeout.
  */
 export function undiciTransport(options: UndiciOptions = {}): ClosableTransport {
   const agents = new Map<number, Promise<Agent>>()
@@ -64,7 +61,7 @@ export function undiciTransport(options: UndiciOptions = {}): ClosableTransport 
   return Object.assign(transport, { close })
 }
 
-/** Creates the transport for this platform. On platforms other than Node, `transport-fetch.ts` replaces this module. */
+/** On platforms other than Node, `transport-fetch.ts` replaces this module. */
 export function defaultTransport(): ClosableTransport {
   return undiciTransport()
 }

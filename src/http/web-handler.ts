@@ -2,13 +2,10 @@ import type { BodyLimits, HeaderRecord, HttpHandling, HttpRequest, ResponseSink 
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
 import { plainFailure } from './router.ts'
 
-/**
- * The Web-standard handler. Accepts the arguments of the global `fetch`. Clients can therefore use the handler as their
- * `fetch`.
- */
+/** A handler with the signature of the global `fetch`, so clients can use it as their `fetch`. */
 export type FetchHandler = (input: Request | string | URL, init?: RequestInit) => Promise<Response>
 
-/** Returns a `fetch` function for a gateway. It rejects only for arguments that `new Request` does not accept. */
+/** Returns a `fetch` function for a gateway. Rejects only if `new Request` throws for the arguments. */
 export function toFetch(gateway: HttpHandling): FetchHandler {
   return async (input, init) => {
     const request = input instanceof Request && init === undefined ? input : new Request(input, init)
@@ -71,7 +68,7 @@ class WebRequest implements HttpRequest {
     this.#sink.onCancel = once
     const abort = (): void => {
       once()
-      // Releases a waiting reader.
+      // Ends a pending read of the response body.
       this.#sink.abort(signal.reason)
     }
     if (signal.aborted) queueMicrotask(abort)
@@ -152,9 +149,8 @@ class WebSink implements ResponseSink {
 }
 
 /**
- * Reads the body and counts its bytes, because its Content-Length may be wrong. If the body is late, stops reading it
- * without canceling its stream, because a canceled stream that Node creates for a request would throw an uncaught error
- * on the next chunk.
+ * Counts the bytes of the body, because its Content-Length may be wrong. Does not cancel the stream of a late body: on
+ * Node, a canceled request stream throws an uncaught error on its next chunk.
  */
 async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)

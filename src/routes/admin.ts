@@ -26,14 +26,14 @@ export interface AdminParts {
   readonly records: () => Promise<AdminRecords>
   readonly audit: Pick<Audit, 'read'>
   readonly metrics: MetricsReports
-  readonly line: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
+  readonly services: Pick<Services, 'findKey' | 'ledger' | 'limits' | 'bodyLimits' | 'runtime'>
 }
 
-type Kind = (records: AdminRecords) => WireRecords<object, object>
+type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
 
 const BASE = '/api/governance'
 
-/** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the request. */
+/** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the body. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { records } = parts
   const gate = createGate(parts)
@@ -63,25 +63,25 @@ interface Gate {
   readonly respondWith: (read: (call: Call) => Promise<object>) => Handler
 }
 
-function createGate({ authorize, line }: Pick<AdminParts, 'authorize' | 'line'>): Gate {
+function createGate({ authorize, services }: Pick<AdminParts, 'authorize' | 'services'>): Gate {
   const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
     const { id, startedAt, sink, variables } = call
-    const request = await authorize(call.request, line.bodyLimits)
+    const request = await authorize(call.request, services.bodyLimits)
     return handle(new IncomingCall({ id, startedAt, request, sink }, variables))
   }
   return { requireAdmin, respondWith: (read) => requireAdmin(async (call) => sendAdmin(call, 200, await read(call))) }
 }
 
-/** Returns the endpoints of the records of one kind. */
-function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly Endpoint<Handler>[] {
+/** Returns the endpoints for one kind of record. */
+function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts): readonly Endpoint<Handler>[] {
   const { requireAdmin, respondWith } = createGate(parts)
-  const methods = async (): Promise<WireRecords<object, object>> => kind(await parts.records())
+  const methods = async (): Promise<WireRecords<object, object>> => select(await parts.records())
   const create = async (call: Call): Promise<void> => {
-    const body = await readAdminBody(call, parts.line)
+    const body = await readAdminBody(call, parts.services)
     sendAdmin(call, 201, await (await methods()).create(body))
   }
   const update = async (call: Call): Promise<object> => {
-    const body = await readAdminBody(call, parts.line)
+    const body = await readAdminBody(call, parts.services)
     return (await methods()).update(idOf(call), body)
   }
   return [
@@ -98,10 +98,10 @@ function recordEndpoints(path: string, kind: Kind, parts: AdminParts): readonly 
 }
 
 /** GET …/virtual-keys/limits: the limits of the calling key. Requires no admin key. */
-function ownLimits({ records, line }: AdminParts): Handler {
+function ownLimits({ records, services }: AdminParts): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, line)
-    const headers = { ...adminHeaders(call), ...baseHeaders(call.id, await line.ledger.status(key)) }
+    const key = await findCaller(call.request, services)
+    const headers = { ...adminHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
     sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
   }
 }
@@ -110,10 +110,10 @@ function sendAdmin(call: Call, status: number, body: object): void {
   sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
 }
 
-/** Reads a request body that is a JSON object. Throws `invalid-admin-request` for any other body. */
+/** Throws `invalid-admin-request` for a body that is not a JSON object. */
 async function readAdminBody(
   { request }: Call,
-  { bodyLimits, limits, runtime }: AdminParts['line'],
+  { bodyLimits, limits, runtime }: AdminParts['services'],
 ): Promise<JsonObject> {
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const bytes = await request.body(bodyLimits)
@@ -128,13 +128,9 @@ async function readAdminBody(
   }
 }
 
-/**
- * Fields that are ignored. Clients may send back a created key with its `value`, but only the in-process methods can
- * choose a secret.
- */
+/** Clients may send back a created key with its `value`, but only the in-process methods can choose a secret. */
 const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
-/** Returns `limit` and `after` from the query string. */
 function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
   const limit = query.get('limit')
   const after = query.get('after')
@@ -181,7 +177,7 @@ function auditQuery(query: URLSearchParams): AuditQuery {
 
 /** Authorization of the admin API and the metrics. If neither field is set, all of their endpoints respond with 401. */
 export interface AdminOptions {
-  /** Sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
+  /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
    * Returns true to permit the request. May read the body. Any other value, a rejection, or no result within 10 seconds
@@ -212,7 +208,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     }
     throw new GatewayError(
       'unauthenticated',
-      'This path requires the admin key, sent as Authorization: Bearer or x-admin-key. A virtual key does not suffice.',
+      'This path requires the admin key, sent as Authorization: Bearer or x-admin-key. Virtual keys are not accepted.',
       { code: 'invalid_admin_key' },
     )
   }
@@ -220,6 +216,6 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
 
 function hasAdminKey(request: HttpRequest, key: string): boolean {
   const secrets = [request.header('x-admin-key') ?? '', readBearer(request) ?? '']
-  // Both headers are always compared. Otherwise, the duration would reveal which header matches.
+  // Both headers are always compared. Otherwise, the response time would reveal which header matches.
   return secrets.filter((secret) => isSameSecret(secret, key)).length > 0
 }

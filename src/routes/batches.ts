@@ -82,7 +82,7 @@ async function store(
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
   const { limits, runtime } = parts.services
-  // An item wraps its request together with a custom_id, which adds one level of nesting.
+  // An item wraps its request, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
@@ -147,7 +147,6 @@ function readId(query: URLSearchParams, param: string): string | undefined {
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-/** Sends JSON lines, one page at a time, with backpressure. */
 async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.repository.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
@@ -159,10 +158,7 @@ async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Pro
   await sendLines(call, parts.repository.results(batch), parts.services)
 }
 
-/**
- * Writes lines, and waits for the sink to drain if it is full. Disconnects a caller that reads no data for
- * `timeouts.total`.
- */
+/** Writes lines with backpressure. Disconnects a caller that reads no data for `timeouts.total`. */
 async function sendLines(
   { request, sink }: Call,
   lines: AsyncGenerator<string, void, undefined>,
@@ -188,14 +184,14 @@ async function sendLines(
     }
     sink.end()
   } catch {
-    // After the headers have been sent, only breaking the connection can signal that lines are missing.
+    // After the headers have been sent, only a broken connection can signal that lines are missing.
     sink.destroy()
   }
 }
 
 /**
- * Serializes a batch for the caller. The URL of the results is a path, which the official clients resolve against their
- * base URL. The public base URL is unknown, because proxies may strip a prefix, terminate TLS or change the host.
+ * The URL of the results is a path, which the official clients resolve against their base URL. The public base URL is
+ * unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
 function writeForCaller(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)

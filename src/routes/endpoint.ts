@@ -14,7 +14,6 @@ import type { Services, Traffic } from '../pipeline/services.ts'
 
 /** An HTTP request to an endpoint of the gateway. */
 export interface Call {
-  /** The request id, sent as x-request-id. */
   readonly id: string
   readonly startedAt: number
   readonly request: HttpRequest
@@ -23,7 +22,7 @@ export interface Call {
   readonly variables: PathVariables
 }
 
-/** A call that parses its query on first use. */
+/** Parses the query only when it is read. */
 export class IncomingCall implements Call {
   readonly id: string
   readonly startedAt: number
@@ -68,9 +67,7 @@ export function exchangeOf({ id, startedAt, request, sink }: Call, format: Clien
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/**
- * Returns a handler that counts each call as traffic until it is answered. Batches are paused while traffic is high.
- */
+/** Counts each call as traffic until it is answered. Batches are paused while traffic is high. */
 export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
     traffic.enter(call.id)
@@ -87,7 +84,6 @@ export function inTraffic(traffic: Traffic, handle: Handler): Handler {
   }
 }
 
-/** Returns the `:id` segment of the path. */
 export function idOf({ variables }: Call): string {
   return variables['id'] ?? ''
 }
@@ -102,12 +98,12 @@ export async function sendToKey(
   sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
 }
 
-/** Returns the headers for responses of endpoints that are not model calls. They prevent caching. */
+/** Headers for responses other than model answers. They prevent caching. */
 export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends the error for a failed call that is not a model request. */
+/** Sends the error of a call that is not a model request. */
 export function sendFailure(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

@@ -12,7 +12,7 @@ import { sendJson } from '../pipeline/response.ts'
 import type { MetricsSummary } from '../records/metrics.ts'
 import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
 
-/** One model of the catalog. */
+/** A model of the catalog. */
 export interface ListedModel {
   /** `<provider>/<model_id>`, or an alias. */
   readonly name: string
@@ -73,10 +73,7 @@ interface Page {
   readonly hasMore: boolean
 }
 
-/**
- * Returns one page. The default limit exceeds the size of most catalogs, because clients of the chat format do not
- * paginate.
- */
+/** The default limit exceeds the size of most catalogs, because clients of the chat format do not paginate. */
 function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
   const limit = readLimit(query, MAX_PAGE)
   const after = query.get('after_id')
@@ -89,13 +86,16 @@ function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
   return { entries: visible.slice(start, start + limit), hasMore: visible.length > start + limit }
 }
 
-/** Returns `limit` from the query string. Throws if it is not an integer from 1 to 1,000. */
 export function readLimit(query: URLSearchParams, fallback: number): number {
   const limit = query.has('limit') ? Number(query.get('limit')) : fallback
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
-  throw new GatewayError('invalid-request', `limit: expected an integer from 1 to ${MAX_PAGE}.`, {
-    param: 'limit',
-  })
+  throw new GatewayError(
+    'invalid-request',
+    `limit is ${String(query.get('limit')).slice(0, 20)}; expected an integer from 1 to ${MAX_PAGE}.`,
+    {
+      param: 'limit',
+    },
+  )
 }
 
 function indexOf(visible: readonly ListedModel[], id: string, param: string): number {
@@ -120,7 +120,7 @@ export interface StatusParts {
  * GET /health: 503 if the store is unreachable, `degraded` (200) while a circuit is not closed. With `onStoreFailure:
  * 'allow'`, an unreachable store is also `degraded`. The specification defines the service names: optimizer is the
  * waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored contexts.
- * The endpoint requires no key, so the response contains no provider names or addresses.
+ * Contains no provider names or addresses, because the endpoint requires no key.
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
@@ -156,7 +156,7 @@ export function ready(parts: StatusParts): Handler {
   }
 }
 
-/** GET /: one line for browsers and for clients that check the address. */
+/** GET /: for browsers, and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
@@ -185,7 +185,7 @@ export async function isTrueWithin(
   }
 }
 
-/** Cache lookups in this process since its start: `GET /metrics/cache` in process. */
+/** Cache lookups in this process since its start. */
 export interface CacheMetrics {
   /** Hits as a fraction of all lookups, from 0 to 1. 0 before the first lookup. */
   readonly hitRate: number
@@ -198,7 +198,6 @@ export interface CacheMetrics {
 export interface MetricsReports {
   /** Returns the request counts, the tiers and the costs. */
   summary(): MetricsSummary
-  /** Returns the cache hits and misses. */
   cache(): CacheMetrics
   /** Returns all metrics in the text format of Prometheus. */
   prometheus(): Promise<string>
@@ -215,7 +214,7 @@ export function metrics(reports: MetricsReports): Handler {
   }
 }
 
-/** Returns true for scrapers. Scrapers do not accept JSON, whereas JSON clients often accept plain text as well. */
+/** Scrapers do not accept JSON, whereas JSON clients often accept plain text as well. */
 function prefersText(accept: string): boolean {
   const types = accept.toLowerCase()
   return !types.includes('application/json') && /text\/plain|openmetrics/.test(types)

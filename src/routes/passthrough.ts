@@ -25,8 +25,8 @@ export interface PassthroughParts {
 }
 
 /**
- * Returns the endpoints whose requests are forwarded unchanged. Builds the vendor's path from validated parts, and
- * never forwards the caller's path and query.
+ * Returns the endpoints whose requests are forwarded unchanged. The vendor's path is built from validated parts; the
+ * caller's path and query are never forwarded.
  */
 export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
   const { services, options } = parts
@@ -53,10 +53,7 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
   ]
 }
 
-/**
- * Returns the endpoints of files. A key can use only the files that it created, although the vendor's account contains
- * the files of all keys.
- */
+/** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
 function fileEndpoints({ services, store, options }: PassthroughParts): readonly Endpoint<Handler>[] {
   const owners = createFileOwners(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
@@ -104,7 +101,7 @@ function handler(services: Services, targetOf: (call: Call) => PassthroughTarget
   }
 }
 
-/** Returns a path parameter as one segment of the vendor's path. */
+/** Throws 404 for a variable that is not a safe path segment. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
   if (/^[\w-]{1,200}$/.test(segment)) return segment
@@ -114,19 +111,13 @@ function segmentOf(call: Call, variable: string): string {
   )
 }
 
-/** Tracks which key created each file and which provider stores it. */
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
-  /**
-   * Stores the owner of a created file. If the key already owns the maximum number of files, deletes the file and
-   * rejects.
-   */
+  /** Stores the owner of a created file. If the key's quota is full, deletes the file from the vendor and rejects. */
   register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
-  /**
-   * Returns the files of a key in the order of their ids, with the fields that the vendor returned at their creation.
-   */
+  /** Returns the files of a key, ordered by id, as the vendor described them when they were created. */
   list(key: VirtualKey, query: URLSearchParams): Promise<JsonObject>
 }
 
@@ -150,7 +141,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     return { provider, file: value['file'] }
   }
 
-  /** Deletes a file from the vendor, because no key would be able to use it. */
+  /** Deletes a file that could not be registered, because no key could use it. */
   async function deleteAt(provider: Provider, id: string): Promise<void> {
     const { signal } = new AbortController()
     const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
@@ -209,7 +200,7 @@ function limitOf(query: URLSearchParams): number {
   )
 }
 
-/** Returns the error for an unknown id and for another key's file. The message is the same in both cases. */
+/** The message is the same for an unknown id and for another key's file. */
 function notFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',

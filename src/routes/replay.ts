@@ -20,8 +20,8 @@ import type { FoundRecording, StoredAnswer } from '../replay/recordings.ts'
 import type { Call, Handler } from './endpoint.ts'
 
 /**
- * POST /v1/messages/{id}/streams: streams one of the calling key's messages again, starting at any event. If the
- * message is still being generated, continues with its new events. The call is free and does not count against limits.
+ * POST /v1/messages/{id}/streams: streams one of the calling key's messages again, from any event. If the message is
+ * still being generated, continues with its new events. The call is free and does not count against limits.
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
@@ -147,10 +147,7 @@ function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): st
   return skipEvents(text, after)
 }
 
-/**
- * Returns the events of an answer. Answers that were sent as JSON are converted only on demand, because few callers
- * need their events.
- */
+/** Answers that were sent as JSON are converted to events on demand, because few callers need their events. */
 function textOf(stored: StoredAnswer, services: Services): string {
   if (stored.kind === 'events') return stored.text
   const { metrics } = stored
@@ -199,7 +196,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
 
 /** Delay between two polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
-/** Maximum size of the body in bytes. The body contains only one number. */
+/** Maximum size of the body, which contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
 function positionOf(value: unknown, param: string): number {
@@ -220,11 +217,11 @@ function checkPosition(after: number, count: number): void {
   )
 }
 
-/** Returns the error for an unknown id and for another key's message. The message is the same in both cases. */
+/** The message is the same for an unknown id and for another key's message. */
 function unknownMessage(): GatewayError {
   return new GatewayError(
     'not-found',
-    'This key has no such message. A message can be streamed again for one hour after its end.',
+    'This key has no message with this id, or its recording has expired. Send the original request again.',
     { param: 'message_id' },
   )
 }

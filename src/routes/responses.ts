@@ -17,8 +17,8 @@ export interface ResponseHandlers {
 }
 
 /**
- * Returns the handlers for requests about one response. If a provider stores the response, they forward the request to
- * the provider. Otherwise, they read the stored turns. Only the key that created a response can read it.
+ * Returns the handlers for stored responses. If a provider stores the response, they forward the request to it.
+ * Otherwise, they read the stored turns. Only the key that created a response can read it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -47,7 +47,6 @@ export function responseHandlers(services: Services): ResponseHandlers {
 
 interface Action {
   readonly method: HeldResponseCall['method']
-  /** The part of the path after the id. */
   readonly suffix: string
 }
 
@@ -68,8 +67,7 @@ function handler(services: Services, action: Action, fromTurns: FromTurns): Hand
   }
 }
 
-/** Query parameters that are forwarded to the vendor. */
-const FORWARDED = ['include', 'include[]', 'limit', 'after', 'before', 'order']
+const FORWARDED_PARAMETERS = ['include', 'include[]', 'limit', 'after', 'before', 'order']
 
 async function callProvider(
   services: Services,
@@ -82,7 +80,7 @@ async function callProvider(
   const { runtime, timeouts } = services
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
-  const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED.includes(name))).toString()
+  const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))).toString()
   const path = `/${encodeURIComponent(idOf(call))}${suffix}${query === '' ? '' : `?${query}`}`
   return provider.heldResponse({
     method,
@@ -108,7 +106,7 @@ function notStreamed(): GatewayError {
   })
 }
 
-/** Returns the error for an unknown id and for another key's response. The message is the same in both cases. */
+/** The message is the same for an unknown id and for another key's response. */
 function notFound(call: Call): GatewayError {
   return new GatewayError(
     'not-found',

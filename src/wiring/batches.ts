@@ -4,7 +4,6 @@ import type { Runtime } from '../core/ports.ts'
 import type { BatchOptions, BatchSources, openBatches } from '../pipeline/batch-worker.ts'
 import type { Traffic } from '../pipeline/services.ts'
 
-/** Validates the `batches` option of the gateway. */
 export const checkBatches: OptionCheck = optionsOf({
   concurrency: integerFrom(0, 1000),
   leaseMs: integerFrom(1000),
@@ -18,7 +17,6 @@ export interface Batches {
   open(): Promise<OpenBatches>
   /** Starts polling for batches on its first call. */
   start(): void
-  /** Processes items until no more items can currently be processed. */
   work(): Promise<void>
   stop(): Promise<void>
 }
@@ -40,7 +38,7 @@ export function createBatches(options: BatchOptions | undefined, sources: BatchS
         ({ worker }) => worker.wake(),
         (cause: unknown) => {
           isStarted = false
-          sources.services.observers.failed('the code of batches could not be loaded', cause)
+          sources.services.observers.failed('the batch module could not be loaded', cause)
         },
       )
     },
@@ -56,7 +54,7 @@ export interface TrafficOptions {
   /** Maximum number of running requests at which batches are processed. @default 8 */
   readonly maxRequests?: number
   /**
-   * Maximum time that a batch worker waits for running requests, in milliseconds. The limit prevents starvation.
+   * Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation.
    * @default 30_000
    */
   readonly maxWaitMs?: number

@@ -14,13 +14,13 @@ import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { completions, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
-/** Returns the handler for all requests. `onRequest` is called on each request, before its endpoint. */
+/** Returns the handler for all requests. `onRequest` is called before each request. */
 export function createHandler(parts: EndpointParts, onRequest: () => void): HttpHandler {
   const { services } = parts
   const { runtime } = services
   const route = createRoutes(parts)
 
-  /** Never rejects, even if the clock of the runtime throws. */
+  /** Never rejects, even if the operator's `now` or `uuid` throws. */
   async function refuseCall(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
@@ -30,7 +30,7 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
-      // If the limits cannot be read, the response is sent without them.
+      // The error is sent without the rate limits if they cannot be read.
     }
     sendFailure(call, failure, { writeFailure, rate })
   }
@@ -54,7 +54,7 @@ function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** Chooses the error writer for paths without a format. Clients of the messages format send a version header. */
+/** For paths without a format. Clients of the messages format send a version header. */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
@@ -80,7 +80,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
   return createRouter(endpoints, others)
 }
 
-/** Throws if the provider of a passthrough endpoint is not configured. */
+/** Throws if a passthrough endpoint names a provider that is not configured. */
 function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
@@ -91,20 +91,20 @@ function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
   }
 }
 
-/** Returns a handler whose module is loaded on the first call. If the import fails, the next call retries it. */
+/** If the import fails, the next call retries it. */
 function lazily(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** Returns an authorization function whose module is loaded on the first request to the admin API. */
+/** Loaded on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** Returns a Web-standard handler. Its module is loaded on the first call, because Node servers do not need it. */
+/** Loaded on the first call, because Node servers do not need the module. */
 export function lazyFetch(handling: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))

@@ -19,7 +19,7 @@ import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
-// Imported through this module, because each additional dynamic import elsewhere splits shared code into chunks.
+// Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
@@ -30,16 +30,15 @@ export interface EndpointParts {
   readonly servesWithoutStore: boolean
   readonly states: () => ProviderStates
   readonly basePath: string
-  readonly admin: Omit<AdminParts, 'line'>
+  readonly admin: Omit<AdminParts, 'services'>
   readonly traffic: Traffic
   readonly batches: Batches
   readonly passthrough: PassthroughOptions | undefined
 }
 
 /**
- * Handles all paths except those of model calls. Also handles variants of all paths: with a trailing slash, with
- * doubled slashes, or without `/v1`. Clients differ in how they join a base URL and a path.
- *
+ * Handles all paths except those of model calls. Also handles variants of all paths (a trailing slash, doubled slashes,
+ * or no `/v1`), because clients join a base URL and a path differently.
  * @param modelCalls The endpoints of model calls, whose path variants are handled here.
  */
 export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
@@ -54,27 +53,27 @@ export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: 
 }
 
 /**
- * Returns the endpoint for the received path or for a variant of it. If there is none, throws the error for the
- * received path.
+ * Returns the endpoint for the received path or a variant of it. If neither exists, throws the error for the received
+ * path.
  */
 function findEndpoint(
   route: Router<Handler>,
   { method, path }: { readonly method: string; readonly path: string },
   basePath: string,
 ): Match<Handler> {
-  let refusal: unknown
-  for (const spelled of spellingsOf(path, basePath)) {
+  let notFound: unknown
+  for (const variant of pathVariants(path, basePath)) {
     try {
-      return route(method, spelled)
+      return route(method, variant)
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'not-found') throw error
-      refusal ??= error
+      notFound ??= error
     }
   }
-  throw refusal
+  throw notFound
 }
 
-function spellingsOf(path: string, basePath: string): readonly string[] {
+function pathVariants(path: string, basePath: string): readonly string[] {
   const normalized = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
   const isInside = normalized.startsWith(`${basePath}/`)
   return isInside ? [path, normalized, `${basePath}/v1${normalized.slice(basePath.length)}`] : [path, normalized]
@@ -86,12 +85,12 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
   const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   const stored = responseHandlers(services)
   const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
-  const counted = (handle: Handler): Handler => inTraffic(traffic, handle)
+  const tracked = (handle: Handler): Handler => inTraffic(traffic, handle)
   return [
     {
       method: 'POST',
       path: '/v1/messages/count_tokens',
-      handle: counted((call) => countStages.run(exchangeOf(call, messagesClient), services)),
+      handle: tracked((call) => countStages.run(exchangeOf(call, messagesClient), services)),
     },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
@@ -100,7 +99,7 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
-    { method: 'POST', path: '/v1/responses/compact', handle: counted(completions(compactClient(), services)) },
+    { method: 'POST', path: '/v1/responses/compact', handle: tracked(completions(compactClient(), services)) },
     { method: 'GET', path: '/v1/responses/:id', handle: stored.read },
     { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },
@@ -109,14 +108,14 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     {
       method: 'POST',
       path: '/v1/embeddings',
-      handle: counted((call) => embeddingStages.run(exchangeOf(call, chatClient), services)),
+      handle: tracked((call) => embeddingStages.run(exchangeOf(call, chatClient), services)),
     },
     { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
     ...passthroughEndpoints({ services, store, options: parts.passthrough ?? {} }),
-    ...adminEndpoints({ ...admin, line: services }),
+    ...adminEndpoints({ ...admin, services }),
   ]
 }
 

@@ -15,16 +15,11 @@ export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /**
-   * The keys, budgets and rate limits, with the field names of the HTTP API. Their module is loaded on the first call.
-   */
+  /** The same records with the field names of the HTTP API. Their module is loaded on the first call. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /**
-   * Returns the key with this id, or undefined for a deleted key. Used for work that carries no secret, such as a batch
-   * item.
-   */
+  /** Finds the key of work that carries no secret, such as a batch item. Resolves with undefined for a deleted key. */
   readonly keyById: KeyById
 }
 
@@ -34,11 +29,11 @@ export interface GovernanceParts {
   /** Maximum duration of a request, in milliseconds. */
   readonly totalMs: number
   readonly onFailure: (cause: unknown) => void
-  /** Called when a settlement is dropped, so that its request is not billed. */
+  /** Called when a settlement is dropped. Its request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
   /** Lifetime of cached keys and shared records, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
-  /** Serves known keys while the store is failing, and bills them afterwards. @default false */
+  /** True to serve known keys while the store is failing, and to bill them afterwards. @default false */
   readonly allowsUnreserved?: boolean
 }
 
@@ -46,18 +41,17 @@ export interface GovernanceParts {
 const SETTLE_MS = 60_000
 
 /**
- * Creates the governance of a gateway. Checks the configuration immediately, because an invalid field must be reported
- * at startup. Applies the configuration before the first key lookup. Calls `onFailure` if the configuration cannot be
- * applied.
+ * Checks the configuration immediately, because an invalid field must be reported at startup. Applies it before the
+ * first key lookup, and calls `onFailure` if that fails.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
   const { keyCacheMs, allowsUnreserved = false } = parts
-  const remembering = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
-  const shared = createSharedLimits({ store, now, ...remembering })
-  const lookup = createKeyLookup({ store, now, ...remembering })
+  const cacheOptions = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
+  const shared = createSharedLimits({ store, now, ...cacheOptions })
+  const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
     const [{ applyConfiguration, createAdminRecords }, { createKeyring }] = await Promise.all([
       import('../governance/admin-records.ts'),
@@ -68,10 +62,10 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
     return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
   })
   const isEmpty = Object.values(configured).every((records) => records.length === 0)
-  const start = async (): Promise<void> => {
+  const configure = async (): Promise<void> => {
     if (!isEmpty) await (await load()).apply()
   }
-  const whenConfigured = startOnce(start, parts.onFailure, runtime.after)
+  const whenConfigured = startOnce(configure, parts.onFailure, runtime.after)
   const starting = whenConfigured()
   if (isPromise(starting)) starting.catch(() => {})
   const adminRecords = async (): Promise<AdminRecords> => {
@@ -137,7 +131,7 @@ function startOnce(
       onFailure(cause)
       throw new GatewayError(
         'overloaded',
-        'The configured keys, budgets and rate limits are not stored yet, so requests are refused. Retry later.',
+        'The configured keys, budgets and rate limits are not stored yet, so requests are rejected. Retry later.',
         { retryAfterSeconds: 1, cause },
       )
     }
@@ -150,7 +144,7 @@ type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Returns methods with camel-case field names. Their modules are loaded on the first call. */
+/** Wraps methods so that they use camel-case field names. Their modules are loaded on the first call. */
 function inProcess<Api extends Methods<Api>>(load: () => Promise<Methods<Api>>, names: Record<keyof Api, true>): Api {
   const method =
     (name: keyof Api) =>

@@ -44,9 +44,9 @@ export interface SavingsOptions {
    */
   readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
   /**
-   * Ranks the parts of a conversation by meaning in addition to words, in tiers 5 and 2. The embedder receives the
-   * first 800 characters of each message, once per conversation. If the embedder fails or takes longer than three
-   * seconds, the ranking uses words only.
+   * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
+   * 800 characters of each message, once per conversation. If it fails or takes longer than three seconds, the ranking
+   * uses words only.
    * @default none
    */
   readonly embedder?: Embedder
@@ -73,7 +73,6 @@ const targets = listOf(
   1,
 )
 
-/** Validates the `savings` option of the gateway. */
 export const checkSavings: OptionCheck = optionsOf({
   thresholds: optionsOf({ vanishing: tokens, recursive: tokens, family: tokens }),
   slider: oneOf('auto', 'query', 'stable'),
@@ -95,13 +94,12 @@ export interface SavingsParts {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
-  /** Called with the result of each trial. */
+  /** Called with the result of each shadow trial. */
   readonly onShadow: (record: ShadowRecord, job: TierJob) => void
-  /** Called if a trial fails. */
   readonly onShadowFailure: (cause: unknown) => void
 }
 
-/** Returns the function that marks prompts for the vendor's prompt cache, or undefined if it is disabled. */
+/** Undefined if the markers are disabled. */
 export function createPromptCache(
   options: SavingsOptions | undefined,
   { store, runtime }: Pick<SavingsParts, 'store' | 'runtime'>,
@@ -115,7 +113,7 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** Returns the waterfall. Its module is loaded by the first request that is large enough or requests a tier. */
+/** The waterfall's module is loaded by the first request that is large enough or requests a tier. */
 export function createSavings(configured: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = configured ?? {}
   const waterfall = lazily(options, parts)
@@ -138,36 +136,33 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
 
 function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
   const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
-  const own = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
-  const custom = options.tiers !== undefined
+  const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
+  const hasCustomTiers = options.tiers !== undefined
   const load = lazy(async () => {
     const { createWaterfall } = await import('../savings/waterfall.ts')
     const { now, after } = runtime
     return createWaterfall({ ...others, summarizer, store, meter, now, after, yieldToEventLoop })
   })
   const optimize = async (job: TierJob): Promise<WaterfallResult> => {
-    if (!custom && !mayApply(job, own)) return unchangedResult(job)
+    if (!hasCustomTiers && !mayApply(job, thresholds)) return unchangedResult(job)
     const waterfall = await load()
     return waterfall(job)
   }
   const isBelow: Waterfall['isBelow'] = ({ model, steering }, maxTokens) => {
-    if (custom) return false
+    if (hasCustomTiers) return false
     const { level } = steering
     if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
-    return !steering.vanishing && !steering.recursive && maxTokens() <= followedFrom(model, own)
+    return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, thresholds)
   }
   return Object.assign(optimize, { isBelow })
 }
 
 function mayApply(job: TierJob, thresholds: Thresholds): boolean {
-  return isSteered(job) || job.tokens > followedFrom(job.model, thresholds)
+  return isSteered(job) || job.tokens > minTrackedTokens(job.model, thresholds)
 }
 
-/**
- * Returns half of the smallest threshold. For smaller prompts, no automatic tier runs and no conversation state is
- * stored.
- */
-function followedFrom(model: Model, thresholds: Thresholds): number {
+/** Half of the smallest threshold. For smaller prompts, no automatic tier runs and no conversation state is stored. */
+function minTrackedTokens(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
 
@@ -191,7 +186,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Returns the semantic cache. Its module is loaded on the first lookup. */
+/** The cache's module is loaded on the first lookup. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {

@@ -75,7 +75,7 @@ export function createServices(sources: ServiceSources): Services {
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger: governance.ledger,
-    turns: turnsOnDemand(store),
+    turns: lazyTurns(store),
     recordings: replay.recordings,
     idempotency: replay.idempotency,
     detached: replay.detached,
@@ -88,7 +88,7 @@ export function createServices(sources: ServiceSources): Services {
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
-      const parts = { store: unwritten(store), meter, runtime, ...UNSEEN }
+      const parts = { store: ignoringWrites(store), meter, runtime, ...NO_SHADOW_REPORTS }
       // The embedder is omitted, because its calls may cost money.
       const { embedder: _, ...free } = savings ?? {}
       return { waterfall: createSavings(free, parts), promptCache: createPromptCache(savings, parts) }
@@ -112,10 +112,10 @@ export function createServices(sources: ServiceSources): Services {
   }
 }
 
-const UNSEEN = { onShadow: () => {}, onShadowFailure: () => {} }
+const NO_SHADOW_REPORTS = { onShadow: () => {}, onShadowFailure: () => {} }
 
-/** Returns a store that ignores writes. */
-function unwritten(store: Store): Store {
+/** For dry runs. */
+function ignoringWrites(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
 
@@ -133,17 +133,17 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs the warnings of each store once. Every request calls the function, because the gateway
- * does no work before its first request. If a store fails, the next request reads the warnings again.
+ * Returns a function that logs each store's warnings once. Called on every request, so that creating a gateway requires
+ * no I/O. If a store fails, the next request reads the warnings again.
  */
 export function createStoreWarnings(
-  parts: readonly (Warning | undefined)[],
+  sources: readonly (Warning | undefined)[],
   report: (warning: string) => void,
 ): () => void {
-  let isLogged = !parts.some((part) => part?.warnings !== undefined)
+  let isLogged = !sources.some((source) => source?.warnings !== undefined)
   const logWarnings = async (): Promise<void> => {
     try {
-      const found = await Promise.all(parts.map((part) => part?.warnings?.() ?? []))
+      const found = await Promise.all(sources.map((source) => source?.warnings?.() ?? []))
       for (const warning of new Set(found.flat())) report(warning)
     } catch {
       isLogged = false
@@ -156,7 +156,6 @@ export function createStoreWarnings(
   }
 }
 
-/** Creates the metrics of requests, costs, the cache and dropped records. */
 export function createMetricsReports(parts: {
   readonly metrics: Metrics
   readonly audit: Pick<Audit, 'dropped'>
@@ -193,7 +192,6 @@ export interface StreamsOptions {
   readonly maxBytesPerStream?: number
 }
 
-/** Validates the `streams` option. */
 export const checkStreams: OptionCheck = falseOr(
   optionsOf(
     {
@@ -207,7 +205,7 @@ export const checkStreams: OptionCheck = falseOr(
   ),
 )
 
-/** State that outlives a response: recordings, stored answers, and detached work. */
+/** State that outlives a response. */
 export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
@@ -225,7 +223,7 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
     after,
     uuid,
   })
-  const idempotency = idempotencyOnDemand({ store, now, uuid, after })
+  const idempotency = lazyIdempotency({ store, now, uuid, after })
   const detached = createDetached({ after })
   return {
     recordings,
@@ -238,8 +236,8 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
   }
 }
 
-/** Loads the module on the first request that has an Idempotency-Key. */
-function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
+/** Loaded on the first request with an Idempotency-Key. */
+function lazyIdempotency(parts: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
     const { createIdempotency } = await import('../replay/idempotency.ts')
@@ -251,8 +249,8 @@ function idempotencyOnDemand(parts: IdempotencyOptions): Replay['idempotency'] {
   }
 }
 
-/** Loads the module on the first request of a format that has turns. */
-function turnsOnDemand(store: Store): Turns {
+/** Loaded on the first request in a format that has turns. */
+function lazyTurns(store: Store): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {
     recall: ({ turns: format }, key, body) =>
