@@ -43,7 +43,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
 
   it('that far exceeds every context window is refused, also if its text looks like base64', async () => {
     const reply = await ask(stage, asking('abcd'.repeat(2.5 * MB)), { path })
-    expectNotCalled(reply, /^prompt is too long: its text has more than 8388608 bytes/)
+    expectNotCalled(reply, /^prompt is too long: its text exceeds 8388608 bytes/)
   })
 
   it('of 30 MB of images is accepted', async () => {
@@ -79,7 +79,7 @@ describe('the limits of a body', () => {
     const { body, path } = FRONTS[0] ?? { body: {}, path: '' }
     const messageOf = async (field: string): Promise<unknown> =>
       (await ask(small, withField(body, field), { path })).error['message']
-    expect(await messageOf(`"x":"${'word '.repeat(500)}"`)).toMatch(/more than 2000 bytes/)
+    expect(await messageOf(`"x":"${'word '.repeat(500)}"`)).toMatch(/exceeds 2000 bytes/)
     expect(await messageOf('"x":[1,2,3,4]')).toMatch(/more than 3 numbers/)
     expect(await messageOf(`"x":${' '.repeat(600)}1`)).toMatch(/more than 500 bytes outside/)
     await small.close()
