@@ -14,7 +14,7 @@ import { asFailure } from './pipeline/settle.ts'
 import type { Services } from './pipeline/services.ts'
 import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
-import { createFailover, providerStates } from './providers/failover.ts'
+import { createFailover } from './providers/failover.ts'
 import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
 import { createMetrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
@@ -146,7 +146,8 @@ export function createGateway(options: GatewayOptions): Gateway {
       directory,
       store,
       servesWithoutStore,
-      states: () => providerStates(options.providers, failover.circuits()),
+      circuits: () => failover.circuits(),
+      providers: options.providers,
       basePath: options.basePath ?? '',
       admin: {
         authorize: lazyAuthorize(options.admin, runtime),

@@ -2,16 +2,7 @@ import { NO_USAGE, type AnswerSource, type Completion, type StreamChunk } from '
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type {
-  Embedded,
-  EmbeddingRequest,
-  ProviderCall,
-  ProviderState,
-  ProviderStates,
-  Runtime,
-  Sent,
-  Timeouts,
-} from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { isSource, MAX_HOLD_MS, createChunkSource, UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -307,24 +298,4 @@ class OutgoingCall<P extends Prompt | undefined> {
   get signal(): AbortSignal {
     return this.cancellation.signal
   }
-}
-
-/** Derives the state of each provider from its circuits. */
-export function providerStates(
-  providers: readonly { readonly name: string }[],
-  circuits: Readonly<Record<string, CircuitReport>>,
-): ProviderStates {
-  const reports = Object.entries(circuits)
-  return Object.fromEntries(
-    providers.map(({ name }) => {
-      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
-      return [name, stateOf(own)]
-    }),
-  )
-}
-
-/** A circuit that is open for only one key does not affect the state. */
-function stateOf(reports: readonly CircuitReport[]): ProviderState {
-  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
-  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { lazy } from '../core/async.ts'
-import type { ProviderStates } from '../core/ports.ts'
+import type { ProviderState, ProviderStates } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import { messagesClient } from '../formats/messages/client.ts'
@@ -10,6 +10,7 @@ import { countStages, embeddingStages } from '../pipeline/further-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
 import type { Services, Traffic } from '../pipeline/services.ts'
 import type { Directory } from '../providers/catalog.ts'
+import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
 import { completions, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
@@ -28,7 +29,9 @@ export interface EndpointParts {
   readonly directory: Directory
   readonly store: Store
   readonly servesWithoutStore: boolean
-  readonly states: () => ProviderStates
+  /** Returns the reports of the circuits by `<provider>/<model_id>`. */
+  readonly circuits: () => Readonly<Record<string, CircuitReport>>
+  readonly providers: readonly { readonly name: string }[]
   readonly basePath: string
   readonly admin: Omit<AdminParts, 'services'>
   readonly traffic: Traffic
@@ -80,7 +83,8 @@ function pathVariants(path: string, basePath: string): readonly string[] {
 }
 
 function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
-  const { services, store, states, traffic, servesWithoutStore, directory, admin } = parts
+  const { services, store, traffic, servesWithoutStore, directory, admin } = parts
+  const states = (): ProviderStates => providerStates(parts.providers, parts.circuits())
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   const stored = responseHandlers(services)
@@ -125,4 +129,24 @@ function batchHandler(name: keyof BatchHandlers, { batches, services }: Endpoint
     return batchHandlers({ repository, wake: worker.wake, services })[name]
   })
   return async (call) => (await load())(call)
+}
+
+/** Derives the state of each provider from its circuits. */
+function providerStates(
+  providers: readonly { readonly name: string }[],
+  circuits: Readonly<Record<string, CircuitReport>>,
+): ProviderStates {
+  const reports = Object.entries(circuits)
+  return Object.fromEntries(
+    providers.map(({ name }) => {
+      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(own)]
+    }),
+  )
+}
+
+/** A circuit that is open for only one key does not affect the state. */
+function stateOf(reports: readonly CircuitReport[]): ProviderState {
+  if (reports.every(({ state }) => state === 'closed')) return 'healthy'
+  return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'away' : 'degraded'
 }
