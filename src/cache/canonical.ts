@@ -48,7 +48,7 @@ function formOf(written: readonly Token[]): Canonical {
   return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
 }
 
-/** Returns the text to embed, without omissible articles. English text becomes lower case. */
+/** Returns the text to embed, without omissible articles. Converts English text to lower case. */
 export function meaningOf(canonical: Canonical): string {
   let meaning = ''
   for (const item of canonical.items) {

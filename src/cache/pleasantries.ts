@@ -75,7 +75,7 @@ const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recomme
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** Words that introduce a clause. Moved to the end of the question, a leading phrase would modify that clause. */
+/** Words that introduce a clause. A leading phrase is not moved behind them, because it would modify the clause. */
 const HAS_CLAUSES = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )

@@ -84,8 +84,8 @@ function isOneEdit(left: string, right: string): boolean {
 }
 
 /**
- * Returns true for a typo that rarely turns one word into another: two swapped letters, a letter wrongly doubled or
- * undoubled, or any typo in a long word.
+ * Returns true for a typo that rarely turns one word into another: two swapped letters, a letter doubled by mistake, a
+ * double letter written once, or any typo in a long word.
  */
 export function isTypingError(left: string, right: string): boolean {
   if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true

@@ -172,7 +172,10 @@ function readHead(text: string | undefined): Head | undefined {
   }
 }
 
-/** Returns a function that requests a stream, and resolves with it once another process publishes it. */
+/**
+ * Returns a function that requests the stream. It resolves with the stream, or with undefined until a process publishes
+ * it.
+ */
 export function createStreamSearch(
   location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },

@@ -73,7 +73,7 @@ export async function chooseTiers(
 
 export interface Declined {
   readonly spent: NanoUsd
-  /** Their lowest expected cost of small-model calls. Absent if no tier with a forecast declined. */
+  /** Lowest expected cost of the small-model calls of the declined tiers. Absent if none of them has a forecast. */
   readonly calls?: NanoUsd
 }
 

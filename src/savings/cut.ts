@@ -28,7 +28,10 @@ export interface CutOptions {
   readonly excerptCap?: number
   /** Tokens for old segments even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
-  /** Minimum amount of newest messages to keep unchanged. `messages` includes the live turn, `tokens` does not. */
+  /**
+   * Newest messages to keep unchanged: at least this many, including the live turn, and at least this many tokens,
+   * excluding it.
+   */
   readonly newest?: { readonly messages: number; readonly tokens: number }
   /** Maximum size of the last exchange before the live turn that stays unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number

@@ -21,9 +21,9 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
  *
  * - `query`: selects the parts again on each turn, by the question. Best recall.
  * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
- * read the prompt prefix from its cache.
+ *   read the prompt prefix from its cache.
  * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; the parts that a
- * new question needs are then inserted before it.
+ *   new question needs are then inserted before it.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 
@@ -128,7 +128,7 @@ interface BlockOptions {
 
 /**
  * Selects the parts that a new question needs and the repeated cut omits. Returns undefined if there are none, and
- * within an agent's steps.
+ * during an agent's steps.
  */
 async function selectBlock(
   job: TierJob,

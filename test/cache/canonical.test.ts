@@ -19,6 +19,16 @@ describe('the canonical form', () => {
     expect(meaning(text)).toBe(expected)
   })
 
+  it('marks only the first token of a reworded question as the start of a sentence', () => {
+    const { items } = canonicalize('What are the steps to reset it?')
+    expect(items.map(({ key, startsSentence }) => [key, startsSentence])).toEqual([
+      ['how', true],
+      ['to', false],
+      ['reset', false],
+      ['it', false],
+    ])
+  })
+
   it('keeps each letter of a text about spelling', () => {
     expect(meaning("Is Don't spelled so?")).toBe("Is Don't spelled so ?")
   })

@@ -202,7 +202,7 @@ export function createPool(bounds: PoolBounds): Pool {
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 
-  function sort(share: Share): void {
+  function updateOrder(share: Share): void {
     const fraction = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
     bySize.schedule(share, share.entries.size === 0 ? Infinity : -fraction)
   }
@@ -214,7 +214,7 @@ export function createPool(bounds: PoolBounds): Pool {
     all.set(entry.key, entry)
     share.bytes += entry.bytes
     bytes += entry.bytes
-    sort(share)
+    updateOrder(share)
   }
 
   function remove(entry: PoolEntry): void {
@@ -223,7 +223,7 @@ export function createPool(bounds: PoolBounds): Pool {
     all.delete(entry.key)
     share.bytes -= entry.bytes
     bytes -= entry.bytes
-    sort(share)
+    updateOrder(share)
     if (share.entries.size === 0) shares.delete(share.name)
   }
 
@@ -234,7 +234,7 @@ export function createPool(bounds: PoolBounds): Pool {
   function oldestOfLargest(writer: string): PoolEntry | undefined {
     const largest = bySize.due(0)
     if (largest === undefined) return undefined
-    sort(largest)
+    updateOrder(largest)
     const own = shares.get(writer)
     return oldestOf(own?.dueAt === largest.dueAt ? own.name : largest.name)
   }

@@ -173,7 +173,7 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
  *
  * - `v:<scope>`: the vector set
  * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by ascending number, on a server without vector sets
- * (`request.scans`)
+ *   (`request.scans`)
  * - `e:<scope>` and `k:<owner>`: ids by expiry
  * - `i:<id>`: scope and owner of an id
  */

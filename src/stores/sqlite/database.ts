@@ -1,7 +1,7 @@
 /** A statement parameter. */
 export type SqliteValue = string | number
 
-/** The expiry of a row that never expires. A number, because comparisons with NULL would need a special case. */
+/** The expiry of a row that never expires: a number, because comparisons with NULL would need a special case. */
 export const NEVER: number = Number.MAX_SAFE_INTEGER
 
 /** A prepared statement of `node:sqlite`, libsql, better-sqlite3 or `bun:sqlite`. */
