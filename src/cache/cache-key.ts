@@ -170,7 +170,7 @@ const CODE_CHARACTER = /[={}();:<>[\]#]/
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
 const QUOTES = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
-/** In longer texts with quotations or code, in UTF-16 code units, only line ends are normalized. */
+/** Maximum length in UTF-16 code units. In longer texts with quotations or code, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function hasProgramLines(text: string): boolean {

@@ -138,7 +138,7 @@ const SLACK = 2
 export type Signer = (vector: Float32Array, signature: Uint32Array) => void
 
 /**
- * Creates a signer. Near vectors have similar signatures: each bit differs with a probability of angle / π. The
+ * Creates a signer. Near vectors have similar signatures: the probability that a bit differs is angle / π. The
  * directions are those of a randomized Hadamard transform, so a signature takes about 30,000 additions instead of a
  * million multiplications.
  */

@@ -214,7 +214,7 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
       try {
         await store.set(keyOf(owner, key), value, { ttlMs: TTL_MS, quota: quotaOf('savings', owner) })
       } catch {
-        // Ignored: without the value, another process recomputes it.
+        // Ignored, because a missing value can be recomputed.
       }
     },
   }
@@ -239,8 +239,8 @@ export async function rememberAt(
 }
 
 /**
- * Returns the value for this conversation or, if there is none, for its longest recent prefix with one. With `minAdded`
- * 1, ignores the value of an earlier attempt of this request.
+ * Returns the value for this conversation or, if there is none, for its longest recent prefix that has one. With
+ * `minAdded` 1, ignores the value of an earlier attempt of this request.
  */
 export async function recallAt(
   memory: ConversationMemory,

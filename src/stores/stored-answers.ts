@@ -20,7 +20,7 @@ export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCh
 
 const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Each answer has an entry in the list of its key, and one in the list of its scope. */
+/** The answer itself, its entry in the list of its key, and its entry in the list of its scope. */
 const VALUES_PER_ANSWER = 3
 const PAGE = 200
 const MAX_AMEND_ATTEMPTS = 3
