@@ -224,7 +224,7 @@ export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
-  const declared: Declaring = { tools: [], called: new Map(), omitted: [] }
+  const declared: ToolCollector = { tools: [], called: new Map(), omitted: [] }
   for (const tool of tools) declare(declared, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
@@ -232,13 +232,13 @@ export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messa
   return declared
 }
 
-interface Declaring {
+interface ToolCollector {
   readonly tools: Tool[]
   readonly called: Map<string, CalledTool>
   readonly omitted: string[]
 }
 
-function declare(declared: Declaring, value: JsonObject, namespace: string | undefined): void {
+function declare(declared: ToolCollector, value: JsonObject, namespace: string | undefined): void {
   const type = asString(value['type']) ?? ''
   const name = asString(value['name'])
   if (type === 'namespace' && name !== undefined) {

@@ -155,8 +155,9 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
     const looseField = looseName(name)
     const knownName = LOOSE_KNOWN.get(looseField)
     if (knownName !== undefined)
-      throw refused(name, `it differs from ${knownName} only by its spelling. Send ${knownName} instead`)
-    if (SWITCHES.has(looseField)) throw refused(name, 'the vendor would choose models or tools. Remove the field')
+      throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
+    if (SWITCHES.has(looseField))
+      throw fieldNotAllowed(name, 'the vendor would choose models or tools. Remove the field')
   }
 }
 
@@ -164,7 +165,7 @@ function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-function refused(name: string, reason: string): GatewayError {
+function fieldNotAllowed(name: string, reason: string): GatewayError {
   const param = name.slice(0, MAX_SHOWN)
   const message = `This key is restricted and may not send the field ${JSON.stringify(param)}: ${reason}.`
   return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })

@@ -64,7 +64,7 @@ const keySettings = {
   max_tokens: optional(field.integer(1, 1_000_000_000)),
   disable_tools: optional(field.flag),
   plan: optional(field.oneOf(PLAN_NAMES)),
-  expires_at: optional(field.moment),
+  expires_at: optional(field.timestamp),
   budget_id: optional(field.recordId),
   rate_limit_id: optional(field.recordId),
   is_active: z.optional(field.flag),
@@ -154,7 +154,7 @@ export interface HashedKey {
 /** Throws a GatewayError with the path of the first invalid field. */
 export function parseConfiguration(value: unknown): Configured {
   const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
-  const keys = virtual_keys.map(hashed)
+  const keys = virtual_keys.map(toHashedKey)
   checkUnique('virtual_keys', keys, 'id')
   checkUnique('virtual_keys', keys, 'hash')
   checkUnique('budgets', budgets, 'id')
@@ -162,7 +162,7 @@ export function parseConfiguration(value: unknown): Configured {
   return { keys, budgets, rateLimits }
 }
 
-function hashed({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): HashedKey {
+function toHashedKey({ id, value, value_sha256, ...fields }: WireForm<ConfiguredKey>): HashedKey {
   const hash = value === undefined ? (value_sha256 ?? '').toLowerCase() : (hashSecret(value) ?? '')
   const derivedId = `cfg-${sha256(`id of ${hash}`).slice(0, 24)}`
   return { id: id ?? derivedId, hash, prefix: prefixOfSecret(value ?? ''), fields }

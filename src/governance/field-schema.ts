@@ -91,7 +91,7 @@ export const dollars: z.ZodMiniType<number> = expecting(
   (value) => typeof value === 'number' && value >= 0 && value <= MAX_CENTS / 100,
 )
 
-export const moment: z.ZodMiniType<string> = expecting(
+export const timestamp: z.ZodMiniType<string> = expecting(
   'a time with a time zone such as 2027-01-31T00:00:00Z',
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
@@ -149,14 +149,14 @@ interface Problem {
   readonly text: string
 }
 
-function problemOf(issue: z.core.$ZodIssue | undefined, given: unknown): Problem {
+function problemOf(issue: z.core.$ZodIssue | undefined, input: unknown): Problem {
   const path = issue?.path ?? []
   if (issue?.code === 'unrecognized_keys') return { path: [...path, ...issue.keys.slice(0, 1)], text: issue.message }
   const expectation = issue?.message ?? 'another value'
   if (path.length === 0) return { path, text: `${expectation} was expected.` }
   const value = path.reduce<unknown>(
     (at, step) => (isJsonObject(at) || Array.isArray(at) ? Reflect.get(at, step) : undefined),
-    given,
+    input,
   )
   return { path, text: expectedText(expectation, value, path.map(String).join('.')) }
 }

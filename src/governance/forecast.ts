@@ -71,9 +71,9 @@ async function tryForecast(
     left: Math.max(0, limit.max - (limit.carried ?? 0) - (levels[index] ?? 0)),
     claimed: claims[index]?.amount ?? 0,
   }))
-  const needed = (balance: LimitBalance): number =>
+  const requiredAmount = (balance: LimitBalance): number =>
     balance.limit.kind === 'budget' ? Math.min(balance.claimed, minGrant) : balance.claimed
-  const refused = balances.find((balance) => needed(balance) > balance.left)
+  const refused = balances.find((balance) => requiredAmount(balance) > balance.left)
   const rate = rateStatus(limits, levels, { now: at, refused: refused?.limit })
   const budgets = balances.filter((balance) => balance.limit.kind === 'budget')
   const granted = Math.min(worst, ...budgets.map((balance) => balance.left))

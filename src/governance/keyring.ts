@@ -153,13 +153,14 @@ export function changeKey(key: VirtualKey, fields: WireForm<KeyChange>): Virtual
     name: fields.name ?? key.name,
     description: fields.description === undefined ? key.description : (fields.description ?? ''),
     active: fields.is_active ?? key.active,
-    providers: fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toConfig),
+    providers:
+      fields.provider_configs === undefined ? key.providers : (fields.provider_configs ?? []).map(toProviderConfig),
     permissions: changePermissions(key.permissions, fields),
     ...changeLimits(key, fields),
     ...optionalField('budgetId', resolveChange(fields.budget_id, key.budgetId)),
     ...optionalField('rateLimitId', resolveChange(fields.rate_limit_id, key.rateLimitId)),
     ...optionalField('plan', resolveChange(fields.plan, key.plan)),
-    ...optionalField('expiresAt', resolveChange(toMoment(fields.expires_at), key.expiresAt)),
+    ...optionalField('expiresAt', resolveChange(toTimestamp(fields.expires_at), key.expiresAt)),
   }
 }
 
@@ -210,7 +211,7 @@ export function changeAllowance<Amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
   if (every === undefined || every === null || name === undefined) return undefined
-  throw wrongField(name, 'the key has no limit that this duration could apply to. Set the limit, too.')
+  throw wrongField(name, 'the key has no limit for this duration. Set the limit too.')
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
@@ -232,7 +233,7 @@ function resolveChange<Value>(change: Value | null | undefined, current: Value |
   return change === undefined ? current : (change ?? undefined)
 }
 
-function toMoment(text: string | null | undefined): number | null | undefined {
+function toTimestamp(text: string | null | undefined): number | null | undefined {
   return typeof text === 'string' ? Date.parse(text) : text
 }
 
@@ -241,7 +242,7 @@ function toMoney(amount: number | null | undefined): NanoUsd | null | undefined 
   return typeof amount === 'number' ? cents(amount) : amount
 }
 
-function toConfig(input: WireForm<KeyProvider>): ProviderConfig {
+function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 

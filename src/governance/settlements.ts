@@ -17,7 +17,9 @@ export interface Settlements {
   /** Retries failed settlements after running ones end. Resolves with the number that failed again. */
   retry(): Promise<number>
   waiting(): number
-  /** Returns the number of settlements that were discarded, because too many failed or the store refused the amounts. */
+  /**
+   * Returns the number of settlements that were discarded, because too many failed or the store rejected the amounts.
+   */
   dropped(): number
 }
 
@@ -136,7 +138,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /** Discards a settlement that the store refuses. Otherwise the settlement would block later ones. */
+  /** Discards a settlement that the store rejects. Otherwise, it would block later ones. */
   async function isAccepted(sending: Sending): Promise<boolean> {
     try {
       await send(sending)
@@ -150,7 +152,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   return { settle, retry, waiting: () => failed.length, dropped: () => dropped }
 }
 
-/** Returns true if the store refused the amounts of the settlement, in which case a retry cannot succeed. */
+/** Returns true if the store rejected the amounts. A retry cannot succeed. */
 function isRefused(error: unknown): boolean {
   return error instanceof RangeError
 }

@@ -175,7 +175,7 @@ function changedModels(
     const price = entry.price ?? known?.price
     if (price === undefined) {
       throw optionError(
-        `catalog.models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars ` +
+        `catalog.models[${index}]: the model "${entry.id}" has no price: set price: { input, output } in dollars ` +
           'per million tokens',
       )
     }

@@ -101,13 +101,13 @@ export async function* streamAnswer(
   completion: Completion,
   signal: AbortSignal,
 ): AsyncGenerator<StreamChunk, void, undefined> {
-  for (const chunk of toStreamChunks(completion).flatMap(inGroups)) {
+  for (const chunk of toStreamChunks(completion).flatMap(splitIntoGroups)) {
     signal.throwIfAborted()
     yield chunk
   }
 }
 
-function inGroups(chunk: StreamChunk): readonly StreamChunk[] {
+function splitIntoGroups(chunk: StreamChunk): readonly StreamChunk[] {
   return chunk.parts.flatMap((part): readonly StreamChunk[] => {
     if (part.type !== 'text-delta') return [{ parts: [part] }]
     const groups = part.text.match(/(?:\s*\S{1,40}){1,4}\s*/gu) ?? [part.text]
@@ -231,7 +231,7 @@ function selectBest(
   limits: ExtractLimits,
   minShare: number,
 ): readonly string[] {
-  const rank = ranker(sentences, query)
+  const rank = createRanker(sentences, query)
   const ranked = sentences
     .map((sentence) => ({ sentence, score: rank(sentence) }))
     .filter(({ score }) => score > 0)
@@ -249,7 +249,7 @@ function selectBest(
 }
 
 /** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
-function ranker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
+function createRanker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentencesWith = new Map<string, number>()
   let length = 0
   for (const { terms } of sentences) {

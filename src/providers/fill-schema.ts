@@ -26,15 +26,15 @@ interface Context {
 
 function fill(schema: JsonObject, context: Context): Json {
   if (context.depth > MAX_DEPTH) return null
-  const deeper = { ...context, depth: context.depth + 1 }
+  const inner = { ...context, depth: context.depth + 1 }
   const reference = asString(schema['$ref'])
-  if (reference !== undefined) return fill(resolve(reference, context.root), deeper)
+  if (reference !== undefined) return fill(resolve(reference, context.root), inner)
   if (schema['const'] !== undefined) return schema['const']
   const choices = asArray(schema['enum'])
-  if (choices.length > 0) return mentioned(choices, context.values.text)
+  if (choices.length > 0) return findMentioned(choices, context.values.text)
   const [variant] = [schema['anyOf'], schema['oneOf'], schema['allOf']].flatMap((list) => asArray(list))
-  if (variant !== undefined) return fill(asObject(variant) ?? {}, deeper)
-  return fillType(typeOf(schema), schema, deeper)
+  if (variant !== undefined) return fill(asObject(variant) ?? {}, inner)
+  return fillType(typeOf(schema), schema, inner)
 }
 
 function fillType(type: string, schema: JsonObject, context: Context): Json {
@@ -73,7 +73,7 @@ function typeOf(schema: JsonObject): string {
   return asString(type) ?? (schema['properties'] === undefined ? 'string' : 'object')
 }
 
-function mentioned(choices: readonly Json[], text: string): Json {
+function findMentioned(choices: readonly Json[], text: string): Json {
   const lower = text.toLowerCase()
   return choices.find((choice) => lower.includes(String(choice).toLowerCase())) ?? choices[0] ?? null
 }

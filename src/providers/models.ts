@@ -118,8 +118,8 @@ function describe(entry: ModelEntry, known: Model | undefined, options: Provider
   if (price !== undefined) return completeModel({ ...known, ...entry, price }, options.family)
   throw optionError(
     options,
-    `models[${index}]: the model "${entry.id}" has no price: write price: { input, output } in dollars per million ` +
-      'tokens, or give all models a defaultPrice',
+    `models[${index}]: the model "${entry.id}" has no price: set price: { input, output } in dollars per million ` +
+      'tokens, or set defaultPrice for all models',
   )
 }
 

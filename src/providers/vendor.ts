@@ -160,7 +160,7 @@ export function pricedModels(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
   throw new GatewayError(
     'invalid-request',
-    `${who}: prices: the catalog has no prices of this vendor. Give prices: priceList(…), models with a price, or a defaultPrice.`,
+    `${who}: prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice.`,
   )
 }
 

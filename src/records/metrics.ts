@@ -230,10 +230,10 @@ export function createRecentRate(startedAt: number): RecentRate {
   }
 
   function perSecond(now: number): number {
-    const present = Math.floor(now / 1000)
+    const currentSecond = Math.floor(now / 1000)
     const recent = counts.filter((_, slot) => {
       const second = seconds[slot] ?? -1
-      return second > present - WINDOW_SECONDS && second <= present
+      return second > currentSecond - WINDOW_SECONDS && second <= currentSecond
     })
     const elapsed = Math.min(WINDOW_SECONDS, Math.max(1, (now - startedAt) / 1000))
     return Math.round((recent.reduce((sum, value) => sum + value, 0) / elapsed) * 1000) / 1000

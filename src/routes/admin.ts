@@ -5,7 +5,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { parseBodyInSteps } from '../formats/parse-body.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
-import { moment } from '../governance/field-schema.ts'
+import { timestamp } from '../governance/field-schema.ts'
 import { isSafeId, pageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
@@ -159,13 +159,13 @@ function auditQuery(query: URLSearchParams): AuditQuery {
     if (text === undefined || accepts(text)) return text
     throw new GatewayError('invalid-admin-request', `${name}: expected ${expected}.`, { param: name })
   }
-  const isMoment = (text: string): boolean => moment.safeParse(text).success
+  const isTimestamp = (text: string): boolean => timestamp.safeParse(text).success
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
   const after = read('after', 'the "next" of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')
   const page = pageQuery(limit === null ? {} : { limit: toNumber(limit) })
-  const from = read('from', MOMENT, isMoment)
-  const to = read('to', MOMENT, isMoment)
+  const from = read('from', MOMENT, isTimestamp)
+  const to = read('to', MOMENT, isTimestamp)
   return {
     ...page,
     ...(keyId !== undefined && { keyId }),

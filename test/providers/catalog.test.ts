@@ -197,7 +197,7 @@ describe('the directory', () => {
     ],
     [
       { models: [{ id: 'openai/new' }] },
-      'createGateway: catalog.models[0]: the model "openai/new" has no price: write price: { input, output } in dollars per million tokens.',
+      'createGateway: catalog.models[0]: the model "openai/new" has no price: set price: { input, output } in dollars per million tokens.',
     ],
     [
       { aliases: [{ id: 'a b', target: 'openai/gpt-4o' }] },

@@ -290,7 +290,7 @@ describe('invalid options', () => {
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),
-      'openaiCompatible: models[0]: the model "m" has no price: write price: { input, output } in dollars per million tokens, or give all models a defaultPrice.',
+      'openaiCompatible: models[0]: the model "m" has no price: set price: { input, output } in dollars per million tokens, or set defaultPrice for all models.',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price: { input: 0.000003, output: 1 } }] }),

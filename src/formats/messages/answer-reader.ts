@@ -32,7 +32,7 @@ interface ReaderState {
   usage: JsonObject
   started: boolean
   finished: boolean
-  over: boolean
+  stopped: boolean
 }
 
 const NO_PARTS: StreamChunk = { parts: [] }
@@ -42,9 +42,9 @@ const NO_PARTS: StreamChunk = { parts: [] }
  * `upstream` for events of another format, and the failure in an `error` event.
  */
 export function createReader(): StreamReader {
-  const state: ReaderState = { blocks: blockReader(), usage: {}, started: false, finished: false, over: false }
+  const state: ReaderState = { blocks: blockReader(), usage: {}, started: false, finished: false, stopped: false }
   return (event) => {
-    if (state.over || event.data.trim() === '') return NO_PARTS
+    if (state.stopped || event.data.trim() === '') return NO_PARTS
     const received = parseEvent(event.data)
     const data = fillEventCallId(received)
     const type = typeOf(data)
@@ -113,7 +113,7 @@ function readNewUsage(state: ReaderState, counts: JsonObject | undefined): reado
 
 function readStop(state: ReaderState): readonly StreamPart[] {
   if (!state.started) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
-  state.over = true
+  state.stopped = true
   const end: readonly StreamPart[] = state.finished ? [] : [{ type: 'answer-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
 }

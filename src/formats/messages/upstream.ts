@@ -55,14 +55,14 @@ export interface PathedMessage {
   readonly path: string
 }
 
-interface Member {
+interface TurnMember {
   readonly native: JsonObject | undefined
   readonly blocks: readonly Json[]
 }
 
 interface Turn {
   readonly role: string
-  readonly members: Member[]
+  readonly members: TurnMember[]
 }
 
 /**
@@ -73,7 +73,7 @@ export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObj
   const turns: Turn[] = []
   for (const { message, path } of messages) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined
-    const member: Member = { native, blocks: blocksOf(message, path) }
+    const member: TurnMember = { native, blocks: blocksOf(message, path) }
     const role = message.role === 'tool' ? 'user' : message.role
     const last = turns.at(-1)
     if (last?.role === role && role !== 'system') last.members.push(member)

@@ -49,7 +49,7 @@ export function outputWriter(stem: string, called: ReadonlyMap<string, CalledToo
     writePart: (part) => addPart(state, part),
     finish: (status) => {
       const closing = [...closeCurrent(state, status)]
-      for (const call of state.calls.values()) closing.push(...close(state, call, status))
+      for (const call of state.calls.values()) closing.push(...closeItem(state, call, status))
       state.calls.clear()
       return closing
     },
@@ -79,7 +79,7 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
         ...namespace,
         isCustom: tool?.isCustom === true,
       }
-      const { open, events } = begin(state, 'call', call)
+      const { open, events } = beginItem(state, 'call', call)
       state.calls.set(part.index, open)
       return [...closing, ...events]
     }
@@ -96,7 +96,7 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
 
 /** The first delta starts the item, so no item is empty. */
 function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
-  const opening = state.current?.kind === kind ? [] : open(state, kind)
+  const opening = state.current?.kind === kind ? [] : openItem(state, kind)
   const item = state.current
   if (item === undefined) return opening
   const isFirst = item.pieces.length === 0
@@ -112,16 +112,16 @@ function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: strin
   return [...opening, ...(isFirst ? [first] : []), event]
 }
 
-function open(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
+function openItem(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
   const closing = closeCurrent(state)
-  const begun = begin(state, kind)
+  const begun = beginItem(state, kind)
   state.current = begun.open
   return [...closing, ...begun.events]
 }
 
 const PREFIXES = { text: 'msg', thinking: 'rs', call: 'fc' } as const
 
-function begin(
+function beginItem(
   state: OutputState,
   kind: OpenItem['kind'],
   call?: OpenItem['call'],
@@ -172,7 +172,7 @@ function appendInput(call: OpenItem, delta: string): readonly ResponseEvent[] {
 
 /** A signature may arrive without reasoning text. */
 function appendSignature(state: OutputState, signature: string): readonly ResponseEvent[] {
-  const opening = state.current?.kind === 'thinking' ? [] : open(state, 'thinking')
+  const opening = state.current?.kind === 'thinking' ? [] : openItem(state, 'thinking')
   state.current?.signature.push(signature)
   return opening
 }
@@ -180,10 +180,10 @@ function appendSignature(state: OutputState, signature: string): readonly Respon
 function closeCurrent(state: OutputState, status: ItemStatus = 'completed'): readonly ResponseEvent[] {
   const { current } = state
   state.current = undefined
-  return current === undefined ? [] : close(state, current, status)
+  return current === undefined ? [] : closeItem(state, current, status)
 }
 
-function close(state: OutputState, open: OpenItem, status: ItemStatus): readonly ResponseEvent[] {
+function closeItem(state: OutputState, open: OpenItem, status: ItemStatus): readonly ResponseEvent[] {
   const closing = closingEvents(open)
   const item = itemOf(open, status)
   state.items[open.index] = item
