@@ -17,7 +17,7 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Bytes to parse between two pauses. Takes at most a few milliseconds. */
+/** Bytes to parse between two pauses, which takes at most a few milliseconds. */
 const PARSED_SLICE_BYTES = 65_536
 
 /**

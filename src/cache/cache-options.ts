@@ -25,7 +25,10 @@ export interface SemanticCacheOptions {
   readonly similarityThreshold?: number
   /** `global`: all keys share answers. `key`: each key has its own answers. @default 'key' */
   readonly scope?: 'key' | 'global'
-  /** Maximum number of entries. The key with the largest share loses its least recently used entry. @default 1000 */
+  /**
+   * Maximum number of entries. A full cache evicts the least recently used entry of the key with the largest share.
+   * @default 1000
+   */
   readonly maxEntries?: number
   /** Maximum total size of answers and index, in bytes. @default 64 MiB */
   readonly maxBytes?: number

@@ -35,7 +35,7 @@ export interface CandidateSearch {
 
 const TYPO_COST = 0.01
 const MAX_TYPOS = 2
-/** Maximum number of pending questions that one lookup canonicalizes. Takes about 2 ms. */
+/** Maximum number of pending questions that one lookup canonicalizes, which takes about 2 ms. */
 const MAX_PENDING_READ = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 

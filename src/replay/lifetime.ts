@@ -22,7 +22,7 @@ export interface LeaseRequest {
 /** More than one, so that a single renewal may fail. */
 const RENEWALS_PER_LEASE = 3
 
-/** Takes a lease. Resolves with undefined if another value is stored. Rejects if the store fails. */
+/** Resolves with undefined if another value is stored. Rejects if the store fails. */
 export async function acquireLease(
   { store, after }: { readonly store: Pick<Store, 'swap'> } & Pick<Runtime, 'after'>,
   { name, expected, text, leaseMs, quota }: LeaseRequest,

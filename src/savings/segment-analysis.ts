@@ -21,9 +21,9 @@ export type AnalyzeSegment = (segment: Segment, owner: string) => Promise<Segmen
 const SNIPPET_TOKENS = 80
 /** Snippet size in a user message that consists of many short texts. */
 const SHORT_TEXT_TOKENS = 512
-/** Longer lines, in UTF-16 code units, are split, preferably at the end of a sentence or word. */
+/** In UTF-16 code units. Longer lines are split, preferably at the end of a sentence or word. */
 const MAX_LINE_LENGTH = 400
-/** Longer user messages, in UTF-16 code units, are pasted documents, which may be excerpted. */
+/** In UTF-16 code units. Longer user messages are pasted documents, which may be excerpted. */
 const MAX_UNDIVIDED_LENGTH = 4000
 const MAX_CACHED_BYTES = 48 * 1024 * 1024
 const BYTES_PER_SNIPPET = 160

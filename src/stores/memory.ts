@@ -23,14 +23,14 @@ export interface MemoryBounds {
    */
   readonly expiring: PoolBounds
   /**
-   * Maximum number of counters for limits and budgets. When full, a reservation that needs another counter fails with
+   * Maximum number of counters for limits and budgets. Above it, a reservation that needs another counter fails with
    * `overloaded`. @default 500,000
    */
   readonly counters: number
   /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
   readonly tickets: number
   /**
-   * Maximum number of sums for reports, by name and field. When full, the least recently updated name is dropped.
+   * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
    * @default 500,000
    */
   readonly tallies: number

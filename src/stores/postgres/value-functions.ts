@@ -175,8 +175,8 @@ function reads(schema: string): string {
 /**
  * Returns the SQL functions for logs.
  *
- * Transactions may commit in another order than that of their ids, so a reader that continues after the greatest id
- * could miss an entry. Reads therefore follow the order of transaction ids and end before the oldest running
+ * Transactions may not commit in the order of their ids, so a reader that continues after the greatest id could miss an
+ * entry. Reads therefore follow the order of transaction ids and end before the oldest running
  * transaction. To include all earlier writes, a read waits up to 200 ms for the transactions that are running when it
  * starts.
  */
