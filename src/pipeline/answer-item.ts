@@ -14,15 +14,12 @@ import type { Services } from './services.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** The outcome of a processed item. `commit` settles and records the request. */
+/** The outcome of an item. */
 export interface ItemAnswer {
   readonly result: ItemResult
   /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
   readonly retryAfterMs?: number
-  /**
-   * Settles and records the usage. Bills nothing if `isBilled` is false, which means that another worker stored its
-   * result first.
-   */
+  /** Settles and records the request. `isBilled` is false if another worker stored its result first. */
   commit(isBilled: boolean): Promise<void>
 }
 
@@ -32,12 +29,12 @@ export interface ItemJob {
   readonly cancellation: Cancellation
 }
 
-/** Returns the key with the given id, or undefined if the key was deleted. */
+/** Resolves with undefined if the key was deleted. */
 export type KeyById = (id: string) => Promise<VirtualKey | undefined>
 
 /**
- * Processes one item as a messages request that uses the key of the batch and the headers of the request that created
- * it.
+ * Processes an item as a messages request with the key of its batch and the headers of the request that created the
+ * batch.
  */
 export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
   const { batch, request } = job
@@ -77,7 +74,7 @@ function exchangeOf(
 
 function rejectStream({ params }: StoredRequest): void {
   if (params['stream'] !== true) return
-  throw new GatewayError('invalid-request', 'An item of a batch cannot be streamed. Leave stream out of its params.', {
+  throw new GatewayError('invalid-request', 'A batch item cannot be streamed. Remove stream from its params.', {
     param: 'stream',
   })
 }
@@ -106,7 +103,6 @@ interface Settling {
 }
 
 interface PostponedSettlement {
-  /** Services that defer settlement and records until `commit`. */
   readonly services: Services
   failure(): GatewayError | undefined
   settlement(): ItemResult['settlement']
@@ -114,8 +110,8 @@ interface PostponedSettlement {
 }
 
 /**
- * Returns services that defer settlement and records. The worker stores the result and its settlement in one write
- * before it settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
+ * Defers settlement and records until `commit`. The worker stores the result together with its settlement before it
+ * settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {
   let settling: Settling | undefined
@@ -148,8 +144,8 @@ function postponeSettlement(services: Services): PostponedSettlement {
 }
 
 /**
- * Returns the error for an item that has no reservation. Such an item is retried even with `onStoreFailure: 'allow'`,
- * because its settlement must be written to the store.
+ * An item without a reservation is retried, even with `onStoreFailure: 'allow'`, because its settlement must be written
+ * to the store.
  */
 function notReserved(): GatewayError {
   return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
@@ -159,7 +155,7 @@ function commitSettlement({ reservation, used, audit }: Settling, isBilled: bool
   return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
-/** Returns the usage for a discarded answer: the vendor's cost, with nothing billed. */
+/** The usage of a discarded answer: the vendor charges for it, but the key is not billed. */
 function unbilled({ model, actual }: Used): Used {
   return {
     promptTokens: 0,
@@ -172,7 +168,7 @@ function unbilled({ model, actual }: Used): Used {
   }
 }
 
-/** Returns an in-process request with a JSON body. The request body limits apply to it. */
+/** An in-process request. The JSON limits apply to its body. */
 export function internalRequest(
   path: string,
   headers: Readonly<Record<string, string>>,

@@ -9,7 +9,7 @@ import { waitForStore } from './reserve.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
-/** Authenticates a request by its key. Throws 401 if there is no valid key. */
+/** Throws 401 if the request has no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
   const finding = findCaller(exchange.request, services)
   return chain(waitForStore(exchange, finding, services), (key) => {
@@ -50,7 +50,6 @@ export async function rateStatusOf(
   }
 }
 
-/** Returns the rate status of the key sent in the headers. */
 export async function rateStatusOfCaller(
   request: Pick<HttpRequest, 'header'>,
   services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
@@ -64,7 +63,6 @@ export async function rateStatusOfCaller(
   return rateStatusOf(key, services)
 }
 
-/** Returns the key if it is valid now. Throws 401 otherwise. */
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
   throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
@@ -93,7 +91,6 @@ function conflictingKeys(): GatewayError {
   )
 }
 
-/** Returns the token of `Authorization: Bearer <token>`. */
 export function readBearer(request: Pick<HttpRequest, 'header'>): string | undefined {
   const value = request.header('authorization')
   if (value === undefined || value.slice(0, 7).toLowerCase() !== 'bearer ') return undefined

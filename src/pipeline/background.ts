@@ -116,7 +116,7 @@ class BackgroundWork {
     })
   }
 
-  /** Bills an incomplete response based on the last usage that the upstream reported. */
+  /** Bills an incomplete response by the last usage that the upstream reported. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
     const completion = this.#latest
@@ -137,10 +137,7 @@ class BackgroundWork {
   }
 }
 
-/**
- * Returns the body, with the status `failed` replaced by `incomplete`, because the reader ignores the usage of failed
- * responses.
- */
+/** Replaces the status `failed` with `incomplete`, because the reader ignores the usage of failed responses. */
 function withReadableUsage(body: JsonObject): JsonObject {
   const { error: _error, ...others } = body
   return body['status'] === 'failed' ? { ...others, status: 'incomplete' } : body

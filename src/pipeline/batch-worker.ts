@@ -36,8 +36,7 @@ export interface BatchSources {
 /** Processes the batches of a store. Several processes can share a store. */
 export interface BatchWorker {
   /**
-   * Polls for items immediately and then periodically. If the batches of the key are paused, resumes them. Does not
-   * wait for the poll to finish.
+   * Polls for items now and then periodically, without waiting for the result. Resumes the paused batches of the key.
    */
   wake(keyId?: string): void
   /** Polls for items immediately. Resolves when no more items can currently be processed. */
@@ -107,7 +106,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
   const polls = new Map<string, ItemPoll>()
-  /** When the pause of each key that reached a limit ends, by key id. */
+  /** End of each key's pause, by key id. A key is paused when it reaches a limit. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -124,7 +123,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       for (;;) {
         await options.traffic.waitForQuiet(stopping.signal)
-        // Refused items complete without waiting. Without this pause, thousands of them would block the event loop.
+        // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopping.signal.aborted) return
         const task = await inSequence(nextTask)
@@ -154,7 +153,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     } catch (cause) {
       if (!isInternalError(cause)) throw cause
       // The item would fail again, so the error is stored as its result.
-      services.observers.failed('an item of a batch failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      services.observers.failed('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
       await processor.fail(claim)
     }
   }
@@ -192,7 +191,6 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     return undefined
   }
 
-  /** Reads the open batches from the store. */
   async function refresh(): Promise<void> {
     isStale = false
     if (now() - cleanedUpAt >= CLEANUP_INTERVAL_MS) {
@@ -232,7 +230,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(waitForIdle())
     } catch {
-      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the process is running.
+      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the process runs.
     }
   }
 

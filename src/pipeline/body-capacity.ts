@@ -34,7 +34,7 @@ interface Owner {
 /**
  * Limits the total size of the large bodies that one key has in progress. Until its request is answered, a body
  * occupies several times its size in memory. A body that would exceed the limit is not read until earlier bodies are
- * released; its sender has to wait.
+ * released.
  */
 export class BodyCapacity {
   readonly #options: BodyCapacityOptions
@@ -93,9 +93,9 @@ export class BodyCapacity {
       const end = (): void => {
         owner.waiting.delete(waiter)
         cancelDeadline()
-        forgetCaller()
+        unsubscribe()
       }
-      const refuse = (error: GatewayError): void => {
+      const fail = (error: GatewayError): void => {
         end()
         reject(error)
       }
@@ -107,8 +107,8 @@ export class BodyCapacity {
         },
       }
       owner.waiting.add(waiter)
-      const cancelDeadline = this.#options.after(this.#options.waitMs, () => refuse(tooMany()))
-      const forgetCaller = cancellation.onCancel(() => refuse(clientDisconnected(cancellation.reason)))
+      const cancelDeadline = this.#options.after(this.#options.waitMs, () => fail(tooMany()))
+      const unsubscribe = cancellation.onCancel(() => fail(clientDisconnected(cancellation.reason)))
     })
   }
 }

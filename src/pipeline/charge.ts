@@ -236,7 +236,7 @@ interface HitAnswer {
   readonly spent: NanoUsd
 }
 
-/** Returns the bill for a cache hit. Its theoretical cost is what an upstream call would have cost. */
+/** Returns the bill for a cache hit. The theoretical cost is that of an upstream call. */
 export function hitBill(
   { resolved, margin }: Pick<Planned, 'resolved' | 'margin'>,
   { promptTokens, usage, spent }: HitAnswer,

@@ -9,17 +9,16 @@ import { baseHeaders } from './response.ts'
 import { release } from './settle.ts'
 
 /** Printable ASCII, because clients encode other characters in headers differently. */
-const KEY = /^[\x20-\x7e]{1,255}$/
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
 
 /**
  * Processes only the first request with a given Idempotency-Key. A repeated request waits for the first one and
- * receives its answer. A request with the same key but a different path or body is rejected with 409. A request without
- * the header continues immediately.
+ * receives its answer. A request with the same key but a different path or body is rejected with 409.
  */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   const idempotencyKey = parsed.request.header('idempotency-key')
   if (idempotencyKey === undefined || parsed.subscribers === undefined) return parsed
-  if (!KEY.test(idempotencyKey)) throw unusable()
+  if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
   return claim(parsed, idempotencyKey, services)
 }
 
@@ -40,7 +39,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
   return parsed
 }
 
-function unusable(): GatewayError {
+function invalidIdempotencyKey(): GatewayError {
   return new GatewayError(
     'invalid-request',
     'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',

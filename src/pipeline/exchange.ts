@@ -51,7 +51,7 @@ export class Exchange {
   readonly sink: ResponseSink
   readonly format: ClientFormat
   readonly cancellation: Cancellation
-  /** The readers of the answer. Undefined for work without a client connection, such as an item of a batch. */
+  /** The readers of the answer. Undefined for work without a client connection. */
   readonly subscribers: Subscribers | undefined
   /** True if the request continues after its caller disconnects. */
   isDetached: boolean
@@ -67,7 +67,6 @@ export class Exchange {
   resolved: Resolved | undefined = undefined
   size: Size | undefined = undefined
   steering: Steering | undefined = undefined
-  /** Set for an embeddings request. */
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
   /** The share of the key's body capacity that a large body occupies. Released when the request ends. */
@@ -79,7 +78,7 @@ export class Exchange {
   answer: Answer | undefined = undefined
   /** The route that answered. Undefined for a cache hit. */
   route: Route | undefined = undefined
-  /** Names of request fields that the upstream's format cannot express. */
+  /** Names of request fields that the upstream's format does not support. */
   ignored: readonly string[] = []
   /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
@@ -99,7 +98,6 @@ export class Exchange {
     this.subscribers = caller.isConnected ? this.#subscribe() : undefined
   }
 
-  /** Lets the request continue after its caller disconnects. */
   detach(): void {
     if (this.isDetached) return
     this.isDetached = true
@@ -148,7 +146,6 @@ export interface Route {
 
 /** The routes of a model name: the first route to try, then its fallbacks. */
 export interface Resolved {
-  /** The name in the request. */
   readonly name: string
   readonly routes: readonly [Route, ...Route[]]
 }
@@ -178,7 +175,6 @@ export interface Size {
   count(): Promise<number>
 }
 
-/** Counts a prompt exactly. */
 export interface Counter {
   /** Returns undefined if the count fails. */
   readonly count: () => Promise<number | undefined>
@@ -237,7 +233,6 @@ export type Answer =
 
 /** The outcome of a request, for its records. */
 export interface RequestOutcome {
-  /** The HTTP status of the response. */
   readonly status: number
   readonly bill?: Bill
   /** Returns the complete answer. Absent if the answer is incomplete. */

@@ -28,7 +28,7 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   const dryRun = dryRunOf(services)
   parsed.reservation = emptyReservation(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
-  const body = describe(planned, { forecast, found: dryRun.found(), hasCache: services.memory !== undefined })
+  const body = describe(planned, { forecast, found: dryRun.found(), hasCache: services.answerCache !== undefined })
   // Without a settlement, `observeRequest` appends the audit record itself.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
@@ -49,17 +49,17 @@ function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Re
 
 /** Returns services without side effects, and a function that returns the result of the cache lookup. */
 function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
-  const { memory } = services
+  const { answerCache } = services
   let found: CacheResult
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
-    found = await memory?.cache.peek(question)
+    found = await answerCache?.cache.peek(question)
     return found?.hit === true ? found : UNSTORED_MISS
   }
   return {
     services: {
       ...services,
-      ...(memory !== undefined && {
-        memory: { cache: { ...memory.cache, lookUp }, singleFlight: createSingleFlight() },
+      ...(answerCache !== undefined && {
+        answerCache: { cache: { ...answerCache.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
       ...services.dryRun(),
       smallModel: (route) => simulate(services.smallModel(route), services),

@@ -130,7 +130,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   readonly #reader: StreamReader
   readonly #ownId: string | undefined
   readonly #earlyParts: StreamPart[] = []
-  /** The last events of the answer. They are held until the stream ends, because they contain the usage. */
+  /** The last parts of the answer. Held until the stream ends, because the usage must precede them. */
   readonly #lastParts: StreamPart[] = []
   readonly #leave: () => void
   readonly #waiting: EventChunk[] = []

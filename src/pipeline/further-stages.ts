@@ -24,10 +24,7 @@ import { formatHeaders } from './call-upstream.ts'
 
 type WithEmbedding<T> = T & { readonly embedding: EmbeddingRequest }
 
-/**
- * Parses the request, resolves its model and checks that the key may use it. Throws errors with status 400, 403, 404 or
- * 413.
- */
+/** Parses the request, resolves its model and checks the key's permissions. Throws 400, 403, 404 or 413. */
 function parseEmbedding(authenticated: Authenticated, services: Services): MaybePromise<WithEmbedding<Parsed>> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
@@ -72,9 +69,7 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 /** Maximum number of tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD_TOKENS = 8
 
-/**
- * Returns the size of the inputs. Each input has its own context window. Inputs sent as tokens need not be estimated.
- */
+/** Each input has its own context window. Inputs sent as tokens are not estimated. */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS

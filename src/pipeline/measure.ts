@@ -27,7 +27,6 @@ interface Measured {
   readonly services: Services
 }
 
-/** The size of a prompt. Each value is computed when it is first read, and cached. */
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
@@ -58,7 +57,7 @@ export class PromptSize implements Size {
   }
 
   get bound(): number {
-    return this.weight.bytes + usualTokens(this.weight)
+    return this.weight.bytes + typicalMediaTokens(this.weight)
   }
 
   needsEstimate(route: Route): boolean {
@@ -83,7 +82,7 @@ export class PromptSize implements Size {
   }
 
   async count(): Promise<number> {
-    return (await this.local()) + usualTokens(this.weight)
+    return (await this.localCount()) + typicalMediaTokens(this.weight)
   }
 
   get prompt(): Prompt {
@@ -99,7 +98,7 @@ export class PromptSize implements Size {
   }
 
   /** Returns the exact o200k count of the texts. */
-  local(): Promise<number> {
+  localCount(): Promise<number> {
     return (this.#local ??= this.countBy('o200k'))
   }
 
@@ -126,7 +125,7 @@ export class PromptSize implements Size {
  * Returns the typical number of tokens in images and documents, for token limits. Settlement replaces it with the
  * actual number.
  */
-function usualTokens({ frame, images }: PromptWeight): number {
+function typicalMediaTokens({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
 
@@ -157,13 +156,13 @@ function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { tokenizer, tokenFactor } = model
   const countBesideText = (): number => tokensOutsideText(size.weight, model)
   if (tokenizer !== undefined) {
-    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.local() : size.countBy(tokenizer))
+    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.localCount() : size.countBy(tokenizer))
     return { count: async () => (await count()) + countBesideText(), callsUpstream: false }
   }
   const byFactor =
     tokenFactor === undefined
       ? undefined
-      : async () => Math.ceil((await size.local()) * tokenFactor) + countBesideText()
+      : async () => Math.ceil((await size.localCount()) * tokenFactor) + countBesideText()
   if (provider.countTokens !== undefined) {
     const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await byFactor?.())
     return { count, callsUpstream: true }

@@ -3,8 +3,8 @@ import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 
 /**
- * Code for rare requests. The module is loaded on the first such request. The code is in one module, because each
- * further dynamic import would split shared code into more chunks.
+ * Code for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import would
+ * split shared code into more chunks.
  */
 export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'

@@ -114,13 +114,11 @@ export function readBytes(
   })
 }
 
-/** Returns the limits on request bodies. */
 export function bodyLimitsOf({ limits, runtime }: Pick<Services, 'limits' | 'runtime'>): RequestBodyLimits {
   const { bodyBytes: maxBytes, bodyReadMs: readMs, promptBytes: textBytes } = limits
   return { maxBytes, readMs, after: runtime.after, json: { ...parseLimits(limits), textBytes } }
 }
 
-/** Returns the limits on JSON bodies. */
 export function parseLimits(limits: Limits): ParseLimits {
   const { jsonDepth: depth, jsonKeys: keys, jsonNumbers: numbers, jsonSyntaxBytes: syntaxBytes } = limits
   return { depth, keys, numbers, syntaxBytes }
@@ -146,14 +144,14 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
   const isNarrow = routes[0].provider.dialect === 'anthropic'
-  const greatest = isNarrow ? Math.min(1, maximum) : maximum
-  if (temperature <= greatest) return
+  const highest = isNarrow ? Math.min(1, maximum) : maximum
+  if (temperature <= highest) return
   const advice = isNarrow
     ? 'The maximum of this model is 1.'
     : 'The operator can raise the maximum with limits.maxTemperature.'
   throw new GatewayError(
     'invalid-request',
-    `temperature is ${temperature}; expected a number from 0 to ${greatest}. ${advice}`,
+    `temperature is ${temperature}; expected a number from 0 to ${highest}. ${advice}`,
     { param: 'temperature' },
   )
 }

@@ -88,7 +88,7 @@ interface PassedBody {
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
-/** Parses the request, chooses its provider and checks its permissions. Throws errors with status 400, 403, 404 or 413. */
+/** Parses the request, chooses its provider and checks its permissions. Throws 400, 403, 404 or 413. */
 export async function parsePassthrough(
   exchange: Authenticated,
   target: PassthroughTarget,

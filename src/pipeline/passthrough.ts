@@ -33,9 +33,9 @@ export async function passThrough(
   const { resolved, price } = request
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name)
-  const worst = times(price, authenticated.margin)
+  const maxCost = times(price, authenticated.margin)
   const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
-  const quote = { promptTokens: 0, outputTokens: 0, cost: () => worst }
+  const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
   const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
   const passed = await callVendor(exchange, request, services).catch(async (error: unknown) => {
@@ -147,7 +147,7 @@ function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observe
   try {
     return finalPrice(request, answer)
   } catch (cause) {
-    observers.failed('finalPrice failed, and the price was billed', cause)
+    observers.failed('finalPrice failed; the maximum price was billed', cause)
     return request.price
   }
 }

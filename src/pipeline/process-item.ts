@@ -5,9 +5,8 @@ import type { Store } from '../core/store.ts'
 import { answerItem, type KeyById } from './answer-item.ts'
 import type { Services } from './services.ts'
 
-/** Processes the items that a worker has claimed. */
 export interface ItemProcessor {
-  /** Processes the claimed item. Resolves with the delay of a retry, or with undefined if no retry is needed. */
+  /** Resolves with the delay before the next attempt, or with undefined if the item is done. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
   /** Stores an error as the result of an item whose processing threw an error. */
   fail(claim: ItemClaim): Promise<void>
@@ -17,7 +16,6 @@ export interface ItemProcessor {
 
 export interface RetryDelay {
   readonly batch: Batch
-  /** In milliseconds. */
   readonly delayMs: number
 }
 

@@ -11,7 +11,6 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-/** A `Keep` that stores nothing. */
 export const KEEP_NOTHING: Keep = { finish: () => {} }
 
 /** A request that the cache did not answer. */
@@ -34,10 +33,10 @@ const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
  * to this request. Rejects only if the caller disconnects.
  */
 export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
-  const { memory } = services
-  if (memory === undefined) return NOT_CACHED
+  const { answerCache } = services
+  if (answerCache === undefined) return NOT_CACHED
   const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
-  return chain(ready, () => find(reserved, memory, services))
+  return chain(ready, () => find(reserved, answerCache, services))
 }
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
@@ -45,9 +44,9 @@ async function digestBlocks({ prompt }: Reserved): Promise<void> {
   await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-function find(reserved: Reserved, memory: AnswerCache, services: Services): MaybePromise<Found> {
+function find(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<Found> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
-  const found = memory.cache.lookUp({
+  const found = answerCache.cache.lookUp({
     prompt,
     keyId: key.id,
     modelName: resolved.name,
@@ -59,7 +58,7 @@ function find(reserved: Reserved, memory: AnswerCache, services: Services): Mayb
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
     if (answer.id === undefined) return { keep: keepFor(reserved, answer, { services }), spent: answer.spent }
-    return join(reserved, answer, memory, services)
+    return join(reserved, answer, answerCache, services)
   })
 }
 

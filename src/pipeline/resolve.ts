@@ -28,11 +28,11 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
   return (name, key) => {
     const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
-    if (!isSafeModelName(name)) throw unusable()
+    if (!isSafeModelName(name)) throw invalidModelName()
     const found =
       key.providers.length > 0 ? weighed(name, key, models.resolve, random) : permitted(name, key, models.serving(name))
     if (found !== undefined) return found
-    throw unknown(name, nearMisses(name, key, models))
+    throw unknownModel(name, nearMisses(name, key, models))
   }
 }
 
@@ -55,10 +55,10 @@ function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => n
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
-function unusable(): GatewayError {
+function invalidModelName(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'model is not a model name: expected <provider>/<model_id> in at most 200 letters, digits and . _ : @ + - /.',
+    'model: expected <provider>/<model_id> in at most 200 letters, digits and . _ : @ + - /.',
     { param: 'model' },
   )
 }
@@ -77,16 +77,16 @@ function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly
       ? maxDistance + 1
       : editDistance(candidate.toLowerCase(), lowerCase)
   const near = models.list().flatMap(({ name: fullName }) => {
-    const away = Math.min(distanceTo(fullName), distanceTo(fullName.slice(fullName.indexOf('/') + 1)))
-    return away <= maxDistance && mayUse(key, fullName) ? [{ whole: fullName, away }] : []
+    const distance = Math.min(distanceTo(fullName), distanceTo(fullName.slice(fullName.indexOf('/') + 1)))
+    return distance <= maxDistance && mayUse(key, fullName) ? [{ fullName, distance }] : []
   })
   return near
-    .toSorted((a, b) => a.away - b.away)
+    .toSorted((a, b) => a.distance - b.distance)
     .slice(0, MAX_NEAR)
-    .map(({ whole: fullName }) => fullName)
+    .map(({ fullName }) => fullName)
 }
 
-function unknown(name: string, near: readonly string[]): GatewayError {
+function unknownModel(name: string, near: readonly string[]): GatewayError {
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return new GatewayError(
     'invalid-model',

@@ -9,7 +9,7 @@ import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Returns the headers of every response, including errors, as a new record without headers of the upstream. */
+/** Headers of every response, including errors. None are forwarded from the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   return {
     'x-request-id': requestId,
@@ -27,7 +27,6 @@ export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRec
   return headers
 }
 
-/** Sends a JSON body. */
 export function sendJson(sink: ResponseSink, status: number, headers: HeaderRecord, body: string | Uint8Array): void {
   headers['content-type'] = 'application/json'
   sink.send(status, headers, body)
@@ -59,7 +58,7 @@ export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): C
   () => import('./on-demand.ts'),
 )
 
-/** Returns the name of the provider that stores the answer. A provider stores only answers to requests in its own format. */
+/** Returns the provider that stores the answer. A provider stores only answers to requests in its own format. */
 export function storingProvider({
   plan,
   route,
@@ -88,7 +87,6 @@ export function storeTurn(
   }
 }
 
-/** Returns the fields of a request that the answer writers need. */
 export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
   return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

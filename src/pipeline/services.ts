@@ -162,13 +162,13 @@ export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Stores the turn, unless its format has no turns or the caller opts out. */
   store(answered: Answered, serialized: string | undefined): MaybePromise<void>
-  /** Returns the answer of a turn in the form that was sent. */
+  /** Returns the answer of a turn as it was sent. */
   find(key: VirtualKey, id: string): Promise<JsonObject | undefined>
   /** Returns the conversation of a turn, without its answer. */
   findInput(key: VirtualKey, id: string): Promise<readonly Json[] | undefined>
   /** Returns the name of the provider that stores a response or an item of the key. */
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
-  /** Stores the name of the provider that stores the responses and items. */
+  /** Records that the provider stores these responses and items. */
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
   /** Resolves with true if the turn or the name of its provider was stored. */
   delete(key: VirtualKey, id: string): Promise<boolean>
@@ -186,14 +186,13 @@ export interface Traffic {
 /** Adds markers for the vendor's prompt cache to a prompt. Resolves with undefined if markers would not save money. */
 export type PromptCache = (request: CacheableRequest) => Promise<MarkedPrompt | undefined>
 
-/** The services that the stages use. */
 export interface Services {
   readonly findKey: FindKey
   readonly resolve: Resolve
   readonly provider: (name: string) => Provider | undefined
   readonly ledger: RequestLedger
   /** Absent if the cache is disabled. */
-  readonly memory?: AnswerCache
+  readonly answerCache?: AnswerCache
   readonly turns: Turns
   readonly idempotency: Pick<Idempotency, 'claim'>
   readonly recordings: Recordings

@@ -63,7 +63,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
   } catch {}
 }
 
-/** Stores the answer for later requests. Logs failures instead of throwing, because the request has succeeded. */
+/** Stores the answer for later requests. Logs failures instead of throwing, because they must not fail the request. */
 function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keep?.finish(outcome)

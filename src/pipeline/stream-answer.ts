@@ -22,7 +22,7 @@ import { isInBackground } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 
-/** Begins the response and forwards the stream until the stream ends, fails, or has no more readers. */
+/** Begins the response and forwards the stream until it ends, fails, or has no readers left. */
 export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
   new StreamAnswer(answered, stream, services).begin()
   return undefined

@@ -25,7 +25,7 @@ const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 export type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
-/** The turns of each format whose requests can refer to earlier responses. */
+/** Stored turns of the formats whose requests can refer to earlier responses. */
 export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
   recall(format: TurnFormat, key: VirtualKey, body: JsonObject): Promise<RecalledBody>
   store(answered: Answered, format: TurnFormat, turn: StoredTurn): Promise<void>
@@ -184,10 +184,10 @@ function routesOf(resolved: Resolved, storedBy: string): Resolved {
   )
 }
 
-function severalProviders(one: string, other: string): GatewayError {
+function severalProviders(first: string, second: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `The request refers to responses of two providers, ${one} and ${other}; expected one. Send the items themselves.`,
+    `The request refers to responses of two providers, ${first} and ${second}; expected one. Send the items themselves.`,
     { param: 'input' },
   )
 }

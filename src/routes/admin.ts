@@ -17,7 +17,7 @@ import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { adminHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
+import { noStoreHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
 export interface AdminParts {
@@ -101,13 +101,13 @@ function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts)
 function ownLimits({ records, services }: AdminParts): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
-    const headers = { ...adminHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
+    const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
     sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
   }
 }
 
 function sendAdmin(call: Call, status: number, body: object): void {
-  sendJson(call.sink, status, adminHeaders(call), JSON.stringify(body))
+  sendJson(call.sink, status, noStoreHeaders(call), JSON.stringify(body))
 }
 
 /** Throws `invalid-admin-request` for a body that is not a JSON object. */

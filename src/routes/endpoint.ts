@@ -47,7 +47,7 @@ export class IncomingCall implements Call {
 export type Handler = (call: Call) => MaybePromise<void>
 
 /** Returns the handler of POST /v1/chat/completions, /v1/messages or /v1/responses. */
-export function completions(format: ClientFormat, services: Services): Handler {
+export function modelHandler(format: ClientFormat, services: Services): Handler {
   const stages = modelStages()
   return (call) => {
     const exchange = exchangeOf(call, format)
@@ -99,7 +99,7 @@ export async function sendToKey(
 }
 
 /** Headers for responses other than model answers. They prevent caching. */
-export function adminHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
+export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
@@ -109,6 +109,6 @@ export function sendFailure(
   failure: GatewayError,
   { writeFailure, rate }: { readonly writeFailure: WriteFailure; readonly rate: RateStatus },
 ): void {
-  const headers = { ...adminHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
+  const headers = { ...noStoreHeaders({ id }), ...baseHeaders(id, rate), ...failureHeaders(failure) }
   sendJson(sink, failureStatus(failure), headers, JSON.stringify(writeFailure(failure, id)))
 }

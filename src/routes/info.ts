@@ -4,7 +4,7 @@ import type { Model } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import type { Services } from '../pipeline/services.ts'
-import { adminHeaders, type Handler, idOf, sendToKey } from './endpoint.ts'
+import { noStoreHeaders, type Handler, idOf, sendToKey } from './endpoint.ts'
 import { toWire } from '../core/field-names.ts'
 import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -139,7 +139,7 @@ export function health(parts: StatusParts): Handler {
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
     }
-    sendJson(call.sink, isUnhealthy ? 503 : 200, adminHeaders(call), JSON.stringify(body))
+    sendJson(call.sink, isUnhealthy ? 503 : 200, noStoreHeaders(call), JSON.stringify(body))
   }
 }
 
@@ -152,13 +152,13 @@ export function ready(parts: StatusParts): Handler {
     const routing = Object.values(providers).some(Boolean)
     const isReady = (store || parts.servesWithoutStore) && routing
     const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
-    sendJson(call.sink, isReady ? 200 : 503, adminHeaders(call), JSON.stringify(body))
+    sendJson(call.sink, isReady ? 200 : 503, noStoreHeaders(call), JSON.stringify(body))
   }
 }
 
 /** GET /: for browsers, and for clients that check the address. */
 export const greeting: Handler = (call) => {
-  const headers = { ...adminHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
+  const headers = { ...noStoreHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
 }
 
@@ -206,7 +206,7 @@ export interface MetricsReports {
 /** GET /metrics: JSON, or the text format of Prometheus if `Accept` prefers it. */
 export function metrics(reports: MetricsReports): Handler {
   return async (call) => {
-    const headers = { ...adminHeaders(call), vary: 'Accept' }
+    const headers = { ...noStoreHeaders(call), vary: 'Accept' }
     if (!prefersText(call.request.header('accept') ?? '')) {
       return sendJson(call.sink, 200, headers, JSON.stringify(toWire(reports.summary())))
     }

@@ -22,10 +22,7 @@ function secretRemover(secrets: readonly string[]): (text: string) => string {
   return (text) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '[removed]'), text)
 }
 
-/**
- * Returns a function that removes the provider's secrets from a failure, because some upstreams repeat a rejected key
- * in their error.
- */
+/** Removes the provider's secrets from a failure, because some upstreams repeat a rejected key in their errors. */
 export function withoutSecrets(failure: GatewayError, secrets: readonly string[]): GatewayError {
   const hide = secretRemover(secrets)
   const { param, upstream } = failure.details

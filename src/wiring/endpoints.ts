@@ -11,7 +11,7 @@ import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
 import { INTERNAL } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { completions, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
@@ -70,10 +70,14 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
     handle: inTraffic(traffic, lazily(load)),
   })
   const endpoints = [
-    post('chat/completions', async () => completions((await import('../formats/chat/client.ts')).chatClient, services)),
-    post('messages', async () => completions((await import('../formats/messages/client.ts')).messagesClient, services)),
+    post('chat/completions', async () =>
+      modelHandler((await import('../formats/chat/client.ts')).chatClient, services),
+    ),
+    post('messages', async () =>
+      modelHandler((await import('../formats/messages/client.ts')).messagesClient, services),
+    ),
     post('responses', async () =>
-      completions((await import('../formats/responses/client.ts')).responsesClient, services),
+      modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
   const others = lazily(async () => (await import('./further-endpoints.ts')).furtherHandler(endpoints, parts))

@@ -13,7 +13,7 @@ import type { Directory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
-import { completions, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
@@ -103,7 +103,7 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
-    { method: 'POST', path: '/v1/responses/compact', handle: tracked(completions(compactClient(), services)) },
+    { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient(), services)) },
     { method: 'GET', path: '/v1/responses/:id', handle: stored.read },
     { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },

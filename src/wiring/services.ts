@@ -71,7 +71,7 @@ export function createServices(sources: ServiceSources): Services {
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
-    ...(cache !== undefined && { memory: { cache, singleFlight: createSingleFlight({ timeout }) } }),
+    ...(cache !== undefined && { answerCache: { cache, singleFlight: createSingleFlight({ timeout }) } }),
     resolve: createResolve(directory, runtime.random),
     provider: directory.provider,
     ledger: governance.ledger,
