@@ -39,7 +39,7 @@ const loadPortable = lazy(async () => {
   return portablePrompt
 })
 
-/** Translates a prompt to the format of a route. */
+/** Translates a prompt to a route's format. */
 type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
 class RoutedCall implements UpstreamStreamCall {
@@ -79,7 +79,7 @@ class RoutedCall implements UpstreamStreamCall {
     return translatorFor(this.#planned, route, source)
   }
 
-  /** Returns the names of the request fields dropped in translation or by the provider. */
+  /** Returns the request fields that the translation or the provider dropped. */
   ignoredFor({ model }: Route, hints: readonly string[]): readonly string[] {
     const dropped = this.#dropped?.get(model)
     return dropped === undefined ? hints : [...dropped, ...hints]
@@ -99,7 +99,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 }
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // The headers of a stream contain an estimated bill. The token count of a long prompt that it needs is computed while waiting for the upstream.
+  // The headers of a stream contain an estimated bill. The token count that it needs is computed while waiting for the upstream, because counting a long prompt takes time.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const droppedFields = routed.ignoredFor(route, ignored)

@@ -10,7 +10,7 @@ import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
-/** Chooses between an answer from the cache and an upstream call, and optimizes the prompt for the call. */
+/** Uses a cached answer, or optimizes the prompt for an upstream call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
   if (isThread(reserved)) return planUnchanged(reserved)
   return chain(recall(reserved, services), (recalled) =>
@@ -55,7 +55,7 @@ function hasMarkerPrice({ price }: Model): boolean {
   return price.cacheWrite !== undefined && price.cacheRead !== undefined && price.cacheRead < price.input
 }
 
-/** Adds markers for the vendor's prompt cache if they save money. Adds none if this cannot be determined. */
+/** Adds markers for the vendor's prompt cache if they are known to save money. */
 async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
@@ -114,7 +114,7 @@ export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>
 
 const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
-/** Plans to send the prompt unchanged. Counts its tokens only if the bill needs them. */
+/** Sends the prompt unchanged. Its tokens are counted only if the bill needs them. */
 export function planUnchanged(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
   const optimized = new UnchangedPrompt(size, spent)

@@ -47,8 +47,8 @@ export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
 type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
- * Waits for a store call of a request. Rejects with `overloaded` if the request's store calls take longer than
- * `storeTimeoutMs` in total. The store call itself is not aborted.
+ * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
+ * than `storeTimeoutMs`. The store call itself is not aborted.
  */
 export function waitForStore<Value>(
   exchange: Exchange,

@@ -57,9 +57,8 @@ async function respondLater(answered: Answered, completion: Completion, services
   return respondInBackground(answered, completion, services)
 }
 
-/** A complete answer as sent to the caller. */
 interface CompleteAnswer {
-  /** The headers, except those that apply to this response only. */
+  /** Headers that are repeated when the answer is replayed. */
   readonly headers: Readonly<HeaderRecord>
   readonly body: string
   readonly id: string

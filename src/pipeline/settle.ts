@@ -27,7 +27,7 @@ export function settle(
 }
 
 /**
- * Ends a request without an answer. Releases the reserved amount, except for what `billForFailure` or `billForLeft`
+ * Ends a request without an answer. Releases the reserved amount, except for what `billForFailure` or `billForDisconnect`
  * bills. Batch items have no caller that could disconnect; a cancelled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
@@ -149,7 +149,6 @@ async function concludeFirst({ first }: Exchange, failure: GatewayError, body: s
   await (isLasting ? first.remember(answer) : first.forget(answer))
 }
 
-/** Returns the error for a request whose caller has disconnected. */
 export function clientDisconnected(cause?: unknown): GatewayError {
   return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
 }

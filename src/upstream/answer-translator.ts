@@ -50,7 +50,7 @@ export class AnswerTranslator {
   answerId: string | undefined = undefined
   /** True after the first event with visible content. */
   hasContent = false
-  /** True after the last event of the protocol. */
+  /** True after the protocol's last event. */
   isComplete = false
   /** The failure of an event that followed valid events in the same chunk. Later bytes are ignored. */
   failure: unknown = undefined
@@ -101,7 +101,7 @@ export class AnswerTranslator {
     return this.#number(this.#options.writer.write(chunk))
   }
 
-  /** Ends the answer after the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
+  /** Called at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const events = this.#parser?.end() ?? []
     if (this.#hasRelayed) this.#received?.read(true)
@@ -119,19 +119,17 @@ export class AnswerTranslator {
     return this.#collected.isFinished()
   }
 
-  /** True if the current answer has text, thinking or a tool call. */
+  /** True if the answer received so far has text, thinking or a tool call. */
   get hasText(): boolean {
     if (this.#hasRelayed) return true
     const { parts, furtherText = '' } = this.completion()
     return furtherText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
 
-  /** The usage reported so far. */
   get usage(): Usage | undefined {
     return this.#collected.completion().usage
   }
 
-  /** Returns the answer received so far. */
   completion(): Completion {
     const received = this.#hasRelayed ? this.#received?.read() : undefined
     return (received ?? this.#collected).completion()
@@ -205,7 +203,7 @@ export class AnswerTranslator {
   }
 
   #translate(event: SseEvent): string {
-    // Events after the last event of the protocol are dropped.
+    // Events after the protocol's last event are dropped.
     if (this.isComplete || this.#reader === undefined) return ''
     this.#options.checkEvent?.(event.data)
     return this.pushChunk(this.#read(event, this.#reader))
@@ -289,7 +287,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** Returns true for visible content. The starts of answers and blocks, empty text, and token counts are not content. */
+/** The starts of answers and blocks, empty text, and usage are not content. */
 function isContent(part: StreamPart): boolean {
   switch (part.type) {
     case 'answer-start':

@@ -5,7 +5,6 @@ import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 
-/** The provider and model of a call. */
 export interface AttemptRoute {
   readonly provider: Provider
   readonly model: Model
@@ -35,7 +34,6 @@ export class Attempt {
     this.#isUnsent = cancellation.isCancelled
   }
 
-  /** The usage reported so far. */
   get usage(): Usage {
     return this.#answer.usage ?? NO_USAGE
   }
@@ -65,20 +63,17 @@ export class Attempts {
     return attempt
   }
 
-  /** True if the upstream did not report the prompt tokens of any billable call. */
+  /** True if at least one billable call has no reported prompt tokens. */
   get isUnreported(): boolean {
     return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
 
-  /**
-   * Returns the cost of all billable calls. For calls without reported prompt tokens, uses `sent`, the local count of
-   * the prompt.
-   */
+  /** Returns the cost of all billable calls. `sent`, the local count of the prompt, replaces missing prompt tokens. */
   cost(sent: () => number): NanoUsd {
     return costOfPaid(this.#all, sent)
   }
 
-  /** Returns the cost of all billable calls except the last one, which produced the answer. */
+  /** Returns the cost of all billable calls except the last, which produced the answer. */
   costOfUnused(sent: () => number): NanoUsd {
     return this.#all.length < 2 ? ZERO : costOfPaid(this.#all.slice(0, -1), sent)
   }

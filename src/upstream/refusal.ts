@@ -24,16 +24,12 @@ export function readRefusal(failure: GatewayError, { response, now, secrets }: R
   return withoutSecrets(refusal, secrets)
 }
 
-/**
- * Returns true if the upstream rejected the gateway's credentials or permissions, in which case a retry cannot succeed.
- */
+/** A retry cannot succeed if the upstream rejects the gateway's credentials or permissions. */
 function refusesGateway(status: number): boolean {
   return status === 401 || status === 402 || status === 403
 }
 
-/**
- * Returns the retry advice in a response, and the wait in seconds. Milliseconds take precedence over seconds and dates.
- */
+/** `retry-after-ms` takes precedence over `retry-after`, which contains seconds or a date. */
 export function readAdvice(
   response: { readonly header: (name: string) => string | undefined },
   now: number,

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** Returns an error for a provider failure. The message contains the name of the provider but not its address. */
+/** `what` completes "The provider …". The message does not contain the provider's address. */
 export function brokenUpstream(provider: string, what: string, cause?: unknown): GatewayError {
   return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
 }
@@ -9,7 +9,8 @@ export function brokenUpstream(provider: string, what: string, cause?: unknown):
 const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
 /**
- * Returns the error for a failed call: connection refused or reset, unknown host, too many headers, or connect timeout.
+ * Returns the error of a call that got no response: connection refused or reset, unknown host, too many headers, or
+ * connect timeout.
  */
 export function unreachable(provider: string, connectMs: number, cause: unknown): GatewayError {
   if (GatewayError.is(cause)) return cause
