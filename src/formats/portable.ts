@@ -63,7 +63,7 @@ function nearestEffort(effort: string, known: readonly string[]): string | undef
   return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
-/** Format writers omit unsupported body fields themselves. */
+/** Omits unsupported parts, tools and settings. Format writers omit unsupported body fields. */
 function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
   const { pathOf, names } = sourceOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
@@ -77,9 +77,9 @@ function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: s
     return parameters !== undefined
   })
   const { choices: _choices, stop, ...others } = prompt.settings
-  const isStopKnown = dialect !== 'responses' || stop === undefined || stop.length === 0
-  if (!isStopKnown) ignored.push(names.stop)
-  const settings: Settings = { ...others, ...(isStopKnown && stop !== undefined && { stop }) }
+  const supportsStop = dialect !== 'responses' || stop === undefined || stop.length === 0
+  if (!supportsStop) ignored.push(names.stop)
+  const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
   return { ...prompt, messages: withoutPrefill(messages, prompt, ignored), settings, tools, isLossy: true }
 }
 

@@ -5,7 +5,7 @@ import type { Part, Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Maximum length of a name in an error message. */
-const MAX_SHOWN = 100
+const MAX_SHOWN_LENGTH = 100
 
 /** Body fields other than `tools` that declare tools. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
@@ -46,7 +46,7 @@ export function checkAccess(
   if (!mayUse(key, modelName, requested.otherNames)) {
     throw new GatewayError(
       'model-not-allowed',
-      `This key may not use the model ${modelName.slice(0, MAX_SHOWN)}. GET /v1/models lists the models of this key.`,
+      `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,
       { param: 'model' },
     )
   }
@@ -166,7 +166,7 @@ function isUnset(value: Json | undefined): boolean {
 }
 
 function fieldNotAllowed(name: string, reason: string): GatewayError {
-  const param = name.slice(0, MAX_SHOWN)
+  const param = name.slice(0, MAX_SHOWN_LENGTH)
   const message = `This key is restricted and may not send the field ${JSON.stringify(param)}: ${reason}.`
   return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })
 }

@@ -32,13 +32,13 @@ export function gemini(options: VendorOptions = {}): Provider {
   const root = `${trimSlash(baseUrl).replace(/\/v1beta$/, '')}/v1beta`
   const variables = ['GEMINI_API_KEY', 'GOOGLE_API_KEY']
   return vendorProvider(parsed, {
-    who: 'gemini',
+    functionName: 'gemini',
     name,
     family: 'gemini',
     known: pricedModels('gemini', 'gemini', parsed, knownModelsOf('gemini')),
     format: GEMINI,
     urls: { create: generateAddress(`${root}/models`), ping: `${root}/models?pageSize=1` },
-    credentials: keyCredentials({ who: name, header: 'x-goog-api-key', apiKey, variables }),
+    credentials: keyCredentials({ provider: name, header: 'x-goog-api-key', apiKey, variables }),
   })
 }
 
@@ -75,7 +75,7 @@ export function vertex(options: VertexOptions): Provider {
   const published = `${root}/v1/projects/${project}/locations/${location}/publishers/${publisher}/models`
   const isGoogle = publisher === 'google'
   return vendorProvider(parsed, {
-    who: 'vertex',
+    functionName: 'vertex',
     name,
     family: isGoogle ? 'gemini' : 'claude',
     known: pricedModels('vertex', 'vertex', parsed),
@@ -83,7 +83,9 @@ export function vertex(options: VertexOptions): Provider {
     urls: { create: isGoogle ? generateAddress(published) : predictAddress(published) },
     forwardedHeaders: isGoogle ? [] : ['anthropic-beta'],
     credentials:
-      sign === undefined ? keyCredentials({ who: name, apiKey, variables: ['GOOGLE_VERTEX_ACCESS_TOKEN'] }) : { sign },
+      sign === undefined
+        ? keyCredentials({ provider: name, apiKey, variables: ['GOOGLE_VERTEX_ACCESS_TOKEN'] })
+        : { sign },
   })
 }
 
@@ -154,7 +156,7 @@ export function bedrock(options: BedrockOptions): Provider {
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
   const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
   return vendorProvider(parsed, {
-    who: 'bedrock',
+    functionName: 'bedrock',
     name,
     family: 'bedrock',
     known: pricedModels('bedrock', 'bedrock', parsed),
@@ -172,21 +174,25 @@ interface SigningScope {
 }
 
 /** The environment is read for each call, because secrets are not available during builds. */
-function credentialsOf(who: string, { apiKey, credentials, sign }: BedrockOptions, scope: SigningScope): Credentials {
+function credentialsOf(
+  provider: string,
+  { apiKey, credentials, sign }: BedrockOptions,
+  scope: SigningScope,
+): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
-  const bearer = keyCredentials({ who, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
+  const bearer = keyCredentials({ provider: provider, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
   if (apiKey !== undefined) return bearer
-  const signed = sigV4(() => environmentCredentials(who), scope)
+  const signed = sigV4(() => environmentCredentials(provider), scope)
   const hasToken = (): boolean => fromEnvironment(['AWS_BEARER_TOKEN_BEDROCK']) !== undefined
   return { ...bearer, sign: (request) => (hasToken() && bearer.sign ? bearer.sign(request) : signed(request)) }
 }
 
-function environmentCredentials(who: string): AwsCredentials {
+function environmentCredentials(provider: string): AwsCredentials {
   const accessKeyId = fromEnvironment(['AWS_ACCESS_KEY_ID'])
   const secretAccessKey = fromEnvironment(['AWS_SECRET_ACCESS_KEY'])
   if (accessKeyId === undefined || secretAccessKey === undefined) {
-    throw missingKey(who, ['AWS_BEARER_TOKEN_BEDROCK', 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'])
+    throw missingKey(provider, ['AWS_BEARER_TOKEN_BEDROCK', 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'])
   }
   const sessionToken = fromEnvironment(['AWS_SESSION_TOKEN'])
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }

@@ -89,11 +89,11 @@ function usageOf(prompt: Prompt, output: string): Usage {
     ...prompt.messages.map(textOfMessage),
     ...prompt.tools.map((tool) => JSON.stringify(tool.native.value)),
   ]
-  const inputTokens = texts.reduce((sum, text) => sum + tokens(text), 0)
-  return { ...NO_USAGE, inputTokens: Math.max(1, inputTokens), outputTokens: tokens(output) }
+  const inputTokens = texts.reduce((sum, text) => sum + countTokens(text), 0)
+  return { ...NO_USAGE, inputTokens: Math.max(1, inputTokens), outputTokens: countTokens(output) }
 }
 
-function tokens(text: string): number {
+function countTokens(text: string): number {
   return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
 }
 
@@ -131,7 +131,10 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   return {
     model: model.id,
     embeddings: inputs.map((input) => truncate(hashEmbedding(wordsOf(input)), dimensions)),
-    inputTokens: inputs.reduce((sum, input) => sum + (typeof input === 'string' ? tokens(input) : input.length), 0),
+    inputTokens: inputs.reduce(
+      (sum, input) => sum + (typeof input === 'string' ? countTokens(input) : input.length),
+      0,
+    ),
   }
 }
 

@@ -68,7 +68,7 @@ export function familyOf(id: string): string | undefined {
 }
 
 export interface ProviderModelsOptions {
-  readonly who: string
+  readonly functionName: string
   /** The family of models whose id does not name a family. */
   readonly family: string
   readonly known?: readonly KnownModel[]
@@ -155,5 +155,5 @@ export function stemOf(id: string): string {
 }
 
 function optionError(options: ProviderModelsOptions, problem: string): GatewayError {
-  return new GatewayError('invalid-request', `${options.who}: ${problem}.`)
+  return new GatewayError('invalid-request', `${options.functionName}: ${problem}.`)
 }

@@ -63,7 +63,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
  * @param variables Environment variables that may contain the key. If empty, only `apiKey` is used.
  */
 export function chatProvider(
-  who: string,
+  functionName: string,
   options: OpenaiCompatibleOptions,
   known: readonly KnownModel[],
   variables: readonly string[] = [],
@@ -72,7 +72,7 @@ export function chatProvider(
   const hasKey = apiKey !== undefined || variables.length > 0
   const base = trimSlash(options.baseUrl)
   return vendorProvider(options, {
-    who,
+    functionName: functionName,
     name,
     family,
     known,
@@ -85,7 +85,7 @@ export function chatProvider(
       base,
       ...(responses && { responses: `${base}/responses` }),
     },
-    credentials: hasKey ? keyCredentials({ who: name, apiKey, variables }) : undefined,
+    credentials: hasKey ? keyCredentials({ provider: name, apiKey, variables }) : undefined,
   })
 }
 
@@ -143,7 +143,7 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
   const { name = 'anthropic', apiKey, baseUrl = 'https://api.anthropic.com', version = '2023-06-01' } = parsed
   const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
   return vendorProvider(parsed, {
-    who: 'anthropic',
+    functionName: 'anthropic',
     name,
     family: 'claude',
     known: pricedModels('anthropic', 'anthropic', parsed, ANTHROPIC_MODELS),
@@ -151,6 +151,6 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
     urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
     headers: { 'anthropic-version': version },
     forwardedHeaders: ['anthropic-version', 'anthropic-beta'],
-    credentials: keyCredentials({ who: name, header: 'x-api-key', apiKey, variables: ['ANTHROPIC_API_KEY'] }),
+    credentials: keyCredentials({ provider: name, header: 'x-api-key', apiKey, variables: ['ANTHROPIC_API_KEY'] }),
   })
 }

@@ -140,11 +140,11 @@ export const fetchSchema: Schema<typeof globalThis.fetch> = functionSchema('a fu
  * Throws `invalid-request` with the path, the expected and the actual value of every invalid option, such as `openai:
  * baseUrl: expected an http or https URL …, got "localhost".`
  */
-export function parseOptions<T>(who: string, schema: Schema<T>, options: unknown): T {
+export function parseOptions<T>(functionName: string, schema: Schema<T>, options: unknown): T {
   const result = schema.safeParse(withoutUndefined(options))
   if (result.success) return result.data
   const problems = result.error.issues.map((issue) => problemOf(issue, schema, options))
-  throw new GatewayError('invalid-request', `${who}: ${problems.join(' ')}`, {
+  throw new GatewayError('invalid-request', `${functionName}: ${problems.join(' ')}`, {
     param: pathText(result.error.issues[0]?.path ?? []),
   })
 }

@@ -85,7 +85,7 @@ export const vendorFields: OptionFields<VendorOptions> = {
 
 interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'forwardedHeaders'> {
   /** The name of the function in error messages. */
-  readonly who: string
+  readonly functionName: string
   readonly family: string
   readonly known: readonly KnownModel[]
   /** Headers that the format requires. @default none */
@@ -96,15 +96,15 @@ interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' 
 
 /** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
 export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider {
-  const { who, family, known, credentials = {}, headers, ...facts } = vendor
-  const { models: entries, defaultPrice, headers: further, fetch } = options
+  const { functionName, family, known, credentials = {}, headers, ...endpoint } = vendor
+  const { models: entries, defaultPrice, headers: extraHeaders, fetch } = options
   const signedValues: string[] = []
   const keys = Object.values(credentials.headers ?? {}).map(withoutScheme)
   return httpProvider({
-    ...facts,
-    ...createProviderModels({ who, family, known, entries, defaultPrice }),
-    headers: { ...headers, ...credentials.headers, ...further },
-    secrets: () => secretsIn([...keys, ...signedValues], Object.values(further ?? {}).map(withoutScheme)),
+    ...endpoint,
+    ...createProviderModels({ functionName, family, known, entries, defaultPrice }),
+    headers: { ...headers, ...credentials.headers, ...extraHeaders },
+    secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders ?? {}).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
     ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
   })
@@ -151,7 +151,7 @@ function withoutScheme(value: string): string {
  * because its calls would be free.
  */
 export function pricedModels(
-  who: string,
+  functionName: string,
   vendor: string,
   { prices, models = [], defaultPrice }: VendorOptions,
   catalog: readonly KnownModel[] = [],
@@ -160,7 +160,7 @@ export function pricedModels(
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
   throw new GatewayError(
     'invalid-request',
-    `${who}: prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice.`,
+    `${functionName}: prices: the catalog has no prices for this vendor. Set prices: priceList(…), models with a price, or defaultPrice.`,
   )
 }
 
@@ -169,7 +169,7 @@ export type Credentials = Partial<Pick<HttpProviderOptions, 'headers' | 'sign'>>
 
 interface KeySource {
   /** The provider's name in error messages. */
-  readonly who: string
+  readonly provider: string
   /** The header that contains the key. @default 'authorization' */
   readonly header?: string
   readonly apiKey: ApiKey | undefined
@@ -178,7 +178,7 @@ interface KeySource {
 }
 
 /** Unless `apiKey` is a string, the key is read for each call. */
-export function keyCredentials({ who, header = 'authorization', apiKey, variables }: KeySource): Credentials {
+export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const write = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
   })
@@ -186,7 +186,7 @@ export function keyCredentials({ who, header = 'authorization', apiKey, variable
   return {
     sign: async (request) => {
       const key = apiKey === undefined ? fromEnvironment(variables) : await apiKey()
-      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(who, apiKey ? [] : variables)
+      if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(provider, apiKey ? [] : variables)
       return { ...request, headers: { ...request.headers, ...write(key) } }
     },
   }
@@ -198,9 +198,9 @@ export function fromEnvironment(variables: readonly string[]): string | undefine
 }
 
 /** Not retried, and does not open a circuit, because only the operator can fix the cause. */
-export function missingKey(who: string, variables: readonly string[]): GatewayError {
+export function missingKey(provider: string, variables: readonly string[]): GatewayError {
   const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
-  return new GatewayError('overloaded', `The provider "${who}" has no API key. Set ${remedy}.`, {
+  return new GatewayError('overloaded', `The provider "${provider}" has no API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isCallerSide: true,
   })

@@ -125,7 +125,7 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const root = trimSlash(baseUrl ?? `https://${resource}.openai.azure.com`)
   const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
   return vendorProvider(parsed, {
-    who: 'azureOpenai',
+    functionName: 'azureOpenai',
     name,
     family: 'gpt',
     known: pricedModels('azureOpenai', 'azure', parsed),
@@ -133,8 +133,8 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
     urls: apiVersion === undefined ? v1Addresses(root) : deploymentAddresses(root, apiVersion),
     credentials:
       token === undefined
-        ? keyCredentials({ who: name, header: 'api-key', apiKey, variables })
-        : keyCredentials({ who: name, apiKey: token, variables: [] }),
+        ? keyCredentials({ provider: name, header: 'api-key', apiKey, variables })
+        : keyCredentials({ provider: name, apiKey: token, variables: [] }),
   })
 }
 
