@@ -17,7 +17,7 @@ import {
 import type { Quote, RateStatus, Recount } from './reservation.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
-/** The result that a reservation would currently have. */
+/** The result that a reservation would have now. */
 export interface Forecast {
   readonly rate: RateStatus
   /** The quote after any recounts. */

@@ -131,8 +131,8 @@ function serving(
   // A name with a provider refers only to that provider.
   const prefix = splitModelName(id)?.provider
   if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
-  const routesOf = (fits: (provider: Provider) => boolean): readonly CatalogRoute[] =>
-    providers.filter(fits).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
+  const routesOf = (isMatch: (provider: Provider) => boolean): readonly CatalogRoute[] =>
+    providers.filter(isMatch).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
   const listing = routesOf(({ name, models }) => isAdded(`${name}/${id}`) || models.some((model) => model.id === id))
   if (listing.length > 0) return listing
   const stem = stemOf(id)
@@ -150,7 +150,7 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
       )
     }
     if (named.has(name)) {
-      throw optionError(`providers[${index}]: the name "${name}" is used by another provider: set a different name`)
+      throw optionError(`providers[${index}]: the name "${name}" is used by another provider: set another name`)
     }
     named.set(name, boundedProvider(provider))
   }
@@ -185,7 +185,7 @@ function changedModels(
 }
 
 function aliasRoutes(
-  own: readonly CatalogAlias[],
+  configured: readonly CatalogAlias[],
   find: (name: string) => CatalogRoute | undefined,
 ): ReadonlyMap<string, CatalogRoute> {
   const routes = new Map<string, CatalogRoute>()
@@ -195,9 +195,9 @@ function aliasRoutes(
     routes.set(alias.id, { name: alias.id, provider: route.provider, model: asAlias(alias, route.model) })
     return true
   }
-  const replaced = new Set(own.map((alias) => alias.id))
+  const replaced = new Set(configured.map((alias) => alias.id))
   for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) addRoute(alias)
-  for (const [index, alias] of own.entries()) {
+  for (const [index, alias] of configured.entries()) {
     if (routes.has(alias.id)) throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
     if (addRoute(alias)) continue
     throw optionError(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)

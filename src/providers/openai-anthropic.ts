@@ -72,7 +72,7 @@ export function chatProvider(
   const hasKey = apiKey !== undefined || variables.length > 0
   const base = trimSlash(options.baseUrl)
   return vendorProvider(options, {
-    functionName: functionName,
+    functionName,
     name,
     family,
     known,

@@ -232,7 +232,7 @@ describe('the directory', () => {
   it('refuses two providers with the same name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
-      'createGateway: providers[1]: the name "local" is used by another provider: set a different name.',
+      'createGateway: providers[1]: the name "local" is used by another provider: set another name.',
     )
   })
 })
