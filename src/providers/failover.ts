@@ -11,12 +11,11 @@ import {
   msLeft,
   reportFailure,
   throwIfFinal,
-  waitForRetry,
   type Candidate,
   type FailoverOptions,
   type FailoverRequest,
   type UpstreamAttempt,
-} from './retry.ts'
+} from './attempt.ts'
 
 export interface FailoverCall extends FailoverRequest {
   /** The prompt depends on the candidate, because providers require different fields. */
@@ -189,7 +188,10 @@ function callCandidate<T>(
       return { answer, ignored, route: candidate }
     },
     async (error: unknown) => {
+      attempt.paid.failed(error)
       try {
+        // Loaded after the first failure of the process.
+        const { waitForRetry } = await import('./retry.ts')
         await waitForRetry(attempt, error)
       } catch (failure) {
         return callNext(failure)

@@ -2,7 +2,7 @@ import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
 import { costOf } from '../core/money.ts'
 import type { Runtime, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Candidate } from './retry.ts'
+import type { Candidate } from './attempt.ts'
 import type { SmallModel } from '../savings/models.ts'
 
 export interface SmallModelOptions {

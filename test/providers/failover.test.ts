@@ -4,7 +4,7 @@ import { GatewayError, type FailureDetails, type FailureKind } from '../../src/c
 import type { Provider, ProviderCall } from '../../src/core/ports.ts'
 import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
 import { createFailover, type FailoverStreamCall } from '../../src/providers/failover.ts'
-import type { Candidate, FailoverOptions } from '../../src/providers/retry.ts'
+import type { Candidate, FailoverOptions } from '../../src/providers/attempt.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'

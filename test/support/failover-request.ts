@@ -1,6 +1,6 @@
 import { Cancellation } from '../../src/core/async.ts'
 import { Attempts } from '../../src/upstream/attempts.ts'
-import type { FailoverRequest } from '../../src/providers/retry.ts'
+import type { FailoverRequest } from '../../src/providers/attempt.ts'
 
 /** What the calls of one request have in common. Without a signal its caller stays. */
 export function failoverRequest(options: {
