@@ -5,9 +5,9 @@ import { nearestName } from './option-checks.ts'
 export type HeaderRecord = Record<string, string>
 
 export interface BodyLimits {
-  /** Maximum body size in bytes. Larger bodies are rejected with `too-large`. */
+  /** In bytes. Larger bodies are rejected with `too-large`. */
   readonly maxBytes: number
-  /** Maximum time in which the body must arrive, in milliseconds. A slower body is rejected with `request-timeout`. */
+  /** Maximum time to receive the body, in milliseconds. Slower bodies are rejected with `request-timeout`. */
   readonly readMs: number
   readonly after: (ms: number, callback: () => void) => () => void
 }
@@ -49,7 +49,6 @@ export interface ResponseSink {
 /** Never throws. Returns before the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
-/** The gateway interface that servers use. */
 export interface HttpHandling {
   readonly handle: HttpHandler
 }
@@ -107,7 +106,7 @@ export function invalidHeader(name: string, value: string, expected: string): Ga
     .slice(0, MAX_ECHO_LENGTH)
   return new GatewayError(
     'invalid-request',
-    `${name} is "${shown}"; expected ${expected}. Omit the header for the default.`,
+    `${name} is "${shown}"; expected ${expected}. Correct the value, or omit the header to use the default.`,
     { param: name },
   )
 }
@@ -131,7 +130,7 @@ export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
     const shown = header.slice(0, MAX_ECHO_LENGTH)
     throw new GatewayError(
       'invalid-request',
-      `There is no request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
+      `Unknown request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
       { param: shown },
     )
   }

@@ -5,7 +5,7 @@ import { plainFailure } from './router.ts'
 
 /** Maximum time for which a client may continue its upload after the response, in milliseconds. */
 const LINGER_MS = 1_000
-/** Time without progress at the end of a response after which the connection is closed, in milliseconds. */
+/** Time after which a finished response that the client does not read is aborted, in milliseconds. */
 const UNREAD_MS = 60_000
 
 /**

@@ -4,7 +4,6 @@ import type { Runtime } from '../core/ports.ts'
 
 /** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
-/** Maximum number of requests per key that can wait for capacity. */
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 
@@ -21,7 +20,7 @@ export interface HeldCapacity {
 export interface BodyCapacityOptions {
   /** Capacity per key, in bytes. A single body may be larger. */
   readonly maxBytes: number
-  /** Maximum wait for capacity, in milliseconds. After that, the request is refused with `rate-limited`. */
+  /** Maximum wait for capacity, in milliseconds. After that, the request is rejected with `rate-limited`. */
   readonly waitMs: number
   readonly after: Runtime['after']
 }
@@ -142,7 +141,7 @@ function sizeOf(bytes: number): number {
 function tooMany(): GatewayError {
   return new GatewayError(
     'rate-limited',
-    'Too many large requests of this key are in progress. Send fewer large requests at the same time.',
+    'Too many large requests with this key are in progress. Send fewer large requests at the same time.',
     {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     },

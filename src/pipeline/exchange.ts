@@ -57,7 +57,6 @@ export class Exchange {
   isDetached: boolean
   /** True after the caller has disconnected, even if others still read the answer. */
   isDisconnected = false
-  /** Called when the caller disconnects. */
   onDisconnect: (() => void) | undefined = undefined
 
   key: VirtualKey | undefined = undefined
@@ -69,7 +68,7 @@ export class Exchange {
   steering: Steering | undefined = undefined
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
-  /** The share of the key's body capacity that a large body occupies. Released when the request ends. */
+  /** The body capacity that a large body occupies. Released when the request ends. */
   capacity: HeldCapacity | undefined = undefined
   /** Set for the first request with its Idempotency-Key. */
   first: FirstRequest | undefined = undefined
@@ -82,7 +81,6 @@ export class Exchange {
   ignored: readonly string[] = []
   /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
-  /** The record for audit, metrics and log. Set when the request ends. */
   finished: Finished | undefined = undefined
   /** True after settlement, or if nothing was reserved. */
   isEnded = false
@@ -109,7 +107,7 @@ export class Exchange {
    * of the stream.
    */
   #subscribe(): Subscribers {
-    const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller left.')))
+    const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
     const leave = subscribers.join()
     // This subscription never ends, so the request is not cancelled.
     if (this.isDetached) subscribers.join()
@@ -138,7 +136,6 @@ export type Planned = Reserved & { readonly plan: Plan }
 
 export type Answered = Planned & { readonly answer: Answer }
 
-/** One provider and model that can answer a request. */
 export interface Route {
   readonly provider: Provider
   readonly model: Model
@@ -169,7 +166,6 @@ export interface Size {
   reserved(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */
   reportable(route: Route): number
-  /** Returns an exact counter for the route, or undefined if none exists. */
   counter(route: Route): Counter | undefined
   /** Returns the exact local count for token limits. */
   count(): Promise<number>
@@ -178,7 +174,6 @@ export interface Size {
 export interface Counter {
   /** Returns undefined if the count fails. */
   readonly count: () => Promise<number | undefined>
-  /** True if counting calls an upstream. */
   readonly callsUpstream: boolean
 }
 
@@ -197,7 +192,6 @@ export interface ReplayPlan {
 /** A live stream that identical requests can follow. */
 export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 
-/** A plan that answers with an upstream call. */
 export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
@@ -231,7 +225,6 @@ export type Answer =
   | { readonly kind: 'whole'; readonly completion: Completion }
   | { readonly kind: 'streamed'; readonly stream: UpstreamStream }
 
-/** The outcome of a request, for its records. */
 export interface RequestOutcome {
   readonly status: number
   readonly bill?: Bill

@@ -68,7 +68,7 @@ export class PromptSize implements Size {
     const window = windowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
-    // A prompt that exceeds the window can be answered only if a tier shortens it. It is then billed based on the local count.
+    // A prompt that exceeds the window can be answered only if a tier shortens it. It is then billed by the local count.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
@@ -97,7 +97,6 @@ export class PromptSize implements Size {
     return (this.#weight ??= weighPrompt(this.#prompt, this.#bytes))
   }
 
-  /** Returns the exact o200k count of the texts. */
   localCount(): Promise<number> {
     return (this.#local ??= this.countBy('o200k'))
   }
@@ -148,8 +147,8 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
 }
 
 /**
- * Returns a counter that uses the vocabulary of the model. If there is no vocabulary, uses the vendor's count or,
- * failing that, the operator's `tokenFactor`.
+ * Counts with the model's own vocabulary. Without one, uses the vendor's count or, failing that, the operator's
+ * `tokenFactor`.
  */
 function counterFor(route: Route, size: PromptSize): Counter | undefined {
   const { model, provider } = route
@@ -170,7 +169,7 @@ function counterFor(route: Route, size: PromptSize): Counter | undefined {
   return byFactor === undefined ? undefined : { count: byFactor, callsUpstream: false }
 }
 
-/** Returns the vendor's count, or undefined if it fails, because a failed count must not fail the request. */
+/** Returns undefined if the vendor's count fails, because a failed count must not fail the request. */
 async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
   const { exchange, services } = measured
   const { runtime, timeouts } = services

@@ -83,7 +83,6 @@ export function isInBackground({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
-/** Parses a JSON request body and passes it to `use`. Throws 413 for a body that exceeds a limit. */
 export function readJson<Result>(
   exchange: Authenticated,
   services: Services,
@@ -134,7 +133,6 @@ export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, mo
   throw new GatewayError('internal', 'The margin of this gateway is not a number of at least 0. Contact its operator.')
 }
 
-/** Returns the full name of the model, `<provider>/<model_id>`. */
 export function routeName({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
@@ -175,8 +173,8 @@ function checkThread(prompt: Prompt, resolved: Resolved): void {
 }
 
 /**
- * Adds the model's default settings for fields that the caller left unset. A model that rejects temperature together
- * with top_p receives only the temperature, unless the caller set only top_p.
+ * Adds the model's defaults for settings that the caller omitted. A model that rejects temperature together with top_p
+ * receives only the temperature, unless the caller set only top_p.
  */
 function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt

@@ -23,8 +23,7 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 
 /**
  * Returns the worst-case cost over all routes, because a fallback must not cost more than the reserved amount.
- *
- * @param callsUpstream False if the quote must not call an upstream to count tokens.
+ * @param callsUpstream False if tokens must be counted without calling an upstream.
  */
 export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
