@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { ClosableTransport, Runtime, TransportCall } from '../core/ports.ts'
 import { fetchTransport } from './transport-fetch.ts'
 
-/** Replacements for platform functions, for tests and unusual platforms. */
+/** Replaces platform functions, for tests and unusual platforms. */
 export interface RuntimeOptions {
   /** Returns the current time in milliseconds since 1970. @default Date.now */
   readonly now?: () => number

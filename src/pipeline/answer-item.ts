@@ -14,7 +14,6 @@ import type { Services } from './services.ts'
 import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 
-/** The outcome of an item. */
 export interface ItemAnswer {
   readonly result: ItemResult
   /** Delay before the next attempt, in milliseconds. Absent if the result is final. */
@@ -186,7 +185,6 @@ export function internalRequest(
   }
 }
 
-/** Collects a non-streamed response. */
 export class CollectedResponse implements ResponseSink {
   status = 0
   body = ''

@@ -20,7 +20,7 @@ export interface PassthroughRequest {
   readonly path: string
   /** The name of the provider that receives the request. */
   readonly provider: string
-  /** The vendor's name of the model. @default the request has no model */
+  /** The model's name at the vendor. @default the request has no model */
   readonly model?: string
   /** The fields of the JSON body, or the text fields of a form. */
   readonly fields: JsonObject
@@ -33,15 +33,15 @@ export interface PassthroughEndpoint {
   /** The only provider of the endpoint. @default the provider of the request's model */
   readonly provider?: string
   /**
-   * Returns the maximum price of a request, in dollars. It is reserved before the request is sent. After the answer,
-   * the price times the margin is billed.
+   * Returns the maximum price of a request, in dollars. The price times the margin is reserved before the request is
+   * sent, and is billed after the answer unless `finalPrice` returns less.
    */
   readonly price?: (request: PassthroughRequest) => number
   /**
    * Returns the actual price of an answered request, in dollars. Amounts above `price` are not billed. @default `price`
    */
   readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
-  /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are refused. @default false */
+  /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are rejected. @default false */
   readonly free?: boolean
 }
 
@@ -53,7 +53,7 @@ export type PassthroughOptions = { readonly [name in PassthroughName]?: Passthro
 /** The endpoint of a request, and the vendor's path. */
 export interface PassthroughTarget {
   readonly name: PassthroughName
-  /** Undefined if the endpoint is not enabled. */
+  /** Undefined if the endpoint is disabled. */
   readonly endpoint: PassthroughEndpoint | undefined
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** Path below the vendor's base URL, such as `/images/generations`. */
@@ -169,7 +169,6 @@ interface ProviderChoice {
   readonly key: VirtualKey
   readonly target: PassthroughTarget
   readonly endpoint: PassthroughEndpoint
-  /** The model name in the request. */
   readonly requestedModel: string | undefined
 }
 
@@ -259,7 +258,6 @@ function mayUseProvider(
   return providers.length === 0 || providers.some((config) => config.provider === provider.name && serves(config))
 }
 
-/** Returns the key without its model and provider restrictions. */
 function withoutModels(key: VirtualKey): VirtualKey {
   const { allowedModels: _, ...permissions } = key.permissions
   return { ...key, providers: [], permissions }

@@ -139,10 +139,7 @@ async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): 
   return undefined
 }
 
-/**
- * Returns the price of an answer. If the operator's function throws, returns the maximum price, because the vendor has
- * charged for the answer.
- */
+/** If the operator's function throws, bills the maximum price, because the vendor has charged for the answer. */
 function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observers }: Services): NanoUsd {
   try {
     return finalPrice(request, answer)
@@ -208,7 +205,6 @@ function readBytesOf(
   if (!hasEnded) unsubscribe = cancellation.onCancel(() => stop(cancellation.reason))
 }
 
-/** Returns the time until the deadline of the request, in milliseconds. */
 function remainingMs({ startedAt }: Authenticated, { runtime, timeouts }: Services): number {
   return Math.max(1, timeouts.total - (runtime.now() - startedAt))
 }
@@ -227,7 +223,7 @@ function isJson({ header }: PassedAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
-/** Returns the response headers. The only vendor headers forwarded are those that describe the body. */
+/** Forwards only the vendor headers that describe the body. */
 function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {

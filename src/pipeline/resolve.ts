@@ -67,7 +67,7 @@ const MAX_NEAR = 3
 /** Maximum length of a name for which similar names are suggested. */
 const MAX_COMPARED_LENGTH = 80
 
-/** Returns the names of the models that are most similar to an unknown name, among those that the key may use. */
+/** Returns the most similar model names that the key may use. */
 function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly string[] {
   if (name.length > MAX_COMPARED_LENGTH) return []
   const lowerCase = name.toLowerCase()
@@ -90,7 +90,7 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return new GatewayError(
     'invalid-model',
-    `There is no model ${name.slice(0, 100)} here.${hint} GET /v1/models lists the models of this key.`,
+    `There is no model ${name.slice(0, 100)}.${hint} GET /v1/models lists the models of this key.`,
     { param: 'model' },
   )
 }

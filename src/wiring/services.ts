@@ -114,7 +114,7 @@ export function createServices(sources: ServiceSources): Services {
 
 const NO_SHADOW_REPORTS = { onShadow: () => {}, onShadowFailure: () => {} }
 
-/** For dry runs. */
+/** Returns a store for dry runs. */
 function ignoringWrites(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
@@ -133,8 +133,9 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type Warning = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs each store's warnings once. Called on every request, so that creating a gateway requires
- * no I/O. If a store fails, the next request reads the warnings again.
+ * Returns a function that logs each store's warnings once. Called on every request rather than at creation, so that a
+ * gateway without configured records does no I/O before its first request. If a store fails, the next request reads the
+ * warnings again.
  */
 export function createStoreWarnings(
   sources: readonly (Warning | undefined)[],
