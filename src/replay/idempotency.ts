@@ -228,15 +228,15 @@ async function join(
 function otherRequest(): GatewayError {
   return new GatewayError(
     'conflict',
-    'This Idempotency-Key was used in the last 24 hours for a request with a different path or body. Use a new key for each new request.',
+    'This Idempotency-Key was used in the last 24 hours for another path or body. Use a new key for each request.',
     { param: 'Idempotency-Key', code: 'idempotency_key_reused', advice: { shouldRetry: 'false' } },
   )
 }
 
 function stillRunning(): GatewayError {
-  return new GatewayError(
-    'conflict',
-    'The first request with this Idempotency-Key is still running. Retry later to receive its answer.',
-    { param: 'Idempotency-Key', code: 'idempotency_key_in_use', retryAfterSeconds: 1 },
-  )
+  return new GatewayError('conflict', 'The first request with this Idempotency-Key is still running. Retry later.', {
+    param: 'Idempotency-Key',
+    code: 'idempotency_key_in_use',
+    retryAfterSeconds: 1,
+  })
 }

@@ -288,10 +288,7 @@ async function readPart(
 }
 
 function streamLost(): GatewayError {
-  return new GatewayError(
-    'upstream',
-    'The process that generated this answer stopped before the answer was complete. Retry the request.',
-  )
+  return new GatewayError('upstream', 'The process that generated this answer stopped too early. Retry the request.')
 }
 
 /** @param isBackground If true, the pause does not keep the process alive. */

@@ -84,6 +84,6 @@ describe.each(calls)('%s', (_name, call) => {
 
 it('rethrows refusals of the store and range errors unchanged', async () => {
   const full = guardStore(memoryStore({ durable: { entries: 0, bytes: 0 } }), { after: never })
-  await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store is full')
+  await expect(settled(() => full.set('a', 'b'))).rejects.toThrow('The in-memory store has no capacity for more values')
   await expect(settled(() => full.reserve({ ...request, expiresAfterMs: 0 }))).rejects.toBeInstanceOf(RangeError)
 })

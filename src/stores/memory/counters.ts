@@ -1,4 +1,3 @@
-import { GatewayError } from '../../core/errors.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import {
   amountOf,
@@ -10,6 +9,7 @@ import {
   duplicateReservationId,
 } from '../reservation-rules.ts'
 import { createExpiryQueue, type Dated } from './sorted.ts'
+import { storeFullError } from './values.ts'
 
 export interface MemoryCounters {
   reserve(request: ReserveRequest): ReserveResult
@@ -87,7 +87,7 @@ export function createCounters(
   function throwIfFull(required: readonly { readonly counter: string }[]): void {
     if (counters.size + required.length <= bounds.counters) return
     const added = required.filter(({ counter }) => !counters.has(counter)).length
-    if (counters.size + added > bounds.counters) throw capacityExceeded('counters')
+    if (counters.size + added > bounds.counters) throw storeFullError('counters')
   }
 
   function reserve(request: ReserveRequest): ReserveResult {
@@ -99,7 +99,7 @@ export function createCounters(
     const decision = decide(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
     throwIfFull(request.claims)
-    if (reservations.size >= bounds.reservations) throw capacityExceeded('open reservations')
+    if (reservations.size >= bounds.reservations) throw storeFullError('open reservations')
     const { granted } = decision
     const holds = request.claims.map((claim) => {
       const counter = touch(claim.counter, claim.expiresAt)
@@ -141,13 +141,6 @@ export function createCounters(
   }
 
   return { reserve, settle, level, clear }
-}
-
-function capacityExceeded(items: string): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    `The in-memory store has no capacity for more ${items}. Retry later, raise the limits of memoryStore(), or use another store.`,
-  )
 }
 
 /**

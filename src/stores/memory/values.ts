@@ -143,10 +143,10 @@ function throwIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota 
   if (!fits) throw quotaExceeded(quota)
 }
 
-function storeFullError(): GatewayError {
+export function storeFullError(items = 'values'): GatewayError {
   return new GatewayError(
     'overloaded',
-    'The in-memory store is full. Raise the limits of memoryStore(), or use another store.',
+    `The in-memory store has no capacity for more ${items}. Raise the limits of memoryStore(), or use another store.`,
   )
 }
 
