@@ -30,7 +30,7 @@ export interface Billable {
   readonly margin: number
   readonly strategy: string
   /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
-  readonly counted?: { readonly original: number; readonly sent: number }
+  readonly counted?: { readonly original: number; readonly sent: number } | undefined
   /** Reported by the upstream, or estimated. */
   readonly usage: Usage
   readonly ceiling: Ceiling
@@ -155,7 +155,7 @@ function reducedPrompt(usage: Usage, excess: number): Partial<Usage> {
 }
 
 export function billHeaders(bill: Bill): Record<string, string> {
-  return {
+  const headers: Record<string, string> = {
     'x-svc-original-tokens': String(bill.originalTokens),
     'x-svc-optimized-tokens': String(bill.optimizedTokens),
     'x-svc-tokens-saved': String(bill.originalTokens - bill.optimizedTokens),
@@ -167,8 +167,9 @@ export function billHeaders(bill: Bill): Record<string, string> {
     'x-svc-billed-amount': formatUsd(bill.billed),
     'x-svc-profit-margin': `${bill.margin}x`,
     'x-svc-cache': bill.cache,
-    ...(bill.estimated ? { 'x-svc-estimated': 'true' } : {}),
   }
+  if (bill.estimated) headers['x-svc-estimated'] = 'true'
+  return headers
 }
 
 export function headerSafe(text: string): string {

@@ -84,7 +84,19 @@ function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean |
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && parts.threshold < 1
-  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
+  const { keyId } = lookup
+  const { completion, promptTokens } = answered
+  const entry: CachedAnswer = {
+    id,
+    scope,
+    text,
+    keyId,
+    completion,
+    promptTokens,
+    storedAt,
+    expiresAt,
+    comparable,
+  }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // Not cancelled, because the answer is complete even if the caller has disconnected.

@@ -9,7 +9,7 @@ export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id
 
 /** Omits the text if the body was modified. */
 export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonObject, text?: string): Native {
-  return { dialect, value: body, ...(text === undefined || body !== received ? {} : { text }) }
+  return text === undefined || body !== received ? { dialect, value: body } : { dialect, value: body, text }
 }
 
 export function parseEvent(data: string): JsonObject {

@@ -93,28 +93,29 @@ function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
 
 /** `input_tokens` excludes cached tokens. `cache_creation` splits the cache writes by duration. */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
-  return {
-    ...count('inputTokens', usage['input_tokens']),
-    ...count('cacheReadTokens', usage['cache_read_input_tokens']),
-    ...cacheWrites(usage),
-    ...count('outputTokens', usage['output_tokens']),
-    ...count('reasoningTokens', asObject(usage['output_tokens_details'])?.['thinking_tokens']),
+  const counts: Partial<Mutable<Usage>> = {}
+  const set = (name: keyof Usage, value: unknown): void => {
+    const tokens = tokensOf(value)
+    if (tokens !== undefined) counts[name] = tokens
   }
+  set('inputTokens', usage['input_tokens'])
+  set('cacheReadTokens', usage['cache_read_input_tokens'])
+  setCacheWrites(counts, usage)
+  set('outputTokens', usage['output_tokens'])
+  set('reasoningTokens', asObject(usage['output_tokens_details'])?.['thinking_tokens'])
+  return counts
 }
 
-function count(name: keyof Usage, value: unknown): Partial<Usage> {
-  const tokens = tokensOf(value)
-  return tokens === undefined ? {} : { [name]: tokens }
-}
+type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 
-function cacheWrites(usage: JsonObject): Partial<Usage> {
+function setCacheWrites(counts: Partial<Mutable<Usage>>, usage: JsonObject): void {
   const total = tokensOf(usage['cache_creation_input_tokens'])
   const byDuration = asObject(usage['cache_creation'])
   const hour = tokensOf(byDuration?.['ephemeral_1h_input_tokens'])
   const minutes = tokensOf(byDuration?.['ephemeral_5m_input_tokens'])
-  if (total === undefined && hour === undefined && minutes === undefined) return {}
-  const cacheWrite1hTokens = hour ?? 0
-  return { cacheWriteTokens: Math.max(minutes ?? 0, (total ?? 0) - cacheWrite1hTokens), cacheWrite1hTokens }
+  if (total === undefined && hour === undefined && minutes === undefined) return
+  counts.cacheWriteTokens = Math.max(minutes ?? 0, (total ?? 0) - (hour ?? 0))
+  counts.cacheWrite1hTokens = hour ?? 0
 }
 
 export function writeMessageUsage(usage: Usage): JsonObject {

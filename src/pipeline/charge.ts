@@ -143,7 +143,7 @@ function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, estimated 
     price: model.price,
     margin,
     strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
-    ...(optimized.rewrite !== undefined && { counted }),
+    counted: optimized.rewrite === undefined ? undefined : counted,
     usage,
     ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
     reserved: reservation.quote.promptBound?.(model) ?? Infinity,

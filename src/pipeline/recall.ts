@@ -142,36 +142,38 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
  * these steps, because the embedder may be slow.
  */
 function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keeping): Keep {
-  const { observers } = services
-  const { claim } = miss
-  return {
-    ...(canFollow(reserved) &&
-      leader !== undefined && {
-        share: (live) => {
-          leader.publish(live)
-          if (claim?.values !== undefined)
-            void loadFollowing().then((code) => code.publishToOthers(live, claim, reserved.key.id, services))
-        },
-      }),
-    finish: ({ status, completion, bill }: RequestOutcome) => {
-      if (status !== 200 || completion === undefined || bill === undefined) {
-        leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
-        void miss.claim?.release()
-        return
-      }
-      const failed = (cause: unknown): void => {
-        leader?.complete('not-shared')
-        void miss.claim?.release()
-        observers.failed('an answer could not be stored in the cache', cause)
-      }
-      try {
-        const shared = share(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
-        if (isPromise(shared)) shared.catch(failed)
-      } catch (cause) {
-        failed(cause)
-      }
-    },
+  const finish = ({ status, completion, bill }: RequestOutcome): void => {
+    if (status !== 200 || completion === undefined || bill === undefined) {
+      leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
+      void miss.claim?.release()
+      return
+    }
+    const failed = (cause: unknown): void => {
+      leader?.complete('not-shared')
+      void miss.claim?.release()
+      services.observers.failed('an answer could not be stored in the cache', cause)
+    }
+    try {
+      const shared = share(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
+      if (isPromise(shared)) shared.catch(failed)
+    } catch (cause) {
+      failed(cause)
+    }
   }
+  if (leader === undefined || !canFollow(reserved)) return { finish }
+  return { finish, share: (live) => shareStream(live, reserved, miss, { leader, services }) }
+}
+
+/** Lets identical requests of this process and of other processes follow the stream. */
+function shareStream(
+  live: PublishedAnswer,
+  reserved: Reserved,
+  { claim }: CacheMiss,
+  { leader, services }: Required<Keeping>,
+): void {
+  leader.publish(live)
+  if (claim?.values === undefined) return
+  void loadFollowing().then((code) => code.publishToOthers(live, claim, reserved.key.id, services))
 }
 
 interface Keeping {

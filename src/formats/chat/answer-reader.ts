@@ -31,15 +31,11 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const usage = readUsage(body['usage'], CHAT_COUNTS)
   const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   const { id, model } = identityOf(body)
-  return {
-    id,
-    model,
-    parts,
-    ...(furtherText.length > 0 && { furtherText: furtherText.join('') }),
-    finish: readFinish(choice['finish_reason'], calls.length > 0, refusal !== ''),
-    ...(usage === undefined ? {} : { usage }),
-    native: nativeAnswer('openai', body, received, text),
-  }
+  const finish = readFinish(choice['finish_reason'], calls.length > 0, refusal !== '')
+  const native = nativeAnswer('openai', body, received, text)
+  const completion =
+    usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
+  return furtherText.length === 0 ? completion : { ...completion, furtherText: furtherText.join('') }
 }
 
 export function textOfMessage(message: JsonObject = {}): string {

@@ -13,17 +13,18 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const { content } = body
   const usage = asObject(body['usage'])
   const stopSequence = asString(body['stop_sequence'])
-  return {
-    ...identityOf(body),
-    parts: readFromUpstream(() => {
-      if (!Array.isArray(content)) throw badField('content', content, 'an array of content blocks')
-      return readBlocks(content as readonly Json[], 'content')
-    }),
-    finish: readStopReason(body['stop_reason']),
-    ...(stopSequence === undefined ? {} : { stopSequence }),
-    ...(usage === undefined ? {} : { usage: { ...NO_USAGE, ...readMessageUsage(usage) } }),
-    native: nativeAnswer('anthropic', body, received, text),
-  }
+  const { id, model } = identityOf(body)
+  const parts = readFromUpstream(() => {
+    if (!Array.isArray(content)) throw badField('content', content, 'an array of content blocks')
+    return readBlocks(content as readonly Json[], 'content')
+  })
+  const finish = readStopReason(body['stop_reason'])
+  const native = nativeAnswer('anthropic', body, received, text)
+  const completion: Completion =
+    usage === undefined
+      ? { id, model, parts, finish, native }
+      : { id, model, parts, finish, usage: Object.assign({}, NO_USAGE, readMessageUsage(usage)), native }
+  return stopSequence === undefined ? completion : { ...completion, stopSequence }
 }
 
 interface ReaderState {

@@ -19,13 +19,11 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const refusal = items.some((item) =>
     asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
   )
-  return {
-    ...identityOf(body),
-    parts: items.flatMap(partsOf),
-    finish: readResponseFinish(body, calls, refusal),
-    ...(usage === undefined ? {} : { usage }),
-    native: nativeAnswer('responses', body, received, text),
-  }
+  const { id, model } = identityOf(body)
+  const parts = items.flatMap(partsOf)
+  const finish = readResponseFinish(body, calls, refusal)
+  const native = nativeAnswer('responses', body, received, text)
+  return usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
 }
 
 function partsOf(item: JsonObject): readonly Part[] {
