@@ -28,7 +28,7 @@ export type FailureKind =
   | 'overloaded'
 
 /** The upstream's error. Contains no addresses, headers or secrets. */
-export interface UpstreamRefusal {
+export interface UpstreamErrorDetails {
   /** 400, 404, 409, 413 or 422 for `upstream-rejected`. */
   readonly status: number
   readonly type?: string
@@ -54,7 +54,7 @@ export interface FailureDetails {
   readonly rate?: { readonly limit: number; readonly remaining: number; readonly resetAt: number }
   /** The methods that the path supports. Set for `method-not-allowed`. */
   readonly allow?: readonly string[]
-  readonly upstream?: UpstreamRefusal
+  readonly upstream?: UpstreamErrorDetails
   readonly advice?: RetryAdvice
   readonly details?: Json
   /** True if the caller or the gateway caused the failure. Circuit breakers ignore it. */
@@ -87,8 +87,12 @@ export class GatewayError extends Error {
 
 /** A store failure: 503 with Retry-After. The cause is not sent to the caller. */
 export function storeFault(problem: string, cause?: unknown): GatewayError {
-  return new GatewayError('overloaded', `The gateway's store ${problem}. Nothing was served or charged. Retry later.`, {
-    retryAfterSeconds: 1,
-    cause,
-  })
+  return new GatewayError(
+    'overloaded',
+    `The gateway's store ${problem}. The request was not processed or billed. Retry later.`,
+    {
+      retryAfterSeconds: 1,
+      cause,
+    },
+  )
 }

@@ -84,7 +84,7 @@ export type WireForm<T> = T extends readonly (infer Item)[]
     : T
 
 const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
-const toOwnName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
+const fromWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
 
 /** Maximum depth at which fields are renamed. Values may be cyclic. */
 const MAX_DEPTH = 5
@@ -96,7 +96,7 @@ export function toWire(value: unknown): unknown {
 
 /** Returns the value with TypeScript field names. */
 export function fromWire(value: unknown): unknown {
-  return renameFields(value, toOwnName)
+  return renameFields(value, fromWireName)
 }
 
 function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
@@ -128,17 +128,17 @@ export async function callInProcess(
   try {
     return fromWire(await call(parameters.map(toWire)))
   } catch (error) {
-    throw GatewayError.is(error) && !hasWireNames(parameters) ? toOwnNames(error) : error
+    throw GatewayError.is(error) && !hasWireNames(parameters) ? withTypeScriptNames(error) : error
   }
 }
 
 function hasWireNames(value: unknown, depth: number = 0): boolean {
   if (depth === MAX_DEPTH || typeof value !== 'object' || value === null) return false
-  return Object.entries(value).some(([name, field]) => toOwnName.has(name) || hasWireNames(field, depth + 1))
+  return Object.entries(value).some(([name, field]) => fromWireName.has(name) || hasWireNames(field, depth + 1))
 }
 
-function toOwnNames({ kind, message, details }: GatewayError): GatewayError {
-  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => toOwnName.get(name) ?? name)
+function withTypeScriptNames({ kind, message, details }: GatewayError): GatewayError {
+  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => fromWireName.get(name) ?? name)
   const { param, ...others } = details
   return new GatewayError(kind, rename(message), { ...others, ...(param !== undefined && { param: rename(param) }) })
 }

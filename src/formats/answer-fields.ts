@@ -50,25 +50,25 @@ const FINISH_REASON_KEY = '_reason"'
 function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
   for (let at = search.find(keyEnd); at !== -1; at = search.find(keyEnd, at + 1)) {
     // Skips the colon and one optional space.
-    let value = at + keyEnd.length + 1
-    if (search.bytes[value] === SPACE) value++
-    if (search.bytes[value] !== LOWER_N) return false
+    let valueStart = at + keyEnd.length + 1
+    if (search.bytes[valueStart] === SPACE) valueStart++
+    if (search.bytes[valueStart] !== LOWER_N) return false
   }
   return true
 }
 
 /**
- * Returns true if every event is one line `data: {…}` and starts with one of `beginnings`. Events with comments,
+ * Returns true if every event is one line `data: {…}` and starts with one of `prefixes`. Events with comments,
  * several data lines or incomplete objects must be parsed.
  */
-export function isEveryEventAnObject(search: ByteSearch, beginnings: readonly Uint8Array[]): boolean {
+export function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint8Array[]): boolean {
   const { bytes } = search
   let start = 0
   while (start < bytes.length) {
     const end = search.find('\n\n', start)
     if (end === -1 || bytes[end - 1] !== CLOSE_BRACE) return false
-    const object = endOfBeginning(bytes, start, beginnings)
-    if (object === -1 || object > end || bytes.indexOf(LF, object) !== end) return false
+    const objectStart = endOfPrefix(bytes, start, prefixes)
+    if (objectStart === -1 || objectStart > end || bytes.indexOf(LF, objectStart) !== end) return false
     start = end + 2
   }
   return true
@@ -78,8 +78,8 @@ export function asciiBytes(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
-function endOfBeginning(bytes: Uint8Array, start: number, beginnings: readonly Uint8Array[]): number {
-  for (const expected of beginnings) if (startsWith(bytes, start, expected)) return start + expected.length
+function endOfPrefix(bytes: Uint8Array, start: number, prefixes: readonly Uint8Array[]): number {
+  for (const expected of prefixes) if (startsWith(bytes, start, expected)) return start + expected.length
   return -1
 }
 

@@ -75,7 +75,7 @@ export interface StoredTurn {
 export interface References {
   readonly continued: string | undefined
   /** The turns whose answers contain referenced items, without duplicates. */
-  readonly quoted: readonly string[]
+  readonly referenced: readonly string[]
   /** Referenced items that no stored turn contains, without duplicates. The upstream may store these items. */
   readonly foreign: readonly string[]
 }
@@ -83,7 +83,7 @@ export interface References {
 export interface RecalledTurns {
   readonly continued: StoredTurn | undefined
   /** Answers by turn id. */
-  readonly quoted: ReadonlyMap<string, JsonObject>
+  readonly referenced: ReadonlyMap<string, JsonObject>
   /** The ids of responses and items that an upstream stores for the key. References to them are forwarded. */
   readonly storedUpstream: ReadonlySet<string>
 }
@@ -91,14 +91,14 @@ export interface RecalledTurns {
 /** Implemented by formats whose requests can refer to earlier answers. */
 export interface TurnFormat {
   /** Invalid fields are ignored, because `readPrompt` reports them. */
-  refersTo(body: JsonObject): References
+  referencesIn(body: JsonObject): References
   /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
   recall(body: JsonObject, found: RecalledTurns): JsonObject
   /**
    * Returns the turn to store, or undefined if the caller opts out. `serialized` is the body or the data of the last
    * event.
    */
-  keep(context: WriteContext, serialized: string): StoredTurn | undefined
+  turnToStore(context: WriteContext, serialized: string): StoredTurn | undefined
   idsOf(answer: JsonObject): readonly string[]
   /** Reads an answer that its upstream stores. Throws `upstream` for a body that is not an answer. */
   readCompletion(body: JsonObject): Completion
@@ -211,7 +211,7 @@ export function changedTools(before: readonly Json[], tools: readonly Tool[], wr
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
-/** Joins changes of different fields. An object literal with several spreads is many times slower. */
+/** Joins changes to different fields. An object literal with several spreads is many times slower. */
 export function joinChanges(...changes: readonly Changes[]): Changes {
   return Object.assign({}, ...changes)
 }

@@ -1,4 +1,4 @@
-import { type FailureKind, GatewayError, type UpstreamRefusal } from '../core/errors.ts'
+import { type FailureKind, GatewayError, type UpstreamErrorDetails } from '../core/errors.ts'
 import { nameSet } from './fields.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
@@ -51,7 +51,7 @@ function errorOf(body: JsonObject | undefined): JsonObject {
   return { message: typeof detail === 'string' ? detail : (JSON.stringify(upstreamDetails(detail)) ?? '') }
 }
 
-function refusalOf(error: JsonObject, status: number): UpstreamRefusal {
+function refusalOf(error: JsonObject, status: number): UpstreamErrorDetails {
   const type = textOf(error['type'])
   const code = textOf(error['code'])
   const details = upstreamDetails(error['details'])

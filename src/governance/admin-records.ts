@@ -42,7 +42,7 @@ import {
   listedKey,
   parseKeyChange,
   parseNewKey,
-  publicKey,
+  keyRecord,
 } from './keyring.ts'
 import type { SharedLimits } from './limits.ts'
 import { pageQuery, type RecordTable } from './record-table.ts'
@@ -134,7 +134,7 @@ export function createAdminRecords({ store, runtime, keyring, shared }: AdminRec
 function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   const show = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
     const [spent = 0] = await reports.spentCents([key])
-    return publicKey(key, spent)
+    return keyRecord(key, spent)
   }
   return {
     create: async (body) => {

@@ -92,7 +92,7 @@ export const dollars: z.ZodMiniType<number> = expecting(
 )
 
 export const timestamp: z.ZodMiniType<string> = expecting(
-  'a time with a time zone such as 2027-01-31T00:00:00Z',
+  'a time with a time zone, such as 2027-01-31T00:00:00Z',
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 

@@ -11,7 +11,7 @@ import {
   hourlyField,
   type Limit,
   currentLimits,
-  MAX_SETBACK_MS,
+  MAX_CLOCK_ROLLBACK_MS,
   type SharedLimits,
 } from './limits.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
@@ -124,7 +124,7 @@ export function readSpent(
 }
 
 /** Maximum duration of a request, in milliseconds. */
-const RUNNING_MS = 600_000
+const MAX_REQUEST_MS = 600_000
 
 /**
  * Returns the amounts that running requests have reserved in other windows of each owner. These requests began before
@@ -149,7 +149,11 @@ function otherCounters({ owner, every }: BudgetWindow, now: number): readonly st
   const counters: string[] = []
   for (const code of DURATION_CODES) {
     if (code === every) continue
-    for (let { start, end } = periodOf(now - RUNNING_MS, code); start <= now; { start, end } = periodOf(end, code)) {
+    for (
+      let { start, end } = periodOf(now - MAX_REQUEST_MS, code);
+      start <= now;
+      { start, end } = periodOf(end, code)
+    ) {
       counters.push(counterName('budget', owner, code, { start, end }))
     }
   }
@@ -233,7 +237,7 @@ function billedTallies(
 ): { readonly names: readonly string[]; readonly field: string } {
   if (every === '1m') return { names: [], field: 'billed' }
   const names: string[] = []
-  const end = Math.min(period.end, Math.max(now, period.start) + MAX_SETBACK_MS)
+  const end = Math.min(period.end, Math.max(now, period.start) + MAX_CLOCK_ROLLBACK_MS)
   for (let day = periodOf(period.start, '1d'); day.start < end; day = periodOf(day.end, '1d')) {
     names.push(billedName(owner, day.start))
   }

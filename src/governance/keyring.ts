@@ -6,7 +6,7 @@ import { type HashedKey, keyChange, newKey, type ParsedKeyChange } from './confi
 import {
   type Allowance,
   createSecret,
-  HASHES,
+  HASH_PREFIX,
   hashSecret,
   type KeyLookup,
   limitsOf,
@@ -17,7 +17,7 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 import type { SharedLimits } from './limits.ts'
-import { type Page, type PageQuery, type RecordTable, wrongField } from './record-table.ts'
+import { type Page, type PageQuery, type RecordTable, invalidField } from './record-table.ts'
 import { cents, type NanoUsd, toCents } from '../core/money.ts'
 import * as field from './field-schema.ts'
 
@@ -49,14 +49,14 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
   const { keys } = lookup
 
   async function mapHash(hash: string, id: string): Promise<void> {
-    if (!(await store.swap(HASHES + hash, undefined, id)) && (await store.get(HASHES + hash)) !== id) {
+    if (!(await store.swap(HASH_PREFIX + hash, undefined, id)) && (await store.get(HASH_PREFIX + hash)) !== id) {
       throw new GatewayError('conflict', 'The secret belongs to another virtual key. Choose another secret.')
     }
     lookup.forget(hash)
   }
 
   async function unmapHash(hash: string): Promise<void> {
-    await store.delete(HASHES + hash)
+    await store.delete(HASH_PREFIX + hash)
     lookup.forget(hash)
   }
 
@@ -78,7 +78,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
   async function update(id: string, fields: ParsedKeyChange): Promise<VirtualKey> {
     const key = await keys.read(id)
     if (fields.value !== undefined && hashSecret(fields.value) !== key.hash) {
-      throw wrongField(
+      throw invalidField(
         'value',
         'the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
       )
@@ -87,7 +87,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
     return (await keys.change(id, (key) => changeKey(key, fields))).after
   }
 
-  /** Checks only the ids in the request, because a deleted shared record must not block changes of other fields. */
+  /** Checks only the ids in the request, because a deleted shared record must not block changes to other fields. */
   async function checkShared(fields: Pick<ParsedKeyChange, 'budget_id' | 'rate_limit_id'>): Promise<void> {
     await checkExists('budget_id', fields.budget_id, shared.budgets)
     await checkExists('rate_limit_id', fields.rate_limit_id, shared.rateLimits)
@@ -99,13 +99,13 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
   }
 
   async function configure({ id, hash, prefix, fields }: HashedKey): Promise<VirtualKey> {
-    const keyCreatedAt = (createdAt: number): VirtualKey => makeKey({ id, hash, prefix, createdAt }, fields)
-    const key = keyCreatedAt(now())
+    const configuredKey = (createdAt: number): VirtualKey => makeKey({ id, hash, prefix, createdAt }, fields)
+    const key = configuredKey(now())
     await checkShared(fields)
     await mapHash(hash, id)
     if (await keys.insert(id, key)) return key
     const { before, after } = await keys.change(id, (stored) => ({
-      ...keyCreatedAt(stored.createdAt),
+      ...configuredKey(stored.createdAt),
       active: fields.is_active ?? stored.active,
     }))
     if (before.hash !== hash) await unmapHash(before.hash)
@@ -117,7 +117,7 @@ export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptio
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
-  throw wrongField(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
+  throw invalidField(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
 }
 
 export function parseNewKey(body: unknown): WireForm<NewKey> {
@@ -211,7 +211,7 @@ export function changeAllowance<Amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
   if (every === undefined || every === null || name === undefined) return undefined
-  throw wrongField(name, 'the key has no limit for this duration. Set the limit too.')
+  throw invalidField(name, 'the key has no limit for this duration. Set the limit too.')
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
@@ -246,7 +246,7 @@ function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-export function publicKey(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
+export function keyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {
     ...listedKey(key, spentCents),

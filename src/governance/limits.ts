@@ -113,14 +113,14 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
 
 const MINUTE = 60_000
 /** Maximum time by which the clock can be set back without losing amounts, in milliseconds. */
-export const MAX_SETBACK_MS: number = 120 * MINUTE
+export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE
 
 /**
  * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Per-minute
  * counters expire sooner, because there are many of them.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
-  return period.end + (every === '1m' ? 15 * MINUTE : MAX_SETBACK_MS)
+  return period.end + (every === '1m' ? 15 * MINUTE : MAX_CLOCK_ROLLBACK_MS)
 }
 
 /** The limits and tallies of a key in the current windows. */

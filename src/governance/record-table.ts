@@ -61,7 +61,7 @@ export function isSafeId(id: string): boolean {
 
 export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
-  const recent = createRecent<T | undefined>(MAX_CACHED)
+  const recent = createBoundedCache<T | undefined>(MAX_CACHED)
   /** The number of changes so far. The result of a lookup that began before a change must not be cached after it. */
   let changes = 0
 
@@ -74,7 +74,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
     if (text !== undefined) return text
     throw new GatewayError(
       'not-found',
-      `There is no ${label} with the id ${JSON.stringify(id.slice(0, 100))}. List the records to find its id.`,
+      `There is no ${label} with the id ${JSON.stringify(id.slice(0, 100))}. List the records to find a valid id.`,
     )
   }
 
@@ -158,7 +158,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
 }
 
 /** A bounded cache. When it is full, the oldest entry is removed. */
-export interface Recent<Value> {
+export interface BoundedCache<Value> {
   get(key: string, now: number): { readonly value: Value } | undefined
   /** Returns the last value, regardless of its age. */
   last(key: string): { readonly value: Value } | undefined
@@ -166,7 +166,7 @@ export interface Recent<Value> {
   forget(key: string): void
 }
 
-export function createRecent<Value>(maxEntries: number): Recent<Value> {
+export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Value> {
   const entries = new Map<string, { readonly value: Value; readonly until: number }>()
 
   function get(key: string, now: number): { readonly value: Value } | undefined {
@@ -195,22 +195,22 @@ export function fallBackToLast<Found, Value>(
   return lookup.then(onFound, () => last.value)
 }
 
-const DEFAULT_PAGE = 100
-const MAX_PAGE = 1000
+const DEFAULT_PAGE_SIZE = 100
+const MAX_PAGE_SIZE = 1000
 
 /** Throws `invalid-admin-request` for an invalid limit or id. */
 export function pageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
-  const { limit = DEFAULT_PAGE, after } = query
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE) {
-    throw wrongField('limit', `expected an integer from 1 to ${MAX_PAGE}, got ${limit}.`)
+  const { limit = DEFAULT_PAGE_SIZE, after } = query
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {
+    throw invalidField('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
   }
   if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
     const shown = JSON.stringify(String(after).slice(0, 100))
-    throw wrongField('after', `expected the id of the last record of the previous page, got ${shown}.`)
+    throw invalidField('after', `expected the id of the last record of the previous page, got ${shown}.`)
   }
   return after === undefined ? { limit } : { limit, after }
 }
 
-export function wrongField(param: string, text: string): GatewayError {
+export function invalidField(param: string, text: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }

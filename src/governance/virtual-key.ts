@@ -5,7 +5,7 @@ import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/async.ts'
 import {
   CACHE_MS,
-  createRecent,
+  createBoundedCache,
   createRecordTable,
   type LookupOptions,
   MAX_CACHED,
@@ -161,19 +161,19 @@ export interface KeyLookup {
    */
   find(secret: string): MaybePromise<VirtualKey | undefined>
   readonly keys: RecordTable<VirtualKey>
-  /** Must be called after a change of the key. */
+  /** Must be called after the key is changed or deleted. */
   forget(hash: string): void
 }
 
 /** Entries under this prefix map the hash of a secret to the id of its key. */
-export const HASHES = 'key-hash:'
+export const HASH_PREFIX = 'key-hash:'
 
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
   /** Keyed by hash. Unknown secrets have a separate cache, because a flood of them would otherwise evict valid keys. */
-  const known = createRecent<string>(MAX_CACHED)
-  const unknown = createRecent<undefined>(MAX_CACHED)
+  const known = createBoundedCache<string>(MAX_CACHED)
+  const unknown = createBoundedCache<undefined>(MAX_CACHED)
 
   function find(secret: string): MaybePromise<VirtualKey | undefined> {
     const hash = hashSecret(secret)
@@ -199,7 +199,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
       else if (changesBefore === changes) unknown.put(hash, undefined, at + cacheMs)
       return id
     }
-    return fallBackToLast(store.get(HASHES + hash), remember, keepsStale ? known.last(hash) : undefined)
+    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, keepsStale ? known.last(hash) : undefined)
   }
 
   function forget(hash: string): void {
@@ -214,7 +214,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
 /** Prefix of a generated secret. */
 export type KeyFormat = 'sk-bf' | 'sk-svc'
 
-const MAX_SECRET = 512
+const MAX_SECRET_LENGTH = 512
 const PREFIX_LENGTH = 10
 
 /** The secret is the format followed by a version 4 UUID. */
@@ -224,7 +224,7 @@ export function createSecret(format: KeyFormat, uuid: () => string): string {
 
 /** Returns 64 hex digits, or undefined for a secret of invalid length. */
 export function hashSecret(secret: string): string | undefined {
-  return secret.length === 0 || secret.length > MAX_SECRET ? undefined : sha256(secret)
+  return secret.length === 0 || secret.length > MAX_SECRET_LENGTH ? undefined : sha256(secret)
 }
 
 export function prefixOfSecret(secret: string): string {

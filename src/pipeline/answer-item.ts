@@ -95,7 +95,7 @@ function retryDelayOf(failure: GatewayError | undefined): number | undefined {
   return retryAfterSeconds === undefined ? DEFAULT_WAIT_MS : retryAfterSeconds * 1000
 }
 
-interface Settling {
+interface SettleArguments {
   readonly reservation: Reservation
   readonly used: Used
   readonly audit: readonly SettledEntry[]
@@ -113,7 +113,7 @@ interface PostponedSettlement {
  * settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {
-  let settling: Settling | undefined
+  let settling: SettleArguments | undefined
   let ending: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
   const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
     const reservation = await services.ledger.reserve(key, quote, wait)
@@ -147,10 +147,13 @@ function postponeSettlement(services: Services): PostponedSettlement {
  * to the store.
  */
 function notReserved(): GatewayError {
-  return new GatewayError('overloaded', 'The store failed before this item was reserved. The item is retried.')
+  return new GatewayError(
+    'overloaded',
+    'The store failed before quota was reserved for this item. The item will be retried.',
+  )
 }
 
-function commitSettlement({ reservation, used, audit }: Settling, isBilled: boolean): MaybePromise<void> {
+function commitSettlement({ reservation, used, audit }: SettleArguments, isBilled: boolean): MaybePromise<void> {
   return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 

@@ -4,7 +4,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { add, nano, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { withPrompt } from '../upstream/attempts.ts'
+import { withPromptTokens } from '../upstream/attempts.ts'
 import type { Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
 import { quote } from './reserve.ts'
 import type { SvcMetrics } from '../formats/format.ts'
@@ -21,7 +21,7 @@ export interface BilledAnswer {
 
 /** Counts a long prompt if the bill needs the local count. Yields to the event loop while counting. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
-  return plan.kind === 'upstream' && plan.attempts.isUnreported ? plan.counted.prepare?.() : undefined
+  return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counted.prepare?.() : undefined
 }
 
 /** Returns the bill for a complete answer. Uses the local count for values that the upstream did not report. */
@@ -53,7 +53,7 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
   const text = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
   const route = routeOf(answered)
-  const reported = withPrompt(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
+  const reported = withPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
   return billOf(answered, plan, { route, usage, estimated: true })
 }
@@ -110,7 +110,7 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
   const { plan } = planned
   const last = plan.kind === 'upstream' ? plan.attempts.last() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
-  const usage = withPrompt(last.usage, () => countedPrompt(planned, last.route))
+  const usage = withPromptTokens(last.usage, () => countedPrompt(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 

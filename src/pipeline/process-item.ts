@@ -6,7 +6,7 @@ import { answerItem, type KeyById } from './answer-item.ts'
 import type { Services } from './services.ts'
 
 export interface ItemProcessor {
-  /** Resolves with the delay before the next attempt, or with undefined if the item is done. */
+  /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */
   process(claim: ItemClaim): Promise<RetryDelay | undefined>
   /** Stores an error as the result of an item whose processing threw an error. */
   fail(claim: ItemClaim): Promise<void>

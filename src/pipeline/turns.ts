@@ -68,12 +68,12 @@ async function recall(
   { format, key }: { readonly format: TurnFormat; readonly key: VirtualKey },
   body: JsonObject,
 ): Promise<RecalledBody> {
-  const { continued, quoted, foreign } = format.refersTo(body)
+  const { continued, referenced, foreign } = format.referencesIn(body)
   const providers = await findProviders(store, key, continued === undefined ? foreign : [continued, ...foreign])
   const isStoredHere = continued !== undefined && !providers.has(continued)
   const found = {
     continued: isStoredHere ? await findTurn(store, key, continued) : undefined,
-    quoted: await findQuoted(store, key, quoted),
+    referenced: await findReferenced(store, key, referenced),
     storedUpstream: new Set(providers.keys()),
   }
   const [provider, other] = new Set(providers.values())
@@ -124,7 +124,7 @@ async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<
   return { id, answer, input: asArray(JSON.parse(input) as Json) }
 }
 
-async function findQuoted(
+async function findReferenced(
   store: TurnStore,
   key: VirtualKey,
   ids: readonly string[],

@@ -293,7 +293,7 @@ class OutgoingCall<P extends Prompt | undefined> {
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {
-      paid.isPaid = true
+      paid.isBillable = true
     }
   }
 

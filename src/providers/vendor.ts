@@ -148,7 +148,7 @@ function withoutScheme(value: string): string {
 
 /**
  * Returns the catalog models with the prices from the options. Throws `invalid-request` if no model has a price,
- * because its calls would be free.
+ * because calls would then be free.
  */
 export function pricedModels(
   functionName: string,

@@ -151,7 +151,7 @@ async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<o
 }
 
 const CURSOR = /^[\x21-\x7e]{1,200}$/
-const MOMENT = 'a time with a time zone such as 2027-01-31T00:00:00Z'
+const MOMENT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
 
 function auditQuery(query: URLSearchParams): AuditQuery {
   const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
@@ -161,7 +161,7 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   }
   const isTimestamp = (text: string): boolean => timestamp.safeParse(text).success
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
-  const after = read('after', 'the "next" of the previous page', (text) => CURSOR.test(text))
+  const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')
   const page = pageQuery(limit === null ? {} : { limit: toNumber(limit) })
   const from = read('from', MOMENT, isTimestamp)
@@ -197,7 +197,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     if (key === undefined && authorize === undefined) {
       throw new GatewayError(
         'unauthenticated',
-        'The admin API is not configured. Pass createGateway `admin: { key }` of at least 16 characters, or `admin: { authorize }`, and send the key as Authorization: Bearer or x-admin-key.',
+        'The admin API is not configured. Pass `admin: { key }` with at least 16 characters, or `admin: { authorize }`, to createGateway, and send the key as Authorization: Bearer or x-admin-key.',
         { code: 'admin_not_configured' },
       )
     }

@@ -31,7 +31,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
       await readTurn(services, key, call)
       throw new GatewayError(
         'invalid-request',
-        'Only a response that was created with background: true can be cancelled.',
+        'Only a response that was created with background: true can be canceled.',
         {
           param: 'response_id',
         },

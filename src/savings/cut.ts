@@ -66,7 +66,7 @@ export async function cutToQuery(
   if (segments.length === 0) return undefined
   const query = queryOf(conversation.turns, options.terms)
   const { owner, signal } = job
-  const similarities = options.byMeaning === true ? await job.meaning?.similarities(conversation) : undefined
+  const similarities = options.byMeaning === true ? await job.semantics?.similarities(conversation) : undefined
   const selection = {
     segments,
     steps,

@@ -104,7 +104,7 @@ interface Comparison {
 }
 
 /** Compares the beginnings of segments with the question, using an embedder. */
-export interface MeaningRanker {
+export interface SemanticRanker {
   /** Returns undefined for a meeting transcript, and if the embedder fails, times out or is paused. Never rejects. */
   compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
   /** Returns the cost of embedding the segments whose vectors are not cached. */
@@ -130,7 +130,7 @@ const MAX_CACHED_BYTES = 64 * 1024 * 1024
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
-export function createMeaningRanker({ embedder, after, estimate, pauses, pause }: MeaningOptions): MeaningRanker {
+export function createSemanticRanker({ embedder, after, estimate, pauses, pause }: MeaningOptions): SemanticRanker {
   const { dimensions, price: dollars = 0 } = embedder
   const vectors = new LRUCache<string, Float32Array>({
     maxSize: MAX_CACHED_BYTES,
@@ -185,7 +185,7 @@ export function createMeaningRanker({ embedder, after, estimate, pauses, pause }
     }
   }
 
-  const compare: MeaningRanker['compare'] = async (conversation, comparison) => {
+  const compare: SemanticRanker['compare'] = async (conversation, comparison) => {
     const { owner, signal } = comparison
     const name = `${owner} ${conversation.chain.at(Math.min(1, conversation.segments.length))}`
     const texts = textsOf(conversation)

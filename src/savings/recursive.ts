@@ -135,7 +135,7 @@ export function createRecursive(
       if (known !== undefined) return { text: known, spent: ZERO }
     }
     const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, tools, signal })
-    const author = summary.isByModel && small !== undefined ? small.name : 'extractive'
+    const author = summary.isFromModel && small !== undefined ? small.name : 'extractive'
     await memory.remember(owner, keyOf(author), summary.text)
     return summary
   }

@@ -142,7 +142,7 @@ async function selectBlock(
   if (blocks.some((block) => block.before === before)) return undefined
   const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
   const query = queryOf(turns)
-  const similarities = await job.meaning?.similarities(conversation)
+  const similarities = await job.semantics?.similarities(conversation)
   const { owner, signal } = job
   const found = await select(
     { segments, steps: new Set(), query, ...(similarities !== undefined && { similarities }), capacity, owner, signal },

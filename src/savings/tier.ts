@@ -25,7 +25,7 @@ export interface TierJob {
   readonly owner: string
   readonly small: SmallModel | undefined
   /** Ranks segments with the configured embedder. @default none */
-  readonly meaning?: {
+  readonly semantics?: {
     similarities(conversation: Conversation): Promise<Similarities | undefined>
     price(conversation: Conversation): NanoUsd
   }

@@ -103,14 +103,14 @@ export async function rememberSent(
 ): Promise<History> {
   const { model, tokens, now: at } = job
   const cost = add(sendingCost(model, sent.tokens, sent.warm), sent.spent)
-  const alwaysWhole = sendingCost(model, tokens, warmTokens(history, job, history))
+  const unchangedCost = sendingCost(model, tokens, warmTokens(history, job, history))
   const { tier } = sent
   const next: History = {
     at,
     tokens,
     whole: tier === undefined ? { tokens, at } : history.whole,
     rewritten: tier === undefined ? history.rewritten : { tier, tokens: sent.tokens, at },
-    debt: add(history.debt, subtract(cost, alwaysWhole)),
+    debt: add(history.debt, subtract(cost, unchangedCost)),
     trust: history.trust,
   }
   await rememberHistory(memory, job, next)

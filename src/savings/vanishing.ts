@@ -23,15 +23,15 @@ interface VanishingOptions {
   /** Target size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
   /** Minimum target, in tokens. @default 4096, or 16,384 above 40,000 tokens */
-  readonly leastTarget?: LeastTarget
+  readonly leastTarget?: MinTarget
   readonly after: Runtime['after']
 }
 
 /** A number of tokens, or several with the conversation size `above` which each applies. */
-export type LeastTarget = number | readonly { readonly above: number; readonly target: number }[]
+export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
-const DEFAULT_LEAST_TARGETS: LeastTarget = [
+const DEFAULT_MIN_TARGETS: MinTarget = [
   { above: 0, target: 4096 },
   { above: 40_000, target: 16_384 },
 ]
@@ -46,7 +46,7 @@ const MAX_REPLY_TOKENS = 100
 
 /** Tier 2: stores the conversation and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const leastTarget = options.leastTarget ?? DEFAULT_LEAST_TARGETS
+  const leastTarget = options.leastTarget ?? DEFAULT_MIN_TARGETS
 
   /**
    * Without a header, only a single long request gets a large target, because a long conversation would pay for it on
@@ -86,14 +86,14 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
     const callsPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO
-    const calls = add(callsPerTurn, job.meaning?.price(conversation) ?? ZERO)
+    const calls = add(callsPerTurn, job.semantics?.price(conversation) ?? ZERO)
     return { tokens, calls, callsPerTurn }
   }
 
   return { tier: 2, wants: (job) => isWanted(job, 2, options.thresholds), forecast, rewrite }
 }
 
-function minTargetFor(leastTarget: LeastTarget, tokens: number): number {
+function minTargetFor(leastTarget: MinTarget, tokens: number): number {
   if (typeof leastTarget === 'number') return leastTarget
   const applicable = leastTarget.filter(({ above }) => tokens > above || above === 0)
   return applicable.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? FALLBACK_TARGET

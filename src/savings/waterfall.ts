@@ -8,9 +8,9 @@ import { chooseTiers, mayRunAfter, type TierCandidate, type Declined } from './c
 import { type ConversationMemory, conversationOf, createMemory } from './conversation.ts'
 import {
   createFailurePauses,
-  createMeaningRanker,
+  createSemanticRanker,
   type FailurePauses,
-  type MeaningRanker,
+  type SemanticRanker,
   withPauses,
   withSpending,
 } from './models.ts'
@@ -40,7 +40,7 @@ import {
   warmTokens,
   type History,
 } from './upstream-cache.ts'
-import { createVanishing, type LeastTarget } from './vanishing.ts'
+import { createVanishing, type MinTarget } from './vanishing.ts'
 
 // A separate lazy import would split the shared code into more chunks.
 export { createMemory } from './conversation.ts'
@@ -58,7 +58,7 @@ export interface WaterfallOptions {
   readonly summarizer?: Summarizer
   /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: MinTarget }
   /** The tiers, in order of preference. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
 }
@@ -66,7 +66,7 @@ export interface WaterfallOptions {
 interface WaterfallParts {
   readonly meter: Meter
   readonly tiers: readonly Tier[]
-  readonly ranker: MeaningRanker | undefined
+  readonly ranker: SemanticRanker | undefined
 }
 
 /**
@@ -83,15 +83,15 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   return async (received) => {
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await withExactSize(received, { meter, thresholds })
-    const job = withMeaning(withPausedModel(sized, pauses), parts.ranker, () => {})
-    const isFollowed = shouldFollow(job, thresholds)
-    const history = isFollowed ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
+    const job = withSemantics(withPausedModel(sized, pauses), parts.ranker, () => {})
+    const isTracked = shouldTrack(job, thresholds)
+    const history = isTracked ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, parts)
     const isRewritten = result.rewrite !== undefined && job.shadow === undefined
     const sent = isRewritten
       ? { ...sentAs, spent: result.spent }
       : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
-    const next = isFollowed ? await withFallback(undefined, rememberSent(memory, job, history, sent)) : undefined
+    const next = isTracked ? await withFallback(undefined, rememberSent(memory, job, history, sent)) : undefined
     if (next === undefined) return result
     const reportCacheRead = (read: number): Promise<void> =>
       withFallback(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
@@ -113,7 +113,7 @@ function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: 
   const tiers = typeof options.tiers === 'function' ? options.tiers(builtIn) : (options.tiers ?? builtIn)
   if (embedder === undefined) return { meter, tiers, ranker: undefined }
   const pauses = createFailurePauses(now)
-  return { meter, tiers, ranker: createMeaningRanker({ embedder, after, estimate, pauses, pause }) }
+  return { meter, tiers, ranker: createSemanticRanker({ embedder, after, estimate, pauses, pause }) }
 }
 
 interface Outcome extends WaterfallResult {
@@ -140,7 +140,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
     verdicts.set(tier, attempt.verdict)
     const { rewrite, tokens } = attempt
     if (rewrite === undefined) {
-      declined = { ...(await lowestCalls(declined, candidate, withTrialOwner(job))), spent }
+      declined = { ...(await lowestCallCost(declined, candidate, withTrialOwner(job))), spent }
       continue
     }
     const continues = attempt.continues && history.rewritten.tier === tier.tier
@@ -153,7 +153,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
   return { tokens: job.tokens, spent, requestedSpent, verdicts: verdictsInOrder(), sentAs }
 }
 
-async function lowestCalls(
+async function lowestCallCost(
   { calls }: Declined,
   candidate: TierCandidate,
   job: TierJob,
@@ -193,7 +193,7 @@ async function tiersToTry(
   return [...requested, ...chosen]
 }
 
-/** The stored state of a conversation is optional, so failures to access it are ignored. */
+/** Returns `fallback` if the work rejects. Savings are optional, so a failure must not reject the request. */
 async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promise<Value> {
   try {
     return await work
@@ -214,7 +214,7 @@ async function withExactSize(
 }
 
 /** A conversation that is too small to be rewritten without a header needs no history. */
-function shouldFollow(job: TierJob, thresholds: Thresholds): boolean {
+function shouldTrack(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 }
 
@@ -227,13 +227,13 @@ function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
 }
 
 /** Calls `onSpent` with the cost of each embedder call. */
-function withMeaning(job: TierJob, ranker: MeaningRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
+function withSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
-  const meaning: TierJob['meaning'] = {
+  const semantics: TierJob['semantics'] = {
     similarities: (conversation) => ranker.compare(conversation, { owner: job.owner, signal: job.signal, onSpent }),
     price: (conversation) => ranker.price(conversation, job.owner),
   }
-  return { ...job, meaning }
+  return { ...job, semantics }
 }
 
 /** Separates the state of trial runs, whose prompts are never sent. */
@@ -265,7 +265,7 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
     continues: false,
   })
   const { small, spent: spentSoFar } = withSpending(job.small)
-  const metered = withMeaning({ ...job, small }, ranker, (cost) => {
+  const metered = withSemantics({ ...job, small }, ranker, (cost) => {
     embedded = add(embedded, cost)
   })
   try {

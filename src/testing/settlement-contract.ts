@@ -6,7 +6,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
   const { claim, clock, level, reserve, settle } = suite
 
   describe('settling', () => {
-    it('replaces the held amount by a lower or higher used amount', async () => {
+    it('replaces the held amount with a lower or higher used amount', async () => {
       await reserve('t', [claim('a', 10, 100), claim('b', 10, 10)])
       expect(await settle('t', { a: 4, b: 25 })).toBe(true)
       expect(await suite.store.levels(['a', 'b'])).toEqual([
@@ -22,7 +22,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       expect(await level('a')).toEqual({ spent: 0, held: 0 })
     })
 
-    it('has an effect once when it is repeated, also concurrently', async () => {
+    it('takes effect only once if it is repeated, even concurrently', async () => {
       await reserve('t', [claim('a', 10, 100)])
       const results = await Promise.all(Array.from({ length: 20 }, () => settle('t', { a: 4 })))
       expect(results.filter(Boolean)).toHaveLength(1)
@@ -150,7 +150,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
     })
 
     for (const amount of [Number.NaN, -1, 0.5, Infinity, MAX_AMOUNT + 1]) {
-      it(`do not change for the amount ${amount}, which is refused`, async () => {
+      it(`do not change if the amount is ${amount}, which is rejected`, async () => {
         await expect(reserve('t', [claim('a', 1, 10), claim('b', amount, 10)])).rejects.toThrow()
         await reserve('t1', [claim('a', 1, 10)])
         await expect(settle('t1', { a: amount })).rejects.toThrow()

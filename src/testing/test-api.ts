@@ -68,9 +68,9 @@ export type MakeStore = (clock: TestClock) => Promise<Store>
 export interface StoreSuite {
   readonly store: Store
   readonly clock: TestClock
-  claim(counter: string, amount: number, max: number, more?: Partial<Claim>): Claim
+  claim(counter: string, amount: number, max: number, overrides?: Partial<Claim>): Claim
   /** The reservation expires after 10 minutes by default. */
-  reserve(id: string, claims: readonly Claim[], more?: Partial<ReserveRequest>): Promise<ReserveResult>
+  reserve(id: string, claims: readonly Claim[], overrides?: Partial<ReserveRequest>): Promise<ReserveResult>
   settle(id: string, charges?: Readonly<Record<string, number>>): Promise<boolean>
   level(counter: string): Promise<Level | undefined>
 }
@@ -99,9 +99,9 @@ export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: Tes
       return current()
     },
     clock,
-    claim: (counter, amount, max, more = {}) => ({ counter, amount, max, expiresAt, ...more }),
-    reserve: async (reservationId, claims, more = {}) =>
-      current().reserve({ reservationId, claims, expiresAfterMs: 600_000, ...more }),
+    claim: (counter, amount, max, overrides = {}) => ({ counter, amount, max, expiresAt, ...overrides }),
+    reserve: async (reservationId, claims, overrides = {}) =>
+      current().reserve({ reservationId, claims, expiresAfterMs: 600_000, ...overrides }),
     settle: async (reservationId, charges = {}) =>
       current().settle({
         reservationId,

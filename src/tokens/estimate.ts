@@ -48,7 +48,7 @@ export function estimateTokens(text: string): number {
   while (at < text.length) {
     const code = text.charCodeAt(at)
     if (code >= 128) {
-      sum += weightBeyondAscii(code)
+      sum += nonAsciiWeight(code)
       bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2
       at++
       continue
@@ -61,7 +61,7 @@ export function estimateTokens(text: string): number {
   return Math.round(Math.min(bytes, Math.max(bytes / 8, sum)))
 }
 
-function weightBeyondAscii(code: number): number {
+function nonAsciiWeight(code: number): number {
   if (code < 0x300) return WEIGHTS.latin
   if (code < 0x2000) return WEIGHTS.alphabet
   if (code >= 0x3040 && code < 0xd800) return WEIGHTS.ideograph
@@ -117,7 +117,7 @@ function symbolTokens(text: string, start: number, end: number): number {
 }
 
 const waiting: (() => void)[] = []
-/** After a longer step, such as parsing a body of 30 MB, computations pause for the duration of the step. */
+/** After a step that takes longer than this, such as parsing a body of 30 MB, computations pause for as long as the step took, up to `MAX_PAUSE_MS`. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
@@ -139,7 +139,7 @@ export function yieldToEventLoop(): Promise<void> {
   endStep()
   return new Promise((resolve) => {
     waiting.push(resolve)
-    if (!isScheduled) afterTurn()
+    if (!isScheduled) scheduleNext()
   })
 }
 
@@ -164,10 +164,10 @@ function continueOne(): void {
   }
   stepStart = performance.now()
   waiting.shift()?.()
-  afterTurn()
+  scheduleNext()
 }
 
-function afterTurn(): void {
+function scheduleNext(): void {
   isScheduled = true
   runLater(continueOne)
 }

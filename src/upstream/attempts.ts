@@ -11,7 +11,7 @@ export interface AttemptRoute {
 }
 
 /** An answer whose usage may increase while it is received. */
-interface Reporting {
+interface UsageSource {
   readonly usage?: Usage | undefined
 }
 
@@ -22,11 +22,11 @@ interface Reporting {
  */
 export class Attempt {
   readonly route: AttemptRoute
-  isPaid = false
+  isBillable = false
   readonly #cancellation: Cancellation
   /** True if the client disconnected before the call was sent. */
   readonly #isUnsent: boolean
-  #answer: Reporting = {}
+  #answer: UsageSource = {}
 
   constructor(route: AttemptRoute, cancellation: Cancellation) {
     this.route = route
@@ -38,13 +38,13 @@ export class Attempt {
     return this.#answer.usage ?? NO_USAGE
   }
 
-  answered(answer: Reporting): void {
-    this.isPaid = true
+  answered(answer: UsageSource): void {
+    this.isBillable = true
     this.#answer = answer
   }
 
   failed(error: unknown): void {
-    this.isPaid ||= !this.#isUnsent && (this.#cancellation.isCancelled || isTimeout(error))
+    this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCancelled || isTimeout(error))
   }
 }
 
@@ -64,41 +64,44 @@ export class Attempts {
   }
 
   /** True if at least one billable call has no reported prompt tokens. */
-  get isUnreported(): boolean {
-    return this.#all.some(({ isPaid, usage }) => isPaid && promptTokens(usage) === 0)
+  get hasUnreportedPrompt(): boolean {
+    return this.#all.some(({ isBillable: isPaid, usage }) => isPaid && promptTokens(usage) === 0)
   }
 
   /** Returns the cost of all billable calls. `sent`, the local count of the prompt, replaces missing prompt tokens. */
-  cost(sent: () => number): NanoUsd {
-    return costOfPaid(this.#all, sent)
+  cost(countPrompt: () => number): NanoUsd {
+    return costOfBillable(this.#all, countPrompt)
   }
 
   /** Returns the cost of all billable calls except the last, which produced the answer. */
-  costOfUnused(sent: () => number): NanoUsd {
-    return this.#all.length < 2 ? ZERO : costOfPaid(this.#all.slice(0, -1), sent)
+  costOfUnused(countPrompt: () => number): NanoUsd {
+    return this.#all.length < 2 ? ZERO : costOfBillable(this.#all.slice(0, -1), countPrompt)
   }
 
   /** Returns the last call if it is billable. */
   last(): Attempt | undefined {
     const attempt = this.#all.at(-1)
-    return attempt?.isPaid === true ? attempt : undefined
+    return attempt?.isBillable === true ? attempt : undefined
   }
 }
 
-function costOfPaid(attempts: readonly Attempt[], sent: () => number): NanoUsd {
-  return attempts.reduce((sum, attempt) => (attempt.isPaid ? add(sum, costOfAttempt(attempt, sent)) : sum), ZERO)
+function costOfBillable(attempts: readonly Attempt[], countPrompt: () => number): NanoUsd {
+  return attempts.reduce(
+    (sum, attempt) => (attempt.isBillable ? add(sum, costOfAttempt(attempt, countPrompt)) : sum),
+    ZERO,
+  )
 }
 
-function costOfAttempt({ route, usage }: Attempt, sent: () => number): NanoUsd {
-  return costOf(withPrompt(usage, sent), route.model.price)
+function costOfAttempt({ route, usage }: Attempt, countPrompt: () => number): NanoUsd {
+  return costOf(withPromptTokens(usage, countPrompt), route.model.price)
 }
 
 /**
  * Adds the local count of the prompt to usage that lacks prompt tokens. A prompt is never empty, so 0 means that the
  * upstream did not count it.
  */
-export function withPrompt(usage: Usage, sent: () => number): Usage {
-  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: sent() }
+export function withPromptTokens(usage: Usage, countPrompt: () => number): Usage {
+  return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }
 
 function isTimeout(error: unknown): boolean {

@@ -20,7 +20,7 @@ import {
   type WaterfallResult,
 } from '../savings/tier.ts'
 import type { SliderMode } from '../savings/slider.ts'
-import type { LeastTarget } from '../savings/vanishing.ts'
+import type { MinTarget } from '../savings/vanishing.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
@@ -42,7 +42,7 @@ export interface SavingsOptions {
    * the size of the context.
    * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: LeastTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
    * 800 characters of each message, once per conversation. If it fails or takes longer than three seconds, the ranking

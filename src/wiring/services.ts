@@ -259,7 +259,7 @@ function lazyTurns(store: Store): Turns {
     store: (answered, serialized) => {
       const { turns: format } = answered.format
       if (format === undefined || serialized === undefined) return undefined
-      const turn = format.keep(writeContext(answered), serialized)
+      const turn = format.turnToStore(writeContext(answered), serialized)
       return turn === undefined ? undefined : load().then((turns) => turns.store(answered, format, turn))
     },
     find: async (key, id) => (await load()).find(key, id),

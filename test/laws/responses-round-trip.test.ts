@@ -187,10 +187,10 @@ describe('law: junk', () => {
             const whole =
               responsesClient.turns?.recall(body, {
                 continued: undefined,
-                quoted: new Map(),
+                referenced: new Map(),
                 storedUpstream: new Set<string>(),
               }) ?? body
-            expect(responsesClient.turns?.refersTo(body).quoted).toBeInstanceOf(Array)
+            expect(responsesClient.turns?.referencesIn(body).referenced).toBeInstanceOf(Array)
             const prompt =
               whole === body ? responsesClient.readPrompt(body, received) : responsesClient.readPrompt(whole)
             format.writePrompt(prompt, 'm')

@@ -171,14 +171,14 @@ describe('law: a whole answer in the responses format', () => {
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))
         const told = responsesClient.writeCompletion(completion, metrics, context)
-        const kept = responsesClient.turns?.keep({ ...context, requestBody: {} }, told)
+        const kept = responsesClient.turns?.turnToStore({ ...context, requestBody: {} }, told)
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
-        expect(responsesClient.turns?.refersTo(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
+        expect(responsesClient.turns?.referencesIn(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
         const whole =
           responsesClient.turns?.recall(body, {
             continued: kept,
-            quoted: new Map(),
+            referenced: new Map(),
             storedUpstream: new Set<string>(),
           }) ?? {}
         const [first, ...others] = responsesClient.readPrompt(whole).messages

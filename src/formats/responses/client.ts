@@ -39,10 +39,10 @@ function readInstructions(value: Json | undefined): Message | undefined {
 }
 
 function readConversation(body: JsonObject): readonly Message[] {
-  const isStored = STORED_FIELDS.some((field) => !isAbsent(body[field]))
-  if (isStored && isAbsent(body['input'])) return []
+  const refersToStored = STORED_FIELDS.some((field) => !isAbsent(body[field]))
+  if (refersToStored && isAbsent(body['input'])) return []
   const messages = readInput(body['input'])
-  if (messages.length === 0 && !isStored) throw badField('input', body['input'], 'a string or at least one item')
+  if (messages.length === 0 && !refersToStored) throw badField('input', body['input'], 'a string or at least one item')
   return messages
 }
 
@@ -55,9 +55,9 @@ function checkOtherFields(body: JsonObject): void {
 }
 
 export const responseTurns: TurnFormat = {
-  refersTo,
+  referencesIn,
   recall,
-  keep,
+  turnToStore,
   idsOf,
   readCompletion,
   answerId,
@@ -65,17 +65,17 @@ export const responseTurns: TurnFormat = {
   refersToUpstream,
 }
 
-function refersTo(body: JsonObject): References {
-  const quoted = new Set<string>()
+function referencesIn(body: JsonObject): References {
+  const referenced = new Set<string>()
   const foreign = new Set<string>()
   for (const item of asArray(body['input'])) {
     const id = referenceIn(item)
     if (id === undefined) continue
     const response = responseOfItem(id)
     if (response === undefined) foreign.add(id)
-    else quoted.add(response)
+    else referenced.add(response)
   }
-  return { continued: asString(body['previous_response_id']), quoted: [...quoted], foreign: [...foreign] }
+  return { continued: asString(body['previous_response_id']), referenced: [...referenced], foreign: [...foreign] }
 }
 
 function refersToUpstream({ native, messages }: Prompt): boolean {
@@ -128,10 +128,10 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   )
 }
 
-function resolveReference(item: Json, param: string, { quoted, storedUpstream }: RecalledTurns): Json {
+function resolveReference(item: Json, param: string, { referenced, storedUpstream }: RecalledTurns): Json {
   const id = referenceIn(item)
   if (id === undefined || storedUpstream.has(id)) return item
-  const answer = quoted.get(responseOfItem(id) ?? '')
+  const answer = referenced.get(responseOfItem(id) ?? '')
   const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
   if (found !== undefined) return found
   throw new GatewayError(
@@ -147,7 +147,7 @@ function quote(id: string): string {
   return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
 }
 
-function keep({ prompt, requestBody }: WriteContext, serialized: string): StoredTurn | undefined {
+function turnToStore({ prompt, requestBody }: WriteContext, serialized: string): StoredTurn | undefined {
   if ((requestBody ?? prompt.native.value)['store'] === false) return undefined
   const value: unknown = JSON.parse(serialized)
   const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}

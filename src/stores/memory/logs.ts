@@ -99,10 +99,10 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     share.bytes += size
     bytes += size
     entryCount += 1
-    sort(share)
+    reposition(share)
   }
 
-  function sort(share: Share): void {
+  function reposition(share: Share): void {
     const fraction = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
     bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(fraction * STEPS))
   }
@@ -111,7 +111,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function largestShare(writer: string): Share | undefined {
     const largest = bySize.due(0)
     if (largest === undefined) return undefined
-    sort(largest)
+    reposition(largest)
     const own = shares.get(writer)
     return own?.dueAt === largest.dueAt ? own : largest
   }
@@ -130,7 +130,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
     share.bytes -= line.bytes
     bytes -= line.bytes
     entryCount -= 1
-    sort(share)
+    reposition(share)
     if (sizeOf(share.queue) === 0) shares.delete(share.queue.name)
     dropFromLog(line)
   }

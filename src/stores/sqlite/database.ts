@@ -126,8 +126,8 @@ const MIGRATIONS: readonly string[] = [
   CREATE TABLE pools (pool TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
   INSERT INTO pools VALUES ('durable', 0, 0), ('owned', 0, 0), ('expiring', 0, 0), ('logs', 0, 0);
 
-  ${countBy('entries', (row) => `${row}.pool`)}
-  ${countBy('log_entries', () => "'logs'")}
+  ${countingTriggers('entries', (row) => `${row}.pool`)}
+  ${countingTriggers('log_entries', () => "'logs'")}
 
   CREATE TABLE counters (
     name TEXT PRIMARY KEY,
@@ -165,7 +165,7 @@ const MIGRATIONS: readonly string[] = [
   `,
 ]
 
-function countBy(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string {
+function countingTriggers(table: string, poolOf: (row: 'NEW' | 'OLD') => string): string {
   return `
   CREATE TRIGGER ${table}_added AFTER INSERT ON ${table} BEGIN
     INSERT INTO shares VALUES (${poolOf('NEW')}, NEW.share, 1, NEW.bytes)

@@ -10,14 +10,14 @@ const turn: StoredTurn = {
   input: [{ role: 'user', content: 'One' }],
   answer: { id: 'resp_77', output: [message] },
 }
-const nothing: RecalledTurns = { continued: undefined, quoted: new Map(), storedUpstream: new Set<string>() }
+const nothing: RecalledTurns = { continued: undefined, referenced: new Map(), storedUpstream: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('the references of a body', () => {
   it('are the continued response and the responses of referenced items, without duplicates', () => {
     const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
-    expect(responseTurns.refersTo({ previous_response_id: 'resp_1', input })).toEqual({
+    expect(responseTurns.referencesIn({ previous_response_id: 'resp_1', input })).toEqual({
       continued: 'resp_1',
       quoted: ['resp_77', 'resp_8_8'],
       foreign: ['elsewhere'],
@@ -27,7 +27,7 @@ describe('the references of a body', () => {
   it('are empty in a body without references, and the body is not copied', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
-    expect(responseTurns.refersTo(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
+    expect(responseTurns.referencesIn(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
     expect(responseTurns.recall(body, nothing)).toBe(body)
   })
 })
@@ -53,7 +53,7 @@ describe('a recalled body', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
     const quoted = new Map([['resp_77', turn.answer]])
 
-    expect(responseTurns.recall({ input }, { ...nothing, quoted })).toEqual({
+    expect(responseTurns.recall({ input }, { ...nothing, referenced: quoted })).toEqual({
       input: [input[0], message, input[2]],
     })
   })
@@ -65,7 +65,7 @@ describe('a recalled body', () => {
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
   ])('is refused if the reference in %j is unknown', (body, param, code) => {
     const quoted = new Map([['resp_77', turn.answer]])
-    const { details, kind } = failureOf(() => responseTurns.recall(body, { ...nothing, quoted }))
+    const { details, kind } = failureOf(() => responseTurns.recall(body, { ...nothing, referenced: quoted }))
 
     expect({ kind, param: details.param, code: details.code }).toEqual({ kind: 'invalid-request', param, code })
   })
@@ -79,13 +79,13 @@ describe('a stored turn', () => {
     const whole = JSON.stringify(turn.answer)
     const event = JSON.stringify({ type: 'response.completed', response: turn.answer })
 
-    expect(responseTurns.keep(context, whole)).toEqual(turn)
-    expect(responseTurns.keep(context, event)).toEqual(turn)
+    expect(responseTurns.turnToStore(context, whole)).toEqual(turn)
+    expect(responseTurns.turnToStore(context, event)).toEqual(turn)
   })
 
   it('is not created with store: false', () => {
     expect(
-      responseTurns.keep({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
+      responseTurns.turnToStore({ ...context, requestBody: { ...asked, store: false } }, '{"id":"resp_77"}'),
     ).toBeUndefined()
   })
 })
