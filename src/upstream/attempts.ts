@@ -65,7 +65,7 @@ export class Attempts {
 
   /** True if at least one billable call has no reported prompt tokens. */
   get hasUnreportedPrompt(): boolean {
-    return this.#all.some(({ isBillable: isPaid, usage }) => isPaid && promptTokens(usage) === 0)
+    return this.#all.some(({ isBillable, usage }) => isBillable && promptTokens(usage) === 0)
   }
 
   /** Returns the cost of all billable calls. `sent`, the local count of the prompt, replaces missing prompt tokens. */

@@ -174,7 +174,11 @@ describe('law: a whole answer in the responses format', () => {
         const kept = responsesClient.turns?.turnToStore({ ...context, requestBody: {} }, told)
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
-        expect(responsesClient.turns?.referencesIn(body)).toEqual({ continued: 'resp_0123', quoted: [], foreign: [] })
+        expect(responsesClient.turns?.referencesIn(body)).toEqual({
+          continued: 'resp_0123',
+          referenced: [],
+          foreign: [],
+        })
         const whole =
           responsesClient.turns?.recall(body, {
             continued: kept,

@@ -19,7 +19,7 @@ describe('the references of a body', () => {
 
     expect(responseTurns.referencesIn({ previous_response_id: 'resp_1', input })).toEqual({
       continued: 'resp_1',
-      quoted: ['resp_77', 'resp_8_8'],
+      referenced: ['resp_77', 'resp_8_8'],
       foreign: ['elsewhere'],
     })
   })
@@ -27,7 +27,7 @@ describe('the references of a body', () => {
   it('are empty in a body without references, and the body is not copied', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
-    expect(responseTurns.referencesIn(body)).toEqual({ continued: undefined, quoted: [], foreign: [] })
+    expect(responseTurns.referencesIn(body)).toEqual({ continued: undefined, referenced: [], foreign: [] })
     expect(responseTurns.recall(body, nothing)).toBe(body)
   })
 })
