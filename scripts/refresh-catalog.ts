@@ -15,7 +15,7 @@ const target = fileURLToPath(new URL('../src/providers/models/vendors.json', imp
 export function catalogOf(file: unknown, pricedAt: string, source: string): object {
   const prices = priceList(file, { pricedAt })
   const models = VENDORS.map((vendor) => {
-    const rows = prices.over([], vendor)
+    const rows = prices.applyTo([], vendor)
     return [vendor, rows.map(({ family: _family, pricedAt: _pricedAt, ...row }) => row)] as const
   })
   return { source, pricedAt, models: Object.fromEntries(models) }

@@ -166,7 +166,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   )
 
   let closing: Promise<void> = Promise.resolve()
-  const closeOnce = (): Promise<void> =>
+  const closeParts = (): Promise<void> =>
     closeAll(
       [
         batches.stop,
@@ -176,7 +176,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         async () => cache?.flush(),
         () => store.close(),
       ],
-      (cause) => services.observers.failed('a step of closing the gateway failed', cause),
+      (cause) => services.observers.failed('a shutdown step failed', cause),
     )
 
   return {
@@ -194,7 +194,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     batches: { work: batches.work },
     close: () => {
       // In sequence, because a second call could otherwise close the store while the first call is sending settlements.
-      closing = closing.catch(() => {}).then(closeOnce)
+      closing = closing.catch(() => {}).then(closeParts)
       return closing
     },
   }

@@ -92,7 +92,7 @@ export interface GatewayOptions {
   readonly savings?: SavingsOptions
   /**
    * Options for tier 1, the semantic cache. `false` disables the cache.
-   * @default on, in memory, separate for each key, from similarity 0.95
+   * @default on, in memory, separate for each key, with a minimum similarity of 0.95
    */
   readonly cache?: false | CacheOptions
   /** Keys, budgets and rate limits that are created at startup. */

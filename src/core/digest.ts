@@ -91,7 +91,7 @@ interface DigestTools {
 }
 
 /** Computes and caches the digests of long data. Yields to the event loop between slices. */
-export async function digestInTurns(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
+export async function digestWithPauses(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
   for (const item of data) {
     const steps = item.steps(hash)
     while (steps.next().done !== true) await pause()

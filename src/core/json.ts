@@ -44,7 +44,7 @@ export function asCount(value: unknown): number | undefined {
 }
 
 /** Returns the name in lowercase without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
-export function looseName(name: string): string {
+export function normalizedName(name: string): string {
   return name
     .toUpperCase()
     .toLowerCase()

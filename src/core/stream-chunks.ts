@@ -14,7 +14,7 @@ export interface Collector {
   /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
   completion(): Completion
   isComplete(): boolean
-  isFinished(): boolean
+  hasFinishReason(): boolean
 }
 
 /** Pieces are joined only when the answer is read, because joining after each piece would take quadratic time. */
@@ -37,7 +37,7 @@ interface ToolCallBlock {
   readonly pieces: string[]
 }
 
-type Block = TextBlock | ThinkingBlock | ToolCallBlock | { readonly type: 'done'; readonly part: Part }
+type Block = TextBlock | ThinkingBlock | ToolCallBlock | { readonly type: 'opaque'; readonly part: Part }
 
 interface Draft {
   id: string
@@ -82,7 +82,7 @@ export function createCollector(): Collector {
       ...(draft.usage === undefined ? {} : { usage: { ...NO_USAGE, ...draft.usage } }),
     }),
     isComplete: () => draft.isComplete,
-    isFinished: () => draft.finish !== undefined,
+    hasFinishReason: () => draft.finish !== undefined,
   }
 }
 
@@ -136,7 +136,7 @@ function addContent(draft: Draft, part: ContentPart): void {
       draft.calls.get(part.index)?.pieces.push(part.input)
       return
     case 'opaque':
-      draft.blocks.push({ type: 'done', part })
+      draft.blocks.push({ type: 'opaque', part })
   }
 }
 
@@ -165,7 +165,7 @@ function toPart(block: Block): Part {
     }
     case 'tool-call':
       return { type: 'tool-call', id: block.id, name: block.name, input: block.pieces.join('') }
-    case 'done':
+    case 'opaque':
       return block.part
   }
 }

@@ -114,21 +114,21 @@ function toBase64(numbers: readonly number[]): string {
   const view = new DataView(new ArrayBuffer(numbers.length * BYTES_PER_NUMBER))
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))
   const bytes = new Uint8Array(view.buffer)
-  let letters = ''
+  let binary = ''
   for (let at = 0; at < bytes.length; at += MAX_ARGUMENTS)
-    letters += String.fromCharCode(...bytes.subarray(at, at + MAX_ARGUMENTS))
-  return btoa(letters)
+    binary += String.fromCharCode(...bytes.subarray(at, at + MAX_ARGUMENTS))
+  return btoa(binary)
 }
 
 function fromBase64(text: string): readonly number[] {
-  let letters: string
+  let binary: string
   try {
-    letters = atob(text)
+    binary = atob(text)
   } catch (cause) {
     throw new GatewayError('upstream', 'The model provider sent a vector that is not base64.', { cause })
   }
-  const bytes = new Uint8Array(letters.length)
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = letters.charCodeAt(at)
+  const bytes = new Uint8Array(binary.length)
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at)
   const view = new DataView(bytes.buffer)
   const count = Math.floor(view.byteLength / BYTES_PER_NUMBER)
   return Array.from({ length: count }, (_number, index) => view.getFloat32(index * BYTES_PER_NUMBER, true))

@@ -35,7 +35,7 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
   overloaded: { status: 503, type: 'overloaded_error' },
 }
 
-export interface FailureText {
+export interface FailureDescription {
   readonly status: number
   readonly type: string
   readonly message: string
@@ -48,7 +48,7 @@ export interface FailureText {
 /**
  * The details of the failure override the defaults of its kind. A rejection by the upstream keeps its type and code.
  */
-export function describeFailure(failure: GatewayError): FailureText {
+export function describeFailure(failure: GatewayError): FailureDescription {
   const row = FAILURES[failure.kind]
   const { upstream } = failure.details
   const code = failure.details.code ?? upstream?.code ?? row.code

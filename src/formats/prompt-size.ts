@@ -1,5 +1,5 @@
 import { isUnset, nameSet, promptTooLong } from './fields.ts'
-import { asArray, isJsonObject, type Json, type JsonObject, looseName } from '../core/json.ts'
+import { asArray, isJsonObject, type Json, type JsonObject, normalizedName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
@@ -49,7 +49,7 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
 /** Returns the name of a field for which the vendor charges more than the list price. */
 export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
-    const values = LIST_PRICE_VALUES.get(looseNameOf(name))
+    const values = LIST_PRICE_VALUES.get(normalizedNameOf(name))
     const value = body[name] ?? null
     if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
   }
@@ -68,7 +68,7 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
     'thread',
     'conversation',
     'previous_response_id',
-  ].map(looseName),
+  ].map(normalizedName),
 )
 
 /** Tools that the caller runs. The vendor runs all others, and a `shell` in a container. */
@@ -94,7 +94,7 @@ function fieldOf({ native, model }: Prompt): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
   const { value } = native
   if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
-  for (const name in value) if (VENDOR_FIELDS.has(looseNameOf(name)) && !isUnset(value[name])) return name
+  for (const name in value) if (VENDOR_FIELDS.has(normalizedNameOf(name)) && !isUnset(value[name])) return name
   return undefined
 }
 
@@ -103,10 +103,10 @@ const knownNames = new Map<string, string>()
 const MAX_KNOWN_NAMES = 200
 const MAX_KNOWN_LENGTH = 40
 
-function looseNameOf(name: string): string {
+function normalizedNameOf(name: string): string {
   const known = knownNames.get(name)
   if (known !== undefined) return known
-  const loose = looseName(name)
+  const loose = normalizedName(name)
   if (name.length <= MAX_KNOWN_LENGTH && knownNames.size < MAX_KNOWN_NAMES) knownNames.set(name, loose)
   return loose
 }

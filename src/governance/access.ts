@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { looseName, type Json, type JsonObject } from '../core/json.ts'
+import { normalizedName, type Json, type JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
@@ -140,8 +140,10 @@ const VENDOR_SWITCHES = [
 ]
 
 const KNOWN: ReadonlySet<string> = new Set(KNOWN_FIELDS)
-const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(looseName))
-const LOOSE_KNOWN: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [looseName(name), name]))
+const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizedName))
+const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
+  KNOWN_FIELDS.map((name) => [normalizedName(name), name]),
+)
 
 /**
  * Throws for fields that could bypass a key's restrictions: other spellings of checked fields (`MAX_TOKENS`,
@@ -152,11 +154,11 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
   if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN.has(name) || isUnset(value)) continue
-    const looseField = looseName(name)
-    const knownName = LOOSE_KNOWN.get(looseField)
+    const normalized = normalizedName(name)
+    const knownName = KNOWN_BY_NORMALIZED_NAME.get(normalized)
     if (knownName !== undefined)
       throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
-    if (SWITCHES.has(looseField))
+    if (SWITCHES.has(normalized))
       throw fieldNotAllowed(name, 'the vendor would choose models or tools. Remove the field')
   }
 }
@@ -177,7 +179,7 @@ function fieldNotAllowed(name: string, reason: string): GatewayError {
  *
  * @param random Returns a number from 0 (inclusive) to 1 (exclusive).
  */
-export function weighProviders(
+export function orderProviders(
   configs: readonly ProviderConfig[],
   modelId: string,
   random: () => number,

@@ -31,8 +31,8 @@ const UNCOUNTED_SHARE = 0.1
  */
 export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
-  const worst = hasKind('budget', limits) ? countable(quote.cost(quote.outputTokens)) : 0
-  const tokens = hasKind('tokens', limits) ? Math.max(1, countable(quote.promptTokens)) : 1
+  const worst = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
+  const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
   const minGrant = worst > 0 ? minGrantOf(quote, worst) : 0
   const claimed: Limit[] = []
   const claims: Claim[] = []
@@ -46,11 +46,11 @@ export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims 
 
 function minGrantOf(quote: Quote, worst: number): number {
   const { uncounted = 0 } = quote
-  return Math.max(minUsefulCost(quote), Math.min(worst, countable(uncounted / UNCOUNTED_SHARE)))
+  return Math.max(minUsefulCost(quote), Math.min(worst, toAmount(uncounted / UNCOUNTED_SHARE)))
 }
 
 function minUsefulCost(quote: Quote): number {
-  return countable(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
+  return toAmount(quote.cost(Math.min(MIN_OUTPUT, quote.outputTokens)))
 }
 
 /**
@@ -91,14 +91,14 @@ function coveredBy(granted: number, quote: Quote): number {
   let tooLong = quote.outputTokens
   while (tooLong - covered > 1) {
     const middle = Math.floor((covered + tooLong) / 2)
-    if (countable(quote.cost(middle)) <= granted) covered = middle
+    if (toAmount(quote.cost(middle)) <= granted) covered = middle
     else tooLong = middle
   }
   return covered
 }
 
 /** Rounds up to an integer from 0 to the maximum safe integer. Returns the maximum for NaN, which no budget covers. */
-export function countable(amount: number): number {
+export function toAmount(amount: number): number {
   return Number.isNaN(amount) ? UNLIMITED : Math.min(UNLIMITED, Math.max(0, Math.ceil(amount)))
 }
 
@@ -139,17 +139,17 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
  * Returns the error for the limit that rejected the request. The error must not reveal the usage of other keys that
  * share the limit.
  */
-export function refusal(
+export function limitError(
   limit: Limit,
   request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
 ): GatewayError {
-  const again = new Date(limit.period.end).toISOString()
+  const retryAt = new Date(limit.period.end).toISOString()
   const window = WINDOW[limit.every]
   const { rate } = request
   if (limit.kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
-      `${limit.label} is reached: the rest of ${formatUsd(nano(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${again}, or raise the limit.`,
+      `${limit.label} is reached: the remainder of ${formatUsd(nano(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
       { rate },
     )
   }
@@ -163,7 +163,7 @@ export function refusal(
   }
   const text =
     limit.kind === 'requests'
-      ? `${limit.max} requests per ${window}. Retry after ${again}.`
-      : `the rest of ${limit.max} tokens per ${window} does not cover the ${request.tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${again}.`}`
+      ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
+      : `the remainder of ${limit.max} tokens per ${window} does not cover the ${request.tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
   return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }

@@ -1,7 +1,7 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { DURATION_CODES, type Level, periodOf, type Store } from '../core/store.ts'
-import { claimsFor, outputFor, rateStatus, recountFor, refusal } from './claims.ts'
+import { claimsFor, outputFor, rateStatus, recountFor, limitError } from './claims.ts'
 import {
   CARRIED_MS,
   type CarriedLimits,
@@ -81,7 +81,7 @@ async function tryForecast(
     rate,
     quote,
     outputTokens: outputFor(limitClaims, quote, granted),
-    ...(refused !== undefined && { refused: refusal(refused.limit, { rate, now: at, tokens }) }),
+    ...(refused !== undefined && { refused: limitError(refused.limit, { rate, now: at, tokens }) }),
     limits: balances,
     recount:
       refused === undefined ? undefined : recountFor(refused.limit, levels[balances.indexOf(refused)] ?? 0, quote),

@@ -9,7 +9,7 @@ import {
   type Settlement,
   type Store,
 } from '../core/store.ts'
-import { claimsFor, outputFor, rateStatus, recountFor, refusal, type LimitClaims } from './claims.ts'
+import { claimsFor, outputFor, rateStatus, recountFor, limitError, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { type CarryOver, createKeyWindows, type KeyWindows, type Limit, type SharedLimits } from './limits.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
@@ -128,7 +128,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
     if (!result.accepted && refused !== undefined) {
       const recount = recountFor(refused, result.levels[result.refused] ?? 0, quote)
-      return { refusal: refusal(refused, { rate, now: at, tokens }), recount }
+      return { refusal: limitError(refused, { rate, now: at, tokens }), recount }
     }
     const granted = result.accepted && result.granted < worst ? result.granted : worst
     return { reservation: reservationOf(step, { rate, granted }) }
@@ -162,7 +162,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
     const rate = rateStatus(limits, result.levels, { now: at, refused })
-    if (refused !== undefined) throw refusal(refused, { rate, now: at, tokens: 0 })
+    if (refused !== undefined) throw limitError(refused, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
     await settlements.settle({ reservationId, charges, tallies: [] })
     return rate

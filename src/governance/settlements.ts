@@ -2,7 +2,7 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { nano } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
-import { countable } from './claims.ts'
+import { toAmount } from './claims.ts'
 import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
 import type { Used } from './reservation.ts'
 
@@ -167,7 +167,7 @@ interface Settled {
 }
 
 export function settlementOf({ reservationId, windows, limits, used, entries }: Settled): Settlement {
-  const tokens = countable(used.promptTokens + used.completionTokens)
+  const tokens = toAmount(used.promptTokens + used.completionTokens)
   const amounts = { requests: 1, tokens, budget: used.billed }
   const charges: Charge[] = []
   for (const limit of limits) {
@@ -191,7 +191,7 @@ export function checkedUsage(used: Used, reserved: number): Used {
 }
 
 function finiteOr(amount: number, fallback: number): number {
-  return Number.isFinite(amount) ? countable(amount) : fallback
+  return Number.isFinite(amount) ? toAmount(amount) : fallback
 }
 
 /** Amounts of one request, or sums over a window. */

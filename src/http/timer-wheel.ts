@@ -5,7 +5,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Deadlines that share one timer. */
 export interface SharedTimer {
-  /** Calls back after `ms`, at most 100 ms later. Returns a function that cancels the deadline. */
+  /** Calls `callback` after `ms` milliseconds, at most 100 ms late. Returns a function that cancels the deadline. */
   add(ms: number, callback: () => void, isBackground: boolean): () => void
 }
 
@@ -84,8 +84,8 @@ export class TimerWheel implements SharedTimer {
     }
   }
 
-  #callDue(now: number): void {
-    const due = [...this.#ticks.values()].filter(({ tick }) => tick <= now).toSorted((a, b) => a.tick - b.tick)
+  #callDue(currentTick: number): void {
+    const due = [...this.#ticks.values()].filter(({ tick }) => tick <= currentTick).toSorted((a, b) => a.tick - b.tick)
     for (const head of due) {
       while (head.next !== head) {
         const { next } = head

@@ -186,7 +186,7 @@ export interface ReplayPlan {
   readonly answer: Completion | AnswerSource
   readonly bill: Bill
   /** Present if other requests may wait for this one. */
-  readonly keep?: Keep
+  readonly keep?: AnswerKeeper
 }
 
 /** A live stream that identical requests can follow. */
@@ -197,14 +197,14 @@ export interface UpstreamPlan {
   readonly prompt: Prompt
   readonly optimized: WaterfallResult
   readonly counted: PromptCounts
-  readonly keep: Keep
+  readonly keep: AnswerKeeper
   readonly attempts: Attempts
   /** Present if the prompt has markers for the vendor's prompt cache. */
   readonly marked?: MarkedPrompt
 }
 
 /** Stores the answer in the cache and shares it with identical requests. */
-export interface Keep {
+export interface AnswerKeeper {
   /** Called once, when the request ends. */
   finish(outcome: RequestOutcome): void
   /** Called when the stream of the answer begins. Absent if other requests must not follow it. */

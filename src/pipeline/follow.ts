@@ -19,7 +19,7 @@ import { createSseParser, type SseParser } from '../http/sse.ts'
 import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
-import { type Keep, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
+import { type AnswerKeeper, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
@@ -102,7 +102,7 @@ export async function followStream(
 }
 
 /** Shares the followed stream with the requests waiting in this process. */
-function keepForFollowers(leader: Leader<SharedAnswer, PublishedAnswer>): Keep {
+function keepForFollowers(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
   return {
     share: leader.publish,
     finish: ({ status, completion, bill }) => {

@@ -6,7 +6,7 @@ import { isJsonObject } from '../core/json.ts'
  * Code for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import would
  * split shared code into more chunks.
  */
-export { digestInTurns, longBlocksOf, longMediaOf } from '../core/digest.ts'
+export { digestWithPauses, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'
 
 const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/

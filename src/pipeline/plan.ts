@@ -101,8 +101,8 @@ async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, service
 }
 
 async function digestMedia(prompt: Prompt): Promise<void> {
-  const { digestInTurns, longMediaOf } = await import('./on-demand.ts')
-  await digestInTurns(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
+  const { digestWithPauses, longMediaOf } = await import('./on-demand.ts')
+  await digestWithPauses(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
 /** Returns true for background work and for conversations stored by the upstream. Neither is cached or optimized. */

@@ -6,16 +6,16 @@ import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import { hitBill } from './charge.ts'
 import type { FollowStream } from './follow.ts'
-import type { Keep, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
+import type { AnswerKeeper, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-export const KEEP_NOTHING: Keep = { finish: () => {} }
+export const KEEP_NOTHING: AnswerKeeper = { finish: () => {} }
 
 /** A request that the cache did not answer. */
 export interface RecallMiss {
-  readonly keep: Keep
+  readonly keep: AnswerKeeper
   /** Cost of the cache's verifier. */
   readonly spent: NanoUsd
 }
@@ -24,15 +24,15 @@ type AnswerLeader = Leader<SharedAnswer, PublishedAnswer>
 
 type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
-type Found = { readonly replay: ReplayPlan } | RecallMiss
+type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
 
 const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
 
 /**
- * Returns a stored answer or the answer to an identical request. On a miss, returns the `Keep` that stores the answer
- * to this request. Rejects only if the caller disconnects.
+ * Returns a stored answer or the answer to an identical request. On a miss, returns the `AnswerKeeper` that stores the
+ * answer to this request. Rejects only if the caller disconnects.
  */
-export function recall(reserved: Reserved, services: Services): MaybePromise<Found> {
+export function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
   if (answerCache === undefined) return NOT_CACHED
   const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
@@ -40,11 +40,11 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Fou
 }
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
-  const { digestInTurns, longBlocksOf } = await import('./on-demand.ts')
-  await digestInTurns(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
+  const { digestWithPauses, longBlocksOf } = await import('./on-demand.ts')
+  await digestWithPauses(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-function find(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<Found> {
+function find(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
   const found = answerCache.cache.lookUp({
     prompt,
@@ -71,7 +71,7 @@ function join(
   miss: CacheMiss,
   { singleFlight }: AnswerCache,
   services: Services,
-): MaybePromise<Found> {
+): MaybePromise<RecallResult> {
   const { key, cancellation } = reserved
   const joining = { cancellation, followsStream: canFollow(reserved) }
   return chain(singleFlight.join(`${key.id} ${miss.id}`, joining), (role) => joinAs(role, reserved, miss, services))
@@ -88,10 +88,10 @@ function canFollow({ prompt }: Reserved): boolean {
   return prompt.stream && (prompt.settings.choices ?? 1) === 1
 }
 
-function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<Found> {
+function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<RecallResult> {
   const { spent } = miss
   if (role.role === 'leader') return lead(reserved, miss, role, services)
-  const own: Found = { keep: keepFor(reserved, miss, { services }), spent }
+  const own: RecallResult = { keep: keepFor(reserved, miss, { services }), spent }
   if (role.role === 'alone') return own
   if (role.role === 'stream') {
     return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? own)
@@ -101,9 +101,14 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
 }
 
 /** Plans an upstream call, unless another process is already answering an identical request. */
-function lead(reserved: Reserved, miss: CacheMiss, leader: AnswerLeader, services: Services): MaybePromise<Found> {
+function lead(
+  reserved: Reserved,
+  miss: CacheMiss,
+  leader: AnswerLeader,
+  services: Services,
+): MaybePromise<RecallResult> {
   const { spent, claim } = miss
-  const found: Found = { keep: keepFor(reserved, miss, { leader, services }), spent }
+  const found: RecallResult = { keep: keepFor(reserved, miss, { leader, services }), spent }
   if (claim === undefined) return found
   return joinOther(reserved, claim, services).then(
     async (joined) => {
@@ -128,8 +133,8 @@ async function joinOther(
   services: Services,
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.values === undefined) return claim.join()
-  const code = await loadFollowing()
-  return claim.join(code.searchFor(claim, reserved.key.id, services))
+  const onDemand = await loadFollowing()
+  return claim.join(onDemand.searchFor(claim, reserved.key.id, services))
 }
 
 function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {
@@ -138,26 +143,26 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
 }
 
 /**
- * Returns a `Keep` that stores a complete answer and then shares it with the followers. The caller does not wait for
- * these steps, because the embedder may be slow.
+ * Returns an `AnswerKeeper` that stores a complete answer and then shares it with the followers. The caller does not
+ * wait for these steps, because the embedder may be slow.
  */
-function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keeping): Keep {
+function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: KeeperOptions): AnswerKeeper {
   const finish = ({ status, completion, bill }: RequestOutcome): void => {
     if (status !== 200 || completion === undefined || bill === undefined) {
       leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
       void miss.claim?.release()
       return
     }
-    const failed = (cause: unknown): void => {
+    const logFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
       void miss.claim?.release()
       services.observers.failed('an answer could not be stored in the cache', cause)
     }
     try {
-      const shared = share(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
-      if (isPromise(shared)) shared.catch(failed)
+      const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
+      if (isPromise(shared)) shared.catch(logFailure)
     } catch (cause) {
-      failed(cause)
+      logFailure(cause)
     }
   }
   if (leader === undefined || !canFollow(reserved)) return { finish }
@@ -169,20 +174,20 @@ function shareStream(
   live: PublishedAnswer,
   reserved: Reserved,
   { claim }: CacheMiss,
-  { leader, services }: Required<Keeping>,
+  { leader, services }: Required<KeeperOptions>,
 ): void {
   leader.publish(live)
   if (claim?.values === undefined) return
-  void loadFollowing().then((code) => code.publishToOthers(live, claim, reserved.key.id, services))
+  void loadFollowing().then((onDemand) => onDemand.publishToOthers(live, claim, reserved.key.id, services))
 }
 
-interface Keeping {
+interface KeeperOptions {
   /** Absent if no request in this process can wait for this request. */
   readonly leader?: AnswerLeader
   readonly services: Services
 }
 
-function share(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {
+function storeAndShare(miss: CacheMiss, shared: SharedAnswer, leader: AnswerLeader | undefined): MaybePromise<void> {
   return chain(miss.store(shared.completion, shared.promptTokens), (isStored) => {
     leader?.complete(isStored ? { shared } : 'not-shared')
     return miss.claim?.release()

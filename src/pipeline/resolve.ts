@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName } from '../core/model.ts'
-import { mayUse, weighProviders } from '../governance/access.ts'
+import { mayUse, orderProviders } from '../governance/access.ts'
 import { editDistance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolve } from './services.ts'
@@ -48,7 +48,7 @@ function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Re
 
 function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): Resolved | undefined {
   if (key.providers.some((config) => name.startsWith(`${config.provider}/`))) return undefined
-  const names = weighProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
+  const names = orderProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
   const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
   const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => find(fullName) ?? [])
   const [first, ...others] = routes

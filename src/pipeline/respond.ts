@@ -6,7 +6,7 @@ import type { Answered } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  isJsonInstructed,
+  requestsJsonByInstruction,
   isRecorded,
   loadJsonCheck,
   sendJson,
@@ -33,7 +33,7 @@ function respondWithCompleteAnswer(
   completion: Completion,
   services: Services,
 ): MaybePromise<undefined> {
-  if (!isJsonInstructed(answered)) return sendCompleteAnswer(answered, completion, services)
+  if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
   return loadJsonCheck().then(({ checkJson }) => sendCompleteAnswer(answered, checkJson(completion), services))
 }
 

@@ -49,7 +49,7 @@ export function isRecorded({ format, subscribers, request }: Answered, { recordi
 }
 
 /** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */
-export function isJsonInstructed({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
+export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'prompt' | 'route'>): boolean {
   if (prompt.settings.shape?.type !== 'json' || prompt.native.dialect === 'anthropic') return false
   return route?.provider.dialect === 'anthropic'
 }
@@ -58,7 +58,9 @@ export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): C
   () => import('./on-demand.ts'),
 )
 
-/** Returns the provider that stores the answer. A provider stores only answers to requests in its own format. */
+/**
+ * Returns the name of the provider that stores the answer. A provider stores only answers to requests in its own format.
+ */
 export function storingProvider({
   plan,
   route,

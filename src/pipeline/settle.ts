@@ -12,14 +12,14 @@ import { rateStatusOf } from './authenticate.ts'
 import { baseHeaders, sendJson } from './response.ts'
 
 /** An exchange whose model has been resolved. */
-type Billed = Exchange & Pick<Planned, 'resolved'>
+type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
 
 /**
  * Ends a request with a complete or partial answer. Settles the reservation with the actual usage and records the
  * request.
  */
 export function settle(
-  answered: Billed,
+  answered: ResolvedExchange,
   outcome: RequestOutcome & { readonly bill: Bill },
   services: Services,
 ): MaybePromise<void> {
@@ -32,9 +32,9 @@ export function settle(
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
-  const isLeft = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
+  const hasDisconnected = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
-    const bill = isLeft ? billForDisconnect(exchange) : billForFailure(exchange)
+    const bill = hasDisconnected ? billForDisconnect(exchange) : billForFailure(exchange)
     if (bill === undefined) return end(exchange, nothingUsed(exchange), outcome, services)
     return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
   })
@@ -51,7 +51,7 @@ function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: 
   exchange.capacity?.release()
   const settled = settleReservation(exchange, used, outcome, services)
   const observed = services.observers.observeRequest(exchange, outcome)
-  if (exchange.plan !== undefined) finish(exchange.plan, outcome, services)
+  if (exchange.plan !== undefined) storeForLater(exchange.plan, outcome, services)
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
   return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
@@ -64,7 +64,7 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 }
 
 /** Stores the answer for later requests. Logs failures instead of throwing, because they must not fail the request. */
-function finish(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
+function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
     plan.keep?.finish(outcome)
     if (plan.kind === 'replay') return
@@ -89,17 +89,17 @@ function settleReservation(
 ): MaybePromise<void> {
   const { reservation } = exchange
   if (reservation === undefined) return
-  const failed = (cause: unknown): void => observers.unsettled(exchange as Reserved, used, cause)
+  const reportUnsettled = (cause: unknown): void => observers.unsettled(exchange as Reserved, used, cause)
   try {
     const settled = reservation.settle(used, observers.auditEntries(exchange, outcome))
-    return isPromise(settled) ? settled.catch(failed) : settled
+    return isPromise(settled) ? settled.catch(reportUnsettled) : settled
   } catch (cause) {
-    failed(cause)
+    reportUnsettled(cause)
   }
 }
 
-/** Returns the usage that counts towards limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
-function usedBy({ resolved }: Billed, bill: Bill): Used {
+/** Returns the usage that counts toward limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
+function usedBy({ resolved }: ResolvedExchange, bill: Bill): Used {
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,
@@ -130,7 +130,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   const status = failureStatus(failure)
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
   await release(exchange, { status, failure }, services)
-  await concludeFirst(exchange, failure, body)
+  await answerDuplicates(exchange, failure, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
   const headers = { ...baseHeaders(exchange.id, rate), ...failureHeaders(failure) }
   sendJson(exchange.sink, status, headers, body)
@@ -140,13 +140,13 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
  * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller has disconnected. Stores the
  * error for later requests only if the upstream rejected the request itself, because a retry would then fail again.
  */
-async function concludeFirst({ first }: Exchange, failure: GatewayError, body: string): Promise<void> {
+async function answerDuplicates({ first }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (first === undefined) return
   if (failure.kind === 'cancelled') return first.forget()
   const status = failureStatus(failure)
   const answer = { status, head: { ...failureHeaders(failure), 'content-type': 'application/json' }, body }
-  const isLasting = failure.kind === 'upstream-rejected' && status !== 409
-  await (isLasting ? first.remember(answer) : first.forget(answer))
+  const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
+  await (isPermanent ? first.remember(answer) : first.forget(answer))
 }
 
 export function clientDisconnected(cause?: unknown): GatewayError {

@@ -10,7 +10,7 @@ import type { Answered, RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
-  isJsonInstructed,
+  requestsJsonByInstruction,
   isRecorded,
   loadJsonCheck,
   storeTurn,
@@ -142,7 +142,7 @@ class StreamAnswer {
   }
 
   #end(): void {
-    if (!isJsonInstructed(this.#answered)) return this.#complete()
+    if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
     loadJsonCheck()
       .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
       .then(
@@ -194,7 +194,7 @@ class StreamAnswer {
 
   #partialBill(): Bill {
     const { translator } = this.#stream
-    const bill = translator.isFinished ? billFor : billForPart
+    const bill = translator.hasFinishReason ? billFor : billForPart
     return bill(this.#answered, translator, this.#services.meter)
   }
 

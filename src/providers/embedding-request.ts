@@ -47,7 +47,7 @@ export async function embedBatch(
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
-/** In the order of the texts. */
+/** Returns the vectors in the order of the texts. */
 function readVectors(answer: JsonObject | undefined, count: number, dimensions: number): readonly Float32Array[] {
   const vectors = Array.from({ length: count }, (): Float32Array | undefined => undefined)
   asArray(answer?.['data']).forEach((item, position) => {

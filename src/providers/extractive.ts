@@ -30,9 +30,9 @@ const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
 export function extractive(options: ExtractiveOptions = {}): Provider {
   const { name = 'extractive', price, smallPrice } = parseOptions('extractive', schema, options)
   const models = [
-    describe('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
-    describe('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }, {}),
-    describe('extractive-embedding', { input: 0.02, output: 0 }, { kind: 'embedding', maxOutputTokens: 0 }),
+    modelFor('extractive', price ?? { input: 0.5, output: 2 }, { small: 'extractive-small' }),
+    modelFor('extractive-small', smallPrice ?? { input: 0.05, output: 0.2 }, {}),
+    modelFor('extractive-embedding', { input: 0.02, output: 0 }, { kind: 'embedding', maxOutputTokens: 0 }),
   ]
   return {
     name,
@@ -58,7 +58,7 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
   }
 }
 
-function describe(id: string, price: Price, fields: Partial<Model>): Model {
+function modelFor(id: string, price: Price, fields: Partial<Model>): Model {
   const size = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
   return { id, family: 'extractive', kind: 'chat', ...size, price, ...fields }
 }

@@ -24,7 +24,7 @@ import {
   isEventStream,
   readAnswer,
   readJson,
-  refusalOf,
+  rejectionOf,
   request,
   type RequestCall,
   type RequestOptions,
@@ -45,7 +45,7 @@ interface SecondFormat extends UpstreamFormatModule {
 export interface HttpProviderOptions extends RequestOptions {
   readonly format: UpstreamFormatModule
   /** A second format of the upstream. Requests in this format are not translated. @default none */
-  readonly second?: SecondFormat
+  readonly secondFormat?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
   /** Full URLs. Only the model id depends on the request. */
@@ -67,14 +67,14 @@ interface Target extends LoadedUpstream {
 }
 
 export function httpProvider(options: HttpProviderOptions): Provider {
-  const { name, format, second, models, model, urls } = options
+  const { name, format, secondFormat, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
   let loaded: Target | undefined
   const load = async (prompt: Prompt | undefined): Promise<Target> => {
     const dialect = prompt?.native.dialect
-    if (second !== undefined && prompt !== undefined && second.dialect === dialect) {
-      const url = prompt.operation === undefined ? second.create : `${second.create}/${prompt.operation}`
-      return { ...options, format: await second.load(), create: url }
+    if (secondFormat !== undefined && prompt !== undefined && secondFormat.dialect === dialect) {
+      const url = prompt.operation === undefined ? secondFormat.create : `${secondFormat.create}/${prompt.operation}`
+      return { ...options, format: await secondFormat.load(), create: url }
     }
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
@@ -85,7 +85,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   return {
     name,
     dialect: format.dialect,
-    ...(second !== undefined && { secondDialect: second.dialect }),
+    ...(secondFormat !== undefined && { secondDialect: secondFormat.dialect }),
     endsCalls: true,
     models,
     model,
@@ -111,7 +111,7 @@ function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<Sen
   const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
   const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
   return sent.then((response) => {
-    if (response.status >= 400) return rejectWith(refusalOf(target, call, response))
+    if (response.status >= 400) return rejectWith(rejectionOf(target, call, response))
     const { text, value } = readJson(target, call, response)
     return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
   })
@@ -127,7 +127,7 @@ async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)
   const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream })
-  if (response.status >= 400) throw await refusalOf(target, call, response)
+  if (response.status >= 400) throw await rejectionOf(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw brokenUpstream(target.name, 'did not answer with an event stream, although the request is streamed')
@@ -147,7 +147,7 @@ async function passThrough(target: Target, call: PassthroughCall, base: string):
   const { path, ...outgoing } = call
   const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
   if ('source' in response) return response
-  if (response.status >= 400) throw await refusalOf(target, call, response)
+  if (response.status >= 400) throw await rejectionOf(target, call, response)
   checkAccepted(target, call, response)
   throw brokenUpstream(target.name, `answered with status ${response.status}`)
 }

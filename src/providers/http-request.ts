@@ -137,7 +137,7 @@ export interface JsonAnswer {
 /** Rejects unless the response is accepted and contains a JSON object. */
 export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
-  if (response.status >= 400) throw await refusalOf(upstream, call, response)
+  if (response.status >= 400) throw await rejectionOf(upstream, call, response)
   return readJson(upstream, call, response)
 }
 
@@ -164,13 +164,13 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
 }
 
 /** Ignores invalid and empty bodies. */
-export async function refusalOf(
+export async function rejectionOf(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,
   response: UpstreamResponse,
 ): Promise<GatewayError> {
   if (response.status >= 600) return brokenUpstream(name, `answered with status ${response.status}`)
-  const { readRefusal } = await import('../upstream/refusal.ts')
+  const { readRejection: readRefusal } = await import('../upstream/refusal.ts')
   const text = 'text' in response ? response.text : undefined
   const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
   return readRefusal(failure, { response, now: runtime.now(), secrets: secretsOf(secrets) })

@@ -19,7 +19,7 @@ export interface KnownModel extends Model {
 /** Prices from a file. Created by `priceList` from `sluice/providers`. */
 export interface PriceList {
   /** Returns the known models with prices from the list, followed by the vendor's other models in the list. */
-  readonly over: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
+  readonly applyTo: (known: readonly KnownModel[], vendor: string) => readonly KnownModel[]
 }
 
 interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' | 'retired'> {
@@ -72,7 +72,7 @@ export interface ProviderModelsOptions {
   /** The family of models whose id does not name a family. */
   readonly family: string
   readonly known?: readonly KnownModel[]
-  /** Models in addition to the known ones. They override known models. */
+  /** Models that extend the known models, or override a known model with the same id. */
   readonly entries?: readonly ModelEntry[] | undefined
   /** The price of all other models. If set, every model id is accepted. @default other models are not served */
   readonly defaultPrice?: Price | undefined
@@ -95,25 +95,26 @@ export function createProviderModels(options: ProviderModelsOptions): ProviderMo
     byId.set(model.id, model)
     if (retired === undefined) listed.add(model.id)
   }
-  const written = new Set<string>()
+  const configured = new Set<string>()
   for (const [index, entry] of entries.entries()) {
-    if (written.has(entry.id)) throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice`)
-    written.add(entry.id)
+    if (configured.has(entry.id))
+      throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice`)
+    configured.add(entry.id)
     listed.add(entry.id)
-    byId.set(entry.id, describe(entry, byId.get(entry.id), options, index))
+    byId.set(entry.id, modelFor(entry, byId.get(entry.id), options, index))
   }
   const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
   const find = (id: string): Model | undefined => {
     // Vendors serve the same model as `name`, `name-latest` and `name-<date>`.
-    const same = byId.get(id) ?? byStem.get(stemOf(id))
-    if (same !== undefined) return same.id === id ? same : { ...same, id }
+    const match = byId.get(id) ?? byStem.get(stemOf(id))
+    if (match !== undefined) return match.id === id ? match : { ...match, id }
     return defaultPrice === undefined ? undefined : completeModel({ id, price: defaultPrice }, options.family)
   }
-  for (const id of written) checkSmall(options, byId.get(id), find)
+  for (const id of configured) checkSmall(options, byId.get(id), find)
   return { models: [...listed].flatMap((id) => byId.get(id) ?? []), model: find }
 }
 
-function describe(entry: ModelEntry, known: Model | undefined, options: ProviderModelsOptions, index: number): Model {
+function modelFor(entry: ModelEntry, known: Model | undefined, options: ProviderModelsOptions, index: number): Model {
   const price = entry.price ?? known?.price ?? options.defaultPrice
   if (price !== undefined) return completeModel({ ...known, ...entry, price }, options.family)
   throw optionError(
@@ -149,7 +150,7 @@ function checkSmall(
   )
 }
 
-/** Returns a model id without its date. */
+/** Removes the date or `-latest` from the end of a model id. */
 export function stemOf(id: string): string {
   return id.replace(/-(?:latest|\d{8}|\d{4}-\d{2}-\d{2})$/, '')
 }

@@ -53,7 +53,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
       'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
     )
   }
-  return chatProvider('openaiCompatible', parsed, parsed.prices?.over([], parsed.name) ?? [])
+  return chatProvider('openaiCompatible', parsed, parsed.prices?.applyTo([], parsed.name) ?? [])
 }
 
 /**
@@ -77,7 +77,7 @@ export function chatProvider(
     family,
     known,
     format: CHAT,
-    ...(responses && { second: { ...RESPONSES, create: `${base}/responses` } }),
+    ...(responses && { secondFormat: { ...RESPONSES, create: `${base}/responses` } }),
     urls: {
       create: `${base}/chat/completions`,
       embed: `${base}/embeddings`,
@@ -126,7 +126,7 @@ export interface AnthropicOptions extends Omit<VendorOptions, 'headers'> {
 
 const anthropicSchema: z.ZodMiniType<AnthropicOptions> = z.strictObject({
   ...commonFields,
-  version: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
+  version: z.exactOptional(z.iso.date({ error: 'expected a date, YYYY-MM-DD' })),
 })
 
 export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCatalog.models, {

@@ -11,7 +11,7 @@ export interface PriceListOptions {
 }
 
 const CHECK = optionsOf(
-  { pricedAt: expects('a day, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
+  { pricedAt: expects('a date, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
   ['pricedAt'],
 )
 
@@ -35,7 +35,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
   if (rows === undefined) throw optionError("expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {
-    over: (known, vendor) => {
+    applyTo: (known, vendor) => {
       const byId = new Map(known.map((model) => [model.id, model]))
       const listed = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => rows(id))
       for (const model of listed.filter(({ price }) => price.input + price.output > 0)) {

@@ -72,7 +72,7 @@ const modelFields = {
   maxOutputTokens: z.exactOptional(tokenCount),
   enforcesMaxOutput: z.exactOptional(z.boolean()),
   price: z.exactOptional(priceSchema),
-  pricedAt: z.exactOptional(z.iso.date({ error: 'expected a day, YYYY-MM-DD' })),
+  pricedAt: z.exactOptional(z.iso.date({ error: 'expected a date, YYYY-MM-DD' })),
   small: z.exactOptional(modelId),
   defaults: z.exactOptional(samplersSchema),
   refusesBothSamplers: z.exactOptional(z.boolean()),

@@ -70,7 +70,7 @@ export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
   baseUrl: z.exactOptional(baseUrlSchema),
   models: z.exactOptional(z.array(modelEntrySchema)),
   prices: z.exactOptional(
-    z.custom<PriceList>((value) => typeof value === 'object' && value !== null && 'over' in value, {
+    z.custom<PriceList>((value) => typeof value === 'object' && value !== null && 'applyTo' in value, {
       error: 'expected the result of priceList()',
     }),
   ),
@@ -83,7 +83,7 @@ export const vendorFields: OptionFields<VendorOptions> = {
   headers: z.exactOptional(headersSchema),
 }
 
-interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'second' | 'urls' | 'forwardedHeaders'> {
+interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'secondFormat' | 'urls' | 'forwardedHeaders'> {
   /** The name of the function in error messages. */
   readonly functionName: string
   readonly family: string
@@ -156,7 +156,7 @@ export function pricedModels(
   { prices, models = [], defaultPrice }: VendorOptions,
   catalog: readonly KnownModel[] = [],
 ): readonly KnownModel[] {
-  const known = prices?.over(catalog, vendor) ?? catalog
+  const known = prices?.applyTo(catalog, vendor) ?? catalog
   if (known.length > 0 || models.length > 0 || defaultPrice !== undefined) return known
   throw new GatewayError(
     'invalid-request',

@@ -1,7 +1,7 @@
 import { nano, toDollars } from '../core/money.ts'
 import { type Ending, endingOf, type Finished } from './finished.ts'
 
-/** Requests, tiers and money of this process since its start, as `GET /metrics` returns them. */
+/** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {
   readonly optimizer: {
     readonly requestsTotal: number
@@ -73,7 +73,7 @@ export function createMetrics(startedAt: number): Metrics {
     rate.count(finished.at)
     if (tier !== undefined) tiers[tier] += 1
     if (bill === undefined) return
-    if (isAnswer(finished)) sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
+    if (wasAnswered(finished)) sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
     sums.billed += bill.billed
@@ -86,9 +86,9 @@ export function createMetrics(startedAt: number): Metrics {
         requestsTotal: requests,
         requestsPerSecond: rate.perSecond(now),
         errorRate: fraction(endings.failed, requests),
-        latencyP50Ms: rounded(latencies.percentile(0.5)),
-        latencyP95Ms: rounded(latencies.percentile(0.95)),
-        latencyP99Ms: rounded(latencies.percentile(0.99)),
+        latencyP50Ms: rounded(latencies.quantile(0.5)),
+        latencyP95Ms: rounded(latencies.quantile(0.95)),
+        latencyP99Ms: rounded(latencies.quantile(0.99)),
       },
       optimization: {
         tier1CacheHits: tiers[1],
@@ -118,7 +118,7 @@ export function createMetrics(startedAt: number): Metrics {
 }
 
 /** A failed request can also have a bill, because of its upstream calls. */
-function isAnswer(finished: Finished): boolean {
+function wasAnswered(finished: Finished): boolean {
   const ending = endingOf(finished)
   return ending === 'answered' || ending === 'left'
 }
@@ -143,7 +143,7 @@ function rounded(value: number): number {
 export interface Histogram {
   record(value: number): void
   /** Returns the value at a quantile (0 to 1), or 0 without values. */
-  percentile(quantile: number): number
+  quantile(probability: number): number
   merge(other: HistogramCounts): void
   counts(): HistogramCounts
 }
@@ -167,9 +167,9 @@ export function createHistogram(): Histogram {
     total += count
   }
 
-  function percentile(quantile: number): number {
+  function quantile(probability: number): number {
     if (total === 0) return 0
-    const rank = Math.max(1, Math.ceil(Math.min(1, quantile) * total))
+    const rank = Math.max(1, Math.ceil(Math.min(1, probability) * total))
     let seen = 0
     for (const [index, count] of counts.entries()) {
       seen += count
@@ -186,7 +186,7 @@ export function createHistogram(): Histogram {
 
   return {
     record: (value) => addTo(bucketOf(value), 1),
-    percentile,
+    quantile,
     merge,
     counts: () => [...counts.entries()].filter(([, count]) => count > 0),
   }

@@ -54,7 +54,7 @@ function latency({ latencies, latencySum }: MetricsTotals): string[] {
   return [
     `# HELP ${name} Time from the arrival of a request to its end.`,
     `# TYPE ${name} summary`,
-    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.percentile(quantile) / 1000}`),
+    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.quantile(quantile) / 1000}`),
     `${name}_sum ${latencySum / 1000}`,
     `${name}_count ${count}`,
   ]

@@ -35,7 +35,7 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
     path: `/v1/${name}`,
     handle: handler(services, () => ({ name, endpoint: options[name], method: 'POST', path: `/${name}` })),
   })
-  const act = (name: PassthroughName): Endpoint<Handler> => ({
+  const actionEndpoint = (name: PassthroughName): Endpoint<Handler> => ({
     method: 'POST',
     path: `/v1/${name}/:action`,
     handle: handler(services, (call) => {
@@ -44,8 +44,8 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
     }),
   })
   return [
-    act('images'),
-    act('audio'),
+    actionEndpoint('images'),
+    actionEndpoint('audio'),
     create('moderations'),
     create('completions'),
     create('rerank'),
@@ -68,7 +68,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         method,
         path: `/files/${id}${suffix}`,
         findProvider: (key) => owners.providerOf(key, id),
-        // A file that has expired with the vendor must not count towards the key's quota.
+        // A file that has expired at the vendor must not count toward the key's quota.
         ...(method === 'DELETE' && { onAnswer: forget, onNotFound: forget }),
       }
     }),

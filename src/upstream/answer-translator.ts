@@ -115,8 +115,8 @@ export class AnswerTranslator {
   }
 
   /** True once the upstream has sent a finish reason. */
-  get isFinished(): boolean {
-    return this.#collected.isFinished()
+  get hasFinishReason(): boolean {
+    return this.#collected.hasFinishReason()
   }
 
   /** True if the answer received so far has text, thinking or a tool call. */
@@ -145,7 +145,7 @@ export class AnswerTranslator {
     if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
     const canForward = this.#canForward
     this.#received?.add(bytes)
-    if (canForward === undefined || this.#collected.isFinished()) this.#parse(bytes, chunks)
+    if (canForward === undefined || this.#collected.hasFinishReason()) this.#parse(bytes, chunks)
     else this.#relay(bytes, canForward, chunks)
   }
 
@@ -172,7 +172,7 @@ export class AnswerTranslator {
    */
   #relayEvents(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
-    if (this.#collected.isFinished()) return this.#parse(events, chunks)
+    if (this.#collected.hasFinishReason()) return this.#parse(events, chunks)
     const search = searchBytes(events)
     if (canForward(search)) {
       this.#hasRelayed = true

@@ -12,7 +12,7 @@ interface Refused {
  * Adds the status and the retry headers of a response to the failure parsed from its body, and removes the provider's
  * secrets.
  */
-export function readRefusal(failure: GatewayError, { response, now, secrets }: Refused): GatewayError {
+export function readRejection(failure: GatewayError, { response, now, secrets }: Refused): GatewayError {
   const { status } = response
   const advised = readAdvice(response, now)
   const refusal = new GatewayError(failure.kind, failure.message, {

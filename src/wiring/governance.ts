@@ -73,9 +73,9 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
     return (await load()).records
   }
   return {
-    keys: inProcess<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
-    budgets: inProcess<Budgets>(async () => (await adminRecords()).budgets, RECORD_METHODS),
-    rateLimits: inProcess<RateLimits>(async () => (await adminRecords()).rateLimits, RECORD_METHODS),
+    keys: inProcessApi<Keys>(async () => (await adminRecords()).keys, KEY_METHODS),
+    budgets: inProcessApi<Budgets>(async () => (await adminRecords()).budgets, RECORD_METHODS),
+    rateLimits: inProcessApi<RateLimits>(async () => (await adminRecords()).rateLimits, RECORD_METHODS),
     adminRecords,
     ledger: createLedger({
       store,
@@ -145,7 +145,10 @@ const RECORD_METHODS = { create: true, get: true, list: true, update: true, dele
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
 /** Wraps methods so that they use camel-case field names. Their modules are loaded on the first call. */
-function inProcess<Api extends Methods<Api>>(load: () => Promise<Methods<Api>>, names: Record<keyof Api, true>): Api {
+function inProcessApi<Api extends Methods<Api>>(
+  load: () => Promise<Methods<Api>>,
+  names: Record<keyof Api, true>,
+): Api {
   const method =
     (name: keyof Api) =>
     async (...parameters: never[]): Promise<unknown> => {

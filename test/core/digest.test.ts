@@ -1,6 +1,6 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestInTurns, digestOf, digestOfJson, longBlocksOf, longMediaOf } from '../../src/core/digest.ts'
+import { digestWithPauses, digestOf, digestOfJson, longBlocksOf, longMediaOf } from '../../src/core/digest.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -50,7 +50,7 @@ describe('the digest of a text', () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
     let turns = 0
-    await digestInTurns([...longMediaOf(prompt), ...longBlocksOf(prompt)], {
+    await digestWithPauses([...longMediaOf(prompt), ...longBlocksOf(prompt)], {
       hash: sha256,
       pause: async () => void turns++,
     })

@@ -59,9 +59,9 @@ describe('a collector', () => {
   it('reports a complete answer after the last event of the protocol', () => {
     const collected = createCollector()
     collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
-    expect([collected.isFinished(), collected.isComplete()]).toEqual([false, false])
+    expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([false, false])
     collected.add({ parts: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
-    expect([collected.isFinished(), collected.isComplete()]).toEqual([true, false])
+    expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([true, false])
     collected.add({ parts: [{ type: 'done' }] })
     expect(collected.isComplete()).toBe(true)
     expect(collected.completion()).toMatchObject({ finish: 'stop-sequence', stopSequence: 'END' })

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Model } from '../../src/core/model.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import { checkAccess, outputLimit, mayUse, weighProviders } from '../../src/governance/access.ts'
+import { checkAccess, outputLimit, mayUse, orderProviders } from '../../src/governance/access.ts'
 import { makeKey, parseNewKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
@@ -106,7 +106,7 @@ describe('weights', () => {
     { provider: 'c', weight: 0, allowedModels: [] },
   ]
   const names = (model: string, random: number): string =>
-    weighProviders(configs, model, () => random)
+    orderProviders(configs, model, () => random)
       .map((config) => config.provider)
       .join('')
 
@@ -123,8 +123,8 @@ describe('weights', () => {
 
   it('keeps the first provider first without weights, and returns none without providers', () => {
     const zero = configs.map((config) => ({ ...config, weight: 0 }))
-    expect(weighProviders(zero, 'm', () => 0.5).map((config) => config.provider)).toEqual(['a', 'b', 'c'])
-    expect(weighProviders([], 'm', () => 0.5)).toEqual([])
+    expect(orderProviders(zero, 'm', () => 0.5).map((config) => config.provider)).toEqual(['a', 'b', 'c'])
+    expect(orderProviders([], 'm', () => 0.5)).toEqual([])
   })
 
   it('returns each serving provider once, and the fallbacks in descending order of weight', () => {
@@ -132,7 +132,7 @@ describe('weights', () => {
     fc.assert(
       fc.property(fc.array(config), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (given, random) => {
         const all = given.map((one, index) => ({ ...one, provider: String(index) }))
-        const [first, ...rest] = weighProviders(all, 'm', () => random)
+        const [first, ...rest] = orderProviders(all, 'm', () => random)
         const serving = all.filter((one) => one.allowedModels[0] !== 'x')
         expect(new Set(first === undefined ? [] : [first, ...rest])).toEqual(new Set(serving))
         expect(rest.map((one) => one.weight)).toEqual(rest.map((one) => one.weight).toSorted((a, b) => b - a))

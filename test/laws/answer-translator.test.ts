@@ -230,7 +230,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
       for (const isSameFormat of [true, false]) {
         const translator = translatorOf(format, isSameFormat, false)
         translator.push(bytes.subarray(0, at))
-        if (translator.isComplete || translator.isFinished) continue
+        if (translator.isComplete || translator.hasFinishReason) continue
         expect(textOf(reference.completion).startsWith(textOf(translator.completion()))).toBe(true)
         expect(() => translator.finish()).toThrow(expect.objectContaining({ kind: 'upstream' }))
       }

@@ -95,7 +95,7 @@ describe('priceList', () => {
 
   it('refuses a date that is not a day', () => {
     expect(() => priceList(modelsDev, { pricedAt: 'yesterday' })).toThrow(
-      /pricedAt: expected a day, YYYY-MM-DD, got "yesterday"/,
+      /pricedAt: expected a date, YYYY-MM-DD, got "yesterday"/,
     )
   })
 })

@@ -259,7 +259,7 @@ describe('invalid options', () => {
       () => anthropic({ apiKey: 'k', baseUrl: 'ftp://x' }),
       'anthropic: baseUrl: expected an http or https URL without credentials, query or fragment, got "ftp://x".',
     ],
-    [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: version: expected a day, YYYY-MM-DD, got "new".'],
+    [() => anthropic({ apiKey: 'k', version: 'new' }), 'anthropic: version: expected a date, YYYY-MM-DD, got "new".'],
     [
       () => openai({ baseURL: 'https://x.test' } as never),
       'openai: baseURL: there is no such option. Did you mean baseUrl?',

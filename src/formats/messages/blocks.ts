@@ -173,7 +173,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
     case 'url':
       return { type: 'url', url: source.url }
     case 'file':
-      throw rejectBlock(path, 'a file stored with another vendor (send its content instead)')
+      throw unsupportedBlock(path, 'a file stored at another vendor', 'Send the content of the file instead.')
   }
 }
 
@@ -186,19 +186,21 @@ function writeDocumentSource(source: Source | TextSource, path: string): JsonObj
   if (source.type === 'text') return { type: 'text', media_type: 'text/plain', data: source.text }
   if (source.type !== 'base64' || source.mediaType === 'application/pdf') return writeSource(source, path)
   if (!source.mediaType.startsWith('text/')) {
-    throw rejectBlock(path, `a file of type ${source.mediaType.slice(0, 100)}; send a PDF or plain text`)
+    throw unsupportedBlock(path, `a file of type ${source.mediaType.slice(0, 100)}`, 'Send a PDF or plain text.')
   }
   return { type: 'text', media_type: 'text/plain', data: decodeText(source.data, path) }
 }
 
 function decodeText(base64: string, path: string): string {
   try {
-    const letters = atob(base64)
-    const bytes = new Uint8Array(letters.length)
-    for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at)
+    const binary = atob(base64)
+    const bytes = new Uint8Array(binary.length)
+    for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at)
     return new TextDecoder().decode(bytes)
   } catch {
-    throw rejectBlock(path, 'a file whose data is not base64')
+    throw new GatewayError('invalid-request', `${path} is a file whose data is not base64. Send valid base64.`, {
+      param: path,
+    })
   }
 }
 
@@ -215,15 +217,15 @@ function writeToolResult(part: ToolResultPart, path: string): JsonObject {
 /** A refusal becomes text. Other opaque parts of other formats are rejected. */
 function writeOpaque(value: JsonObject, path: string): JsonObject | undefined {
   if (value['type'] !== 'refusal' || typeof value['refusal'] !== 'string') {
-    throw rejectBlock(path, 'a content part that the messages format does not support')
+    throw unsupportedBlock(path, 'a content part of another format', 'Remove it or send it as text.')
   }
   return value['refusal'].trim() === '' ? undefined : { type: 'text', text: value['refusal'] }
 }
 
-function rejectBlock(path: string, content: string): GatewayError {
+function unsupportedBlock(path: string, content: string, remedy: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `${path} is ${content}: models that use the messages format do not support it.`,
+    `${path} is ${content}, which models that use the messages format do not support. ${remedy}`,
     { param: path },
   )
 }

@@ -15,13 +15,13 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
   const items = asArray(body['output']).filter(isJsonObject)
   const usage = readUsage(body['usage'], RESPONSE_COUNTS)
-  const calls = items.some((item) => item['type'] === 'function_call')
-  const refusal = items.some((item) =>
+  const hasCalls = items.some((item) => item['type'] === 'function_call')
+  const hasRefusal = items.some((item) =>
     asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
   )
   const { id, model } = identityOf(body)
   const parts = items.flatMap(partsOf)
-  const finish = readResponseFinish(body, calls, refusal)
+  const finish = readResponseFinish(body, hasCalls, hasRefusal)
   const native = nativeAnswer('responses', body, received, text)
   return usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
 }

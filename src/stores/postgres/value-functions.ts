@@ -77,7 +77,7 @@ function writes(schema: string): string {
       dropped_bytes bigint;
     BEGIN
       SELECT e.pool, e.share INTO old FROM ${schema}.entries e WHERE e.key = key_name;
-      -- All writers lock the pool expiring before the pool owned, so that no two writers wait for each other.
+      -- All writers lock shares of 'expiring' before shares of 'owned', so that no two writers wait for each other.
       IF old.pool = 'expiring' AND new_pool <> 'expiring' THEN PERFORM ${schema}.lock_shares('expiring', ARRAY[old.share]); END IF;
       IF has_value AND new_pool <> 'durable' THEN
         IF old.pool = 'owned' AND new_pool = 'expiring' THEN
@@ -175,9 +175,9 @@ function reads(schema: string): string {
 /**
  * Returns the SQL functions for logs.
  *
- * Transactions may not commit in the order of their ids, so a reader that continues after the greatest id could miss an
- * entry. Reads therefore follow the order of transaction ids and end before the oldest running
- * transaction. To include all earlier writes, a read waits up to 200 ms for the transactions that are running when it
+ * Entry ids are assigned before the commit, so an entry can become visible after an entry with a greater id. A reader
+ * that continues after the greatest entry id would miss it. Reads therefore follow the order of transaction ids and end
+ * before the oldest running transaction. To include all earlier writes, a read waits up to 200 ms for the transactions that are running when it
  * starts.
  */
 export function logFunctions(schema: string): string {

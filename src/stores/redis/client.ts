@@ -56,7 +56,7 @@ if not now then
   now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
 end
 local function text(number) return string.format('%.0f', number) end
-local function lifetime(ends) return text(math.max(1, ends - now + slack)) end
+local function lifetime(expiresAt) return text(math.max(1, expiresAt - now + slack)) end
 local function keepFor(key, ms)
   if call('PTTL', key) < ms + slack then call('PEXPIRE', key, text(ms + slack)) end
 end

@@ -22,7 +22,7 @@ local function sizeOfPool(pool)
   local found = call('HMGET', base .. ':pools', pool .. ':entries', pool .. ':bytes')
   return tonumber(found[1] or '0'), tonumber(found[2] or '0')
 end
-local function count(pool, share, entries, bytes)
+local function addToTotals(pool, share, entries, bytes)
   call('ZINCRBY', base .. ':bytes:' .. pool, text(bytes), share)
   call('HINCRBY', base .. ':pools', pool .. ':entries', text(entries))
   call('HINCRBY', base .. ':pools', pool .. ':bytes', text(bytes))
@@ -35,7 +35,7 @@ local function drop(item)
   call('DEL', base .. ':i:' .. item)
   call('ZREM', base .. ':ends', item)
   call('ZREM', base .. ':share:' .. meta.pool .. ':' .. meta.share, item)
-  count(meta.pool, meta.share, -1, -meta.bytes)
+  addToTotals(meta.pool, meta.share, -1, -meta.bytes)
   if call('ZCARD', base .. ':share:' .. meta.pool .. ':' .. meta.share) == 0 then
     call('ZREM', base .. ':bytes:' .. meta.pool, meta.share)
   end
@@ -60,7 +60,7 @@ local function write(item, meta, content, ttl)
   end
   call('HSET', base .. ':meta', item, cjson.encode(meta))
   call('ZADD', base .. ':share:' .. meta.pool .. ':' .. meta.share, text(call('INCR', base .. ':sequence')), item)
-  count(meta.pool, meta.share, 1, meta.bytes)
+  addToTotals(meta.pool, meta.share, 1, meta.bytes)
 end
 local function isOver(entries, bytes, added, limit)
   return entries > 0 and (entries + 1 > limit.entries or bytes + added > limit.bytes)
@@ -71,14 +71,14 @@ local function dropOldest(pool, share)
 end
 local function dropUntilFits(pool, share, bytes, quota, limit)
   while quota do
-    local entries, held = sizeOfShare(pool, share)
-    if not isOver(entries, held, bytes, quota) then break end
+    local entries, usedBytes = sizeOfShare(pool, share)
+    if not isOver(entries, usedBytes, bytes, quota) then break end
     dropOldest(pool, share)
   end
   while true do
-    local entries, held = sizeOfPool(pool)
+    local entries, usedBytes = sizeOfPool(pool)
     local largest = call('ZREVRANGE', base .. ':bytes:' .. pool, 0, 0)[1]
-    if not largest or not isOver(entries, held, bytes, limit) then break end
+    if not largest or not isOver(entries, usedBytes, bytes, limit) then break end
     dropOldest(pool, largest)
   end
 end
@@ -92,8 +92,8 @@ local function append(entry)
   write(item, { pool = 'logs', share = entry.share, bytes = entry.bytes, log = entry.log }, content, entry.ttl)
 end
 local function isAlive(item)
-  local ends = call('ZSCORE', base .. ':ends', item)
-  return not ends or tonumber(ends) > now
+  local expiresAt = call('ZSCORE', base .. ':ends', item)
+  return not expiresAt or tonumber(expiresAt) > now
 end
 `
 
@@ -123,11 +123,11 @@ if pool == 'owned' and not request.mustFit then
   local isReplaced = old.pool == pool and old.share == share
   local moreEntries, moreBytes = isReplaced and 0 or 1, bytes - (isReplaced and old.bytes or 0)
   if moreEntries > 0 or moreBytes > 0 then
-    local entries, held = sizeOfShare(pool, share)
+    local entries, usedBytes = sizeOfShare(pool, share)
     local allEntries, allBytes = sizeOfPool(pool)
     local maxEntries = math.min(quota.entries, limit.entries - allEntries - moreEntries)
     local maxBytes = math.min(quota.bytes, limit.bytes - allBytes - moreBytes)
-    if entries + moreEntries > maxEntries or held + moreBytes > maxBytes then return '{"full":true}' end
+    if entries + moreEntries > maxEntries or usedBytes + moreBytes > maxBytes then return '{"full":true}' end
   end
 end
 drop(item)

@@ -91,7 +91,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   }
 }
 
-/** Returns the numbers of all vectors in a scope, and one page of the vectors after a number. */
+/** Returns the sequence numbers of all vectors in a scope, and one page of the vectors after a sequence number. */
 type ReadVectors = (scope: string, after: number) => Promise<unknown>
 
 /** Local copies of vectors, compared in this process if the server has no vector sets. */
@@ -109,7 +109,7 @@ const MAX_SCOPES = 64
 const PAGE = 64
 
 /**
- * Each lookup reads all vector numbers, and the content of new vectors only. If an older vector is missing from the
+ * Each lookup reads all sequence numbers, but only the contents of new vectors. If an older vector is missing from the
  * local copy, the server's data was replaced, so all vectors are read again.
  */
 function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
@@ -172,7 +172,7 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
  * Functions for vectors of one length. Keys:
  *
  * - `v:<scope>`: the vector set
- * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by ascending number, on a server without vector sets
+ * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by sequence number, on a server without vector sets
  *   (`request.scans`)
  * - `e:<scope>` and `k:<owner>`: ids by expiry
  * - `i:<id>`: scope and owner of an id
@@ -204,8 +204,8 @@ local function scopeOf(id)
   return found and cjson.decode(found).scope
 end
 local function isAlive(scope, id)
-  local ends = call('ZSCORE', root .. ':e:' .. scope, id)
-  return ends and tonumber(ends) > now
+  local expiresAt = call('ZSCORE', root .. ':e:' .. scope, id)
+  return expiresAt and tonumber(expiresAt) > now
 end
 `
 
@@ -215,29 +215,29 @@ local id, scope, owner = request.id, request.scope, request.owner
 local old = scopeOf(id)
 if old then erase(old, id) end
 sweep(scope)
-local inScope, ofOwner = root .. ':e:' .. scope, root .. ':k:' .. owner
-call('ZREMRANGEBYSCORE', ofOwner, '-inf', text(now))
+local scopeKey, ownerKey = root .. ':e:' .. scope, root .. ':k:' .. owner
+call('ZREMRANGEBYSCORE', ownerKey, '-inf', text(now))
 for _ = 1, 20 do
-  if call('ZCARD', inScope) < request.maxPerScope then break end
-  erase(scope, call('ZRANGE', inScope, 0, 0)[1])
+  if call('ZCARD', scopeKey) < request.maxPerScope then break end
+  erase(scope, call('ZRANGE', scopeKey, 0, 0)[1])
 end
 for _ = 1, 20 do
-  if call('ZCARD', ofOwner) < request.maxPerKey then break end
-  local first = call('ZRANGE', ofOwner, 0, 0)[1]
+  if call('ZCARD', ownerKey) < request.maxPerKey then break end
+  local first = call('ZRANGE', ownerKey, 0, 0)[1]
   erase(scopeOf(first) or '', first)
-  call('ZREM', ofOwner, first)
+  call('ZREM', ownerKey, first)
 end
 local ttl = request.ends - now
 if ttl <= 0 then return '{}' end
 call('SET', root .. ':i:' .. id, cjson.encode({ scope = scope, owner = owner }), 'PX', lifetime(request.ends))
-call('ZADD', inScope, text(request.ends), id)
-call('ZADD', ofOwner, text(request.ends), id)
-keepFor(inScope, ttl)
-keepFor(ofOwner, ttl)
+call('ZADD', scopeKey, text(request.ends), id)
+call('ZADD', ownerKey, text(request.ends), id)
+keepFor(scopeKey, ttl)
+keepFor(ownerKey, ttl)
 if request.scans then
   local order, time = root .. ':o:' .. scope, call('TIME')
   local last = call('ZREVRANGE', order, 0, 0, 'WITHSCORES')[2] or '0'
-  -- Numbers follow the clock. Otherwise they would be reused after FLUSHDB.
+  -- Sequence numbers follow the clock. Otherwise they would be reused after FLUSHDB.
   call('ZADD', order, text(math.max(last + 1, time[1] * 1000000 + time[2])), id)
   call('HSET', root .. ':d:' .. scope, id, request.vector)
   keepFor(order, ttl)
@@ -253,7 +253,7 @@ end
 return '{}'
 `)
 
-/** Compares every vector of a set with at most 2,000 vectors, which makes the result exact. */
+/** Searches a set of at most 2,000 vectors exhaustively, so the result is exact. */
 const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)

@@ -141,16 +141,19 @@ interface NewRow {
   readonly bytes: number
 }
 
-/** Drops rows until the new row fits: first the oldest of its quota, then the oldest of the largest share. */
+/**
+ * Drops rows until the new row fits: first the oldest of its own share while that share exceeds its quota, then the
+ * oldest of the largest share.
+ */
 function dropOldest(
   sql: Sql,
   { pool, share, bytes }: NewRow,
   { quota, limit }: { readonly quota: Quota | undefined; readonly limit: PoolLimit },
 ): void {
   const table = pool === 'logs' ? 'log_entries' : 'entries'
-  const oldest = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
+  const condition = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
   const dropFrom = (name: string): void =>
-    sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${oldest})`, name)
+    sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${condition})`, name)
   if (quota !== undefined) {
     const own = { entries: quota.maxEntries, bytes: quota.maxBytes }
     while (isOver(sizeOfShare(sql, pool, share), bytes, own)) dropFrom(share)
@@ -162,19 +165,24 @@ function dropOldest(
   }
 }
 
-function sizeOfShare(sql: Sql, pool: string, share: string): PoolLimit {
+interface PoolSize {
+  readonly entries: number
+  readonly bytes: number
+}
+
+function sizeOfShare(sql: Sql, pool: string, share: string): PoolSize {
   return sizeOf(sql.row('SELECT entries, bytes FROM shares WHERE pool = ? AND share = ?', pool, share))
 }
 
-function sizeOfPool(sql: Sql, pool: string): PoolLimit {
+function sizeOfPool(sql: Sql, pool: string): PoolSize {
   return sizeOf(sql.row('SELECT entries, bytes FROM pools WHERE pool = ?', pool))
 }
 
-function sizeOf(row: Row | undefined): PoolLimit {
+function sizeOf(row: Row | undefined): PoolSize {
   return { entries: numberIn(row, 'entries'), bytes: numberIn(row, 'bytes') }
 }
 
-function isOver({ entries, bytes }: PoolLimit, added: number, limit: PoolLimit): boolean {
+function isOver({ entries, bytes }: PoolSize, added: number, limit: PoolLimit): boolean {
   return entries > 0 && (entries + 1 > limit.entries || bytes + added > limit.bytes)
 }
 
