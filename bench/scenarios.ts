@@ -81,7 +81,7 @@ export const scenarios: readonly Scenario[] = [
     ...cache,
     name: 'small JSON, default, each in a scope of its own',
     body: (index) => body(QUESTION, { system: `You help customer ${index}.` }),
-    requests: 1500,
+    requests: 3000,
     goals: { default: { goal: 2.5, limit: 3.5 } },
   },
   {
