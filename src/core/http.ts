@@ -49,6 +49,7 @@ export interface ResponseSink {
 /** Never throws. Returns before the response is complete. */
 export type HttpHandler = (request: HttpRequest, sink: ResponseSink) => void
 
+/** The part of a gateway that servers and frameworks call. */
 export interface HttpHandling {
   readonly handle: HttpHandler
 }
