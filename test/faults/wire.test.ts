@@ -143,7 +143,7 @@ describe.each(fronts)('a steering header on the $name front', ({ path, body }) =
   ])('that does not exist, %s, is 400 with the nearest name: %s', async (name, nearest) => {
     expectNotCalled(
       await headerOf(name, 'true'),
-      new RegExp(`no request header ${name}\\. Did you mean ${nearest}\\?`, 'i'),
+      new RegExp(`unknown request header ${name}\\. Did you mean ${nearest}\\?`, 'i'),
     )
   })
 })
