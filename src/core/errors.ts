@@ -69,7 +69,6 @@ export interface FailureDetails {
  * caller and contains no secrets.
  */
 export class GatewayError extends Error {
-  override readonly name = 'GatewayError'
   readonly kind: FailureKind
   readonly details: FailureDetails
 
@@ -77,6 +76,10 @@ export class GatewayError extends Error {
     super(message, details.cause === undefined ? undefined : { cause: details.cause })
     this.kind = kind
     this.details = details
+  }
+
+  override get name(): 'GatewayError' {
+    return 'GatewayError'
   }
 
   /** Returns true for errors of this class, including those of another copy of this package. */

@@ -1,8 +1,11 @@
+import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Provider, ProviderCall, Runtime, Timeouts } from '../core/ports.ts'
 import type { Attempt as PaidAttempt, Attempts } from '../upstream/attempts.ts'
+import type { AnswerTranslator } from '../upstream/answer-translator.ts'
+import { createChunkSource, isSource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { CircuitBreaker, CircuitPass } from './circuit-breaker.ts'
 
 /** A provider and a model that can answer a request. */
@@ -67,3 +70,52 @@ export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
 export function msLeft({ runtime, timeouts }: FailoverOptions, { startedAt }: FailoverRequest): number {
   return startedAt + timeouts.total - runtime.now()
 }
+
+interface Translating {
+  readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
+}
+
+/** Resolves when the stream has content. */
+export async function openStream(
+  attempt: UpstreamAttempt,
+  call: FailoverRequest & Translating,
+  { answer, holdMs }: { readonly answer: AsyncIterable<StreamChunk> | AnswerSource; readonly holdMs: number },
+): Promise<UpstreamStream> {
+  const { options, candidate, pass, paid } = attempt
+  const { runtime, timeouts } = options
+  const { name } = candidate.provider
+  const source = isSource(answer) ? answer : createChunkSource(answer, name)
+  const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
+  paid.answered(stream.translator)
+  // Streams of custom providers have no deadline.
+  const late = (): void => stream.breakOff(tooSlow(name, timeouts.total))
+  const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(options, call)), late)
+  const opened = stream.open(runtime, holdMs)
+  // Called synchronously if the client has already disconnected.
+  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
+  try {
+    await opened
+  } catch (error) {
+    cancel()
+    throw error
+  } finally {
+    unsubscribe()
+  }
+  const end = (count: () => void): void => {
+    cancel()
+    count()
+  }
+  stream.countEnd({
+    completed: () => end(() => pass.succeeded(runtime.now())),
+    failed: (error) => end(() => reportFailure(attempt, error)),
+    disconnected: () => end(() => pass.undecided()),
+  })
+  return stream
+}
+
+function tooSlow(provider: string, totalMs: number): GatewayError {
+  const message = `The provider "${provider}" did not finish its answer within ${totalMs / 1000} seconds.`
+  return new GatewayError('upstream-timeout', message, { isCallerSide: true })
+}
+
+function noop(): void {}

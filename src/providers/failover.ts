@@ -1,14 +1,15 @@
-import { NO_USAGE, type AnswerSource, type Completion, type StreamChunk } from '../core/answer.ts'
+import { NO_USAGE, type AnswerSource, type Completion } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { isSource, MAX_HOLD_MS, createChunkSource, UpstreamStream } from '../upstream/upstream-stream.ts'
+import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
 import { createCircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
 import {
   msLeft,
+  openStream,
   reportFailure,
   throwIfFinal,
   type Candidate,
@@ -119,7 +120,7 @@ function callInOrder<T>(
   const callNext = async (error: unknown): Promise<FailoverAnswer<T>> => {
     throwIfFinal(error, call)
     const failure = firstFailure ?? error
-    if (index + 1 >= candidates.length || msLeft(options, call) <= 0) throw failure
+    if (index + 1 >= candidates.length || msLeft(options, call) <= 0) throw failure ?? noProvider()
     return callInOrder(options, candidates, call, method, { index: index + 1, firstFailure: failure })
   }
   let attempt: UpstreamAttempt
@@ -174,32 +175,59 @@ function callCandidate<T>(
   method: ProviderMethod<T>,
   callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
 ): Promise<FailoverAnswer<T>> {
-  const { candidate, call, number } = attempt
   let sent: Promise<Sent<T>>
   try {
-    sent = method.send(attempt)
+    sent = Promise.resolve(method.send(attempt))
   } catch (error) {
     // A provider that throws is handled like a provider that rejects.
     sent = Promise.reject(error)
   }
   return sent.then(
-    ({ answer, ignored }) => {
-      method.accept?.(attempt, answer)
-      return { answer, ignored, route: candidate }
-    },
-    async (error: unknown) => {
-      attempt.paid.failed(error)
+    (received) => {
       try {
-        // Loaded after the first failure of the process.
-        const { waitForRetry } = await import('./retry.ts')
-        await waitForRetry(attempt, error)
-      } catch (failure) {
-        return callNext(failure)
+        const { answer, ignored } = received
+        method.accept?.(attempt, answer)
+        return { answer, ignored, route: attempt.candidate }
+      } catch (error) {
+        return callAfterFailure(attempt, error, method, callNext)
       }
-      const retry = { ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }
-      return callCandidate(retry, method, callNext)
     },
+    (error: unknown) => callAfterFailure(attempt, error, method, callNext),
   )
+}
+
+async function callAfterFailure<T>(
+  attempt: UpstreamAttempt,
+  error: unknown,
+  method: ProviderMethod<T>,
+  callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
+): Promise<FailoverAnswer<T>> {
+  const { candidate, call, number } = attempt
+  attempt.paid.failed(error)
+  const retries = await loadRetries()
+  if (retries === undefined) {
+    reportFailure(attempt, error)
+    return callNext(error)
+  }
+  try {
+    await retries.waitForRetry(attempt, error)
+  } catch (failure) {
+    return callNext(failure)
+  }
+  return callCandidate({ ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }, method, callNext)
+}
+
+interface Retries {
+  waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void>
+}
+
+/** Loaded after the first failure. Resolves with undefined if the module is missing, for example during a deployment. */
+async function loadRetries(): Promise<Retries | undefined> {
+  try {
+    return await import('./retry.ts')
+  } catch {
+    return undefined
+  }
 }
 
 function noProvider(): GatewayError {
@@ -227,51 +255,6 @@ function admit(
     },
   )
 }
-
-/** Resolves when the stream has content. */
-async function openStream(
-  attempt: UpstreamAttempt,
-  call: FailoverStreamCall,
-  { answer, holdMs }: { readonly answer: AsyncIterable<StreamChunk> | AnswerSource; readonly holdMs: number },
-): Promise<UpstreamStream> {
-  const { options, candidate, pass, paid } = attempt
-  const { runtime, timeouts } = options
-  const { name } = candidate.provider
-  const source = isSource(answer) ? answer : createChunkSource(answer, name)
-  const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
-  paid.answered(stream.translator)
-  // Streams of custom providers have no deadline.
-  const late = (): void => stream.breakOff(tooSlow(name, timeouts.total))
-  const cancel = isSource(answer) ? noop : runtime.after(Math.max(1, msLeft(options, call)), late)
-  const opened = stream.open(runtime, holdMs)
-  // Called synchronously if the client has already disconnected.
-  const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
-  try {
-    await opened
-  } catch (error) {
-    cancel()
-    throw error
-  } finally {
-    unsubscribe()
-  }
-  const end = (count: () => void): void => {
-    cancel()
-    count()
-  }
-  stream.countEnd({
-    completed: () => end(() => pass.succeeded(runtime.now())),
-    failed: (error) => end(() => reportFailure(attempt, error)),
-    disconnected: () => end(() => pass.undecided()),
-  })
-  return stream
-}
-
-function tooSlow(provider: string, totalMs: number): GatewayError {
-  const message = `The provider "${provider}" did not finish its answer within ${totalMs / 1000} seconds.`
-  return new GatewayError('upstream-timeout', message, { isCallerSide: true })
-}
-
-function noop(): void {}
 
 /** A provider call. The AbortSignal is created only when a provider reads it. */
 class OutgoingCall<P extends Prompt | undefined> {

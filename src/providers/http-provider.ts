@@ -108,13 +108,17 @@ export function httpProvider(options: HttpProviderOptions): Provider {
 function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<Sent<Completion>> {
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
-  const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
-  const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
-  return sent.then((response) => {
-    if (response.status >= 400) return rejectWith(rejectionOf(target, call, response))
-    const { text, value } = readJson(target, call, response)
-    return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
-  })
+  try {
+    const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
+    const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
+    return sent.then((response) => {
+      if (response.status >= 400) return rejectWith(rejectionOf(target, call, response))
+      const { text, value } = readJson(target, call, response)
+      return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
+    })
+  } catch (error) {
+    return Promise.reject(error)
+  }
 }
 
 async function rejectWith(error: Promise<GatewayError>): Promise<never> {

@@ -121,6 +121,25 @@ describe('calling candidates', () => {
     expect(runtime.pending()).toBe(0)
   })
 
+  it('calls the next candidate after a custom provider that resolves with nothing', async () => {
+    const { failover, run } = world()
+    const [one, two] = [played('one', whole), played('two', whole)]
+    const broken = { ...one, provider: { ...one.provider, complete: async () => JSON.parse('null') } }
+    const { route } = await run(failover.complete([broken, two], call()))
+    expect([route.provider.name, two.calls.length]).toEqual(['two', 1])
+  })
+
+  it('calls the next candidate after a custom provider that throws instead of rejecting', async () => {
+    const { failover, run } = world()
+    const [one, two] = [played('one', whole), played('two', whole)]
+    const throwing = (): never => {
+      throw failure('upstream-timeout')
+    }
+    const broken = { ...one, provider: { ...one.provider, complete: throwing } }
+    const { route } = await run(failover.complete([broken, two], call()))
+    expect([route.provider.name, two.calls.length]).toEqual(['two', 1])
+  })
+
   it.each(['upstream', 'overloaded', 'upstream-rate-limited'] as const)(
     'calls a candidate three times for %s, with random delays whose maximum doubles, then calls the next',
     async (kind) => {
