@@ -58,14 +58,14 @@ export function createSseParser(maxEventChars: number): SseParser {
 }
 
 /**
- * Serializes an event. Each line of the data becomes a data line, which parsers join with LF. Line breaks and NUL are
- * removed from event names and ids.
+ * Serializes an event. The id comes first, as in forwarded events, which are sent unchanged after it. Each line of the
+ * data becomes a data line, which parsers join with LF. Line breaks and NUL are removed from event names and ids.
  */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent
   const eventLine = event === '' ? '' : `event: ${oneLine(event)}\n`
   const idLine = eventId === undefined ? '' : `id: ${oneLine(eventId)}\n`
-  return `${eventLine}${idLine}data: ${dataLines(data)}\n\n`
+  return `${idLine}${eventLine}data: ${dataLines(data)}\n\n`
 }
 
 /** Comments keep the connection alive. Clients ignore them. */

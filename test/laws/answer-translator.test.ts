@@ -64,6 +64,12 @@ function translate(translator: AnswerTranslator, pieces: readonly Uint8Array[]):
   return { events, completion: translator.completion(), isComplete, usage, answerId }
 }
 
+const decoder = new TextDecoder()
+
+function textOfChunk(chunk: TranslatedChunk): string {
+  return typeof chunk === 'string' ? chunk : decoder.decode(chunk)
+}
+
 function cut(bytes: Uint8Array, at: readonly number[]): Uint8Array[] {
   const edges = [0, ...at.map((edge) => edge % (bytes.length + 1)).toSorted((one, other) => one - other), bytes.length]
   return edges.slice(1).map((edge, index) => bytes.subarray(edges[index], edge))
@@ -119,6 +125,16 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
       const found = translate(translatorOf(format, isSameFormat, true), cut(bytes, [at]))
       expect({ ...found, frames: valuesOf(found.events) }).toEqual({ ...reference, frames: valuesOf(reference.events) })
     }
+  })
+
+  it('has the same bytes when split at any position, if the upstream writes JSON without spaces', () => {
+    const bytes = bytesOf(dialect, { text: ['One', ' two'], toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
+    const written = (pieces: readonly Uint8Array[]): string => {
+      const translator = translatorOf(format, true, true)
+      return pieces.map((piece) => textOfChunk(translator.push(piece))).join('')
+    }
+    const whole = written([bytes])
+    for (let at = 0; at <= bytes.length; at += 1) expect(written(cut(bytes, [at]))).toBe(whole)
   })
 
   it('is the same in pieces of one byte, relayed and parsed', () => {

@@ -133,7 +133,7 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
       reply: (request) => ({ kind: 'events', items: [...framesOf(request, ANSWERS['text']!).slice(0, 4), CUT] }),
     })
     const broken = await reading(await stream(stage, front)).rest()
-    expect(eventTexts(broken).at(-1)).toMatch(/^event: error\nid: \d+\ndata: .*upstream_error/)
+    expect(eventTexts(broken).at(-1)).toMatch(/^id: \d+\nevent: error\ndata: .*upstream_error/)
     expectCounted(broken)
 
     expect(await reading(await again(stage, messageIdOf(broken), 0)).rest()).toBe(broken)

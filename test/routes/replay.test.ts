@@ -247,7 +247,7 @@ describe('closing a gateway', () => {
 
     expect(isClosed).toBe(true)
     expect(store.settlements).toHaveLength(3)
-    expect(await read.rest()).toMatch(/event: error\nid: \d+\ndata: .*X-Svc-Detach/)
+    expect(await read.rest()).toMatch(/id: \d+\nevent: error\ndata: .*X-Svc-Detach/)
     expect((await whole).status).toBe(499)
   })
 })
