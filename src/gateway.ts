@@ -139,7 +139,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits } = governance
   const traffic = createTraffic(runtime)
-  const batches = createBatches(options.batches, { store, services, keyById: governance.keyById, traffic })
+  const batches = createBatches(options.batches, { store, services, findKeyById: governance.findKeyById, traffic })
   const handle = createHandler(
     {
       services,
@@ -176,7 +176,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         async () => cache?.flush(),
         () => store.close(),
       ],
-      (cause) => services.observers.failed('a shutdown step failed', cause),
+      (cause) => services.observers.reportFailure('a shutdown step failed', cause),
     )
 
   return {

@@ -1,5 +1,5 @@
 import type { Model } from '../../src/core/model.ts'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
@@ -77,13 +77,13 @@ export function smallModelOf(kind: string): { readonly small: SmallModel; calls:
     dollars: 0,
     small: {
       name: 'mock/small',
-      price: (prompt: number, output: number) => nano(price(prompt, output)),
+      price: (prompt: number, output: number) => toNanoUsd(price(prompt, output)),
       async ask({ instruction, text, maxTokens }: Parameters<SmallModel['ask']>[0]) {
         ledger.calls++
         const said = await reply(text, maxTokens)
         const spent = price(meter.tokenizer.estimate(instruction + text), meter.tokenizer.estimate(said))
         ledger.dollars += spent / 1e9
-        return { text: said, spent: nano(spent) }
+        return { text: said, spent: toNanoUsd(spent) }
       },
     },
   }

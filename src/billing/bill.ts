@@ -30,7 +30,7 @@ export interface Billable {
   readonly margin: number
   readonly strategy: string
   /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
-  readonly counted?: { readonly original: number; readonly sent: number } | undefined
+  readonly counts?: { readonly original: number; readonly sent: number } | undefined
   /** Reported by the upstream, or estimated. */
   readonly usage: Usage
   readonly ceiling: Ceiling
@@ -63,7 +63,7 @@ export interface ClampedUsage {
 export function makeBill(item: Billable): Bill {
   const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
   const sent = promptTokens(usage)
-  const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counted, sent)))
+  const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counts, sent)))
   const theoretical = costOfTokens(item.price, original, usage.outputTokens)
   const bill: Bill = {
     originalTokens: original,
@@ -84,9 +84,9 @@ export function makeBill(item: Billable): Bill {
  * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
  * prompt.
  */
-function originalTokens(counted: Billable['counted'], sentByUpstream: number): number {
-  if (counted === undefined || counted.sent === 0) return sentByUpstream
-  return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
+function originalTokens(counts: Billable['counts'], sentByUpstream: number): number {
+  if (counts === undefined || counts.sent === 0) return sentByUpstream
+  return Math.max(sentByUpstream, Math.round((counts.original * sentByUpstream) / counts.sent))
 }
 
 /** The billed amount is 0. The actual cost is the cost of the verifier. */

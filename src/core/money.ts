@@ -27,28 +27,28 @@ export interface LongPrice extends Omit<Price, 'long'> {
 const MAX_NANO = Number.MAX_SAFE_INTEGER
 
 /** Returns the amount rounded half up and clamped to the range of safe integers. */
-export function nano(value: number): NanoUsd {
+export function toNanoUsd(value: number): NanoUsd {
   return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
 }
 
-export function usd(dollars: number): NanoUsd {
-  return nano(dollars * 1e9)
+export function fromDollars(dollars: number): NanoUsd {
+  return toNanoUsd(dollars * 1e9)
 }
 
-export function cents(amount: number): NanoUsd {
-  return nano(amount * 1e7)
+export function fromCents(amount: number): NanoUsd {
+  return toNanoUsd(amount * 1e7)
 }
 
 export function add(a: NanoUsd, b: NanoUsd): NanoUsd {
-  return nano(a + b)
+  return toNanoUsd(a + b)
 }
 
 export function subtract(a: NanoUsd, b: NanoUsd): NanoUsd {
-  return nano(a - b)
+  return toNanoUsd(a - b)
 }
 
 export function times(amount: NanoUsd, factor: number): NanoUsd {
-  return nano(amount * factor)
+  return toNanoUsd(amount * factor)
 }
 
 /** Converts dollars per million tokens to pico-dollars per token: 3 becomes 3,000,000. */
@@ -66,13 +66,13 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
     usage.cacheWriteTokens * picoPerToken(cacheWrite) +
     usage.cacheWrite1hTokens * picoPerToken(price.cacheWrite1h ?? cacheWrite) +
     usage.outputTokens * picoPerToken(price.output)
-  return nano(pico / 1000)
+  return toNanoUsd(pico / 1000)
 }
 
 /** Returns the cost of a call without cached prompt tokens. */
 export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
   if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
-  return nano((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
+  return toNanoUsd((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
 }
 
 /** Formats an amount as `$` and dollars with six decimals, rounded half up. */

@@ -126,7 +126,7 @@ export interface Timeouts {
 }
 
 /** An answer, and the request fields that were dropped. */
-export interface Sent<T> {
+export interface ProviderAnswer<T> {
   readonly answer: T
   /** Names of optional request fields that the upstream's format does not support. */
   readonly ignored: readonly string[]
@@ -208,12 +208,12 @@ export interface Provider {
   readonly models: readonly Model[]
   /** Returns undefined for a model that is not served. Some providers serve models that are not listed. */
   readonly model: (id: string) => Model | undefined
-  complete(call: ProviderCall): Promise<Sent<Completion>>
+  complete(call: ProviderCall): Promise<ProviderAnswer<Completion>>
   /**
    * Resolves when the upstream has accepted the call, and rejects otherwise. The response to the client has not begun
    * at this point, so another route can be tried.
    */
-  stream(call: ProviderCall): Promise<Sent<AsyncIterable<StreamChunk> | AnswerSource>>
+  stream(call: ProviderCall): Promise<ProviderAnswer<AsyncIterable<StreamChunk> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */

@@ -2,7 +2,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject } from '../core/json.ts'
-import { usd } from '../core/money.ts'
+import { fromDollars } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import type {
@@ -213,7 +213,7 @@ function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRe
         id,
         name: change.name ?? name,
         limit: {
-          max: change.max_limit === undefined ? limit.max : usd(change.max_limit),
+          max: change.max_limit === undefined ? limit.max : fromDollars(change.max_limit),
           every: change.reset_duration ?? limit.every,
         },
       })
@@ -260,7 +260,7 @@ const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<Rat
 }
 
 function toBudget({ id, name = id, max_limit, reset_duration = '1M' }: WireForm<ConfiguredBudget>): Budget {
-  return { id, name, limit: { max: usd(max_limit), every: reset_duration } }
+  return { id, name, limit: { max: fromDollars(max_limit), every: reset_duration } }
 }
 
 function toRateLimit(fields: WireForm<ConfiguredRateLimit>): RateLimit {

@@ -1,5 +1,5 @@
 import { GatewayError, type FailureDetails } from '../core/errors.ts'
-import { formatUsd, nano } from '../core/money.ts'
+import { formatUsd, toNanoUsd } from '../core/money.ts'
 import { type Claim, type DurationCode, periodOf } from '../core/store.ts'
 import { counterExpiry, type Limit } from './limits.ts'
 import type { Quote, RateStatus, Recount } from './reservation.ts'
@@ -149,7 +149,7 @@ export function limitError(
   if (limit.kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
-      `${limit.label} is reached: the remainder of ${formatUsd(nano(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
+      `${limit.label} is reached: the remainder of ${formatUsd(toNanoUsd(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
       { rate },
     )
   }

@@ -18,7 +18,7 @@ import {
 } from './virtual-key.ts'
 import type { SharedLimits } from './limits.ts'
 import { type Page, type PageQuery, type RecordTable, invalidField } from './record-table.ts'
-import { cents, type NanoUsd, toCents } from '../core/money.ts'
+import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
 import * as field from './field-schema.ts'
 
 export interface Keyring extends Pick<KeyLookup, 'find'> {
@@ -239,7 +239,7 @@ function toTimestamp(text: string | null | undefined): number | null | undefined
 
 function toMoney(amount: number | null | undefined): NanoUsd | null | undefined {
   if (amount === UNLIMITED) return null
-  return typeof amount === 'number' ? cents(amount) : amount
+  return typeof amount === 'number' ? fromCents(amount) : amount
 }
 
 function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {

@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
-import { nano } from '../core/money.ts'
+import { toNanoUsd } from '../core/money.ts'
 import {
   periodOf,
   type ReserveRequest,
@@ -260,4 +260,4 @@ interface Step {
   readonly reservationId: string
 }
 
-const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => nano(0) }
+const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => toNanoUsd(0) }

@@ -1,5 +1,5 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import { nano } from '../core/money.ts'
+import { toNanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
 import { toAmount } from './claims.ts'
@@ -183,9 +183,9 @@ export function checkedUsage(used: Used, reserved: number): Used {
     promptTokens: finiteOr(used.promptTokens, 0),
     completionTokens: finiteOr(used.completionTokens, 0),
     savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
-    theoretical: nano(finiteOr(used.theoretical, 0)),
-    actual: nano(finiteOr(used.actual, 0)),
-    billed: nano(finiteOr(used.billed, reserved)),
+    theoretical: toNanoUsd(finiteOr(used.theoretical, 0)),
+    actual: toNanoUsd(finiteOr(used.actual, 0)),
+    billed: toNanoUsd(finiteOr(used.billed, reserved)),
     model: used.model,
   }
 }

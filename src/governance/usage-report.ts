@@ -1,4 +1,4 @@
-import { nano, toCents, toDollars } from '../core/money.ts'
+import { toNanoUsd, toCents, toDollars } from '../core/money.ts'
 import { type DurationCode, type Period, periodOf, type Store } from '../core/store.ts'
 import type { KeyLimits, KeyRateLimit, KeyUsage, UsageTotals } from './admin-api.ts'
 import type { WireForm } from '../core/field-names.ts'
@@ -142,7 +142,7 @@ export function createUsageReports(parts: {
       const period = periodOf(at, every)
       return { owner, every, period, counter: counterName('budget', owner, every, period) }
     })
-    return (await readSpent(store, windows, at)).map(({ spent }) => toCents(nano(spent)))
+    return (await readSpent(store, windows, at)).map(({ spent }) => toCents(toNanoUsd(spent)))
   }
 
   return { limits, rateLimit, usage, spentCents, budgetWindows }
@@ -167,16 +167,16 @@ function publicSums(sums: UsageSums): WireForm<UsageTotals> {
       saved: sums.saved,
     },
     cost: {
-      theoretical_usd: toDollars(nano(sums.theoretical)),
-      actual_usd: toDollars(nano(sums.actual)),
-      billed_usd: toDollars(nano(sums.billed)),
-      savings_usd: toDollars(nano(sums.theoretical - sums.actual)),
+      theoretical_usd: toDollars(toNanoUsd(sums.theoretical)),
+      actual_usd: toDollars(toNanoUsd(sums.actual)),
+      billed_usd: toDollars(toNanoUsd(sums.billed)),
+      savings_usd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
     },
   }
 }
 
 function toCentsOrUnlimited(amount: number): number {
-  return amount === UNLIMITED ? UNLIMITED : toCents(nano(amount))
+  return amount === UNLIMITED ? UNLIMITED : toCents(toNanoUsd(amount))
 }
 
 function iso(at: number): string {

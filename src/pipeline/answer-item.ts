@@ -29,17 +29,17 @@ export interface ItemJob {
 }
 
 /** Resolves with undefined if the key was deleted. */
-export type KeyById = (id: string) => Promise<VirtualKey | undefined>
+export type FindKeyById = (id: string) => Promise<VirtualKey | undefined>
 
 /**
  * Processes an item as a messages request with the key of its batch and the headers of the request that created the
  * batch.
  */
-export async function answerItem(job: ItemJob, services: Services, keyById: KeyById): Promise<ItemAnswer> {
+export async function answerItem(job: ItemJob, services: Services, findKeyById: FindKeyById): Promise<ItemAnswer> {
   const { batch, request } = job
   const postponed = postponeSettlement(services)
   const authenticate = async (exchange: Exchange): Promise<Authenticated> => {
-    const key = checkValid(await keyById(batch.keyId), services.runtime.now())
+    const key = checkValid(await findKeyById(batch.keyId), services.runtime.now())
     rejectStream(request)
     exchange.key = key
     return exchange as Authenticated

@@ -24,13 +24,13 @@ export async function respondInBackground(
   completion: Completion,
   services: Services,
 ): Promise<undefined> {
-  const { key, sink, first, format } = answered
+  const { key, sink, idempotencyClaim, format } = answered
   const providerName = storingProvider(answered)
   if (providerName !== undefined)
     await services.turns.storeProvider(key, format.turns?.idsOf(valueOf(completion)) ?? [], providerName)
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
-  const headers = answerHeaders(expectedBill(answered), answered.ignored)
-  await first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  const headers = answerHeaders(expectedBill(answered), answered.ignoredFields)
+  await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
   new BackgroundWork(answered, completion, services).begin()
   sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
   return undefined
@@ -132,7 +132,7 @@ class BackgroundWork {
         services,
       )
     } catch (cause) {
-      services.observers.failed('a background response could not be settled', asFailure(cause))
+      services.observers.reportFailure('a background response could not be settled', asFailure(cause))
     }
   }
 }

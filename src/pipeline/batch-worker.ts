@@ -9,7 +9,7 @@ import {
 } from '../batches/item-queue.ts'
 import type { Store } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import type { KeyById } from './answer-item.ts'
+import type { FindKeyById } from './answer-item.ts'
 import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
 import type { Services, Traffic } from './services.ts'
 
@@ -29,7 +29,7 @@ export interface BatchOptions {
 export interface BatchSources {
   readonly store: Store
   readonly services: Services
-  readonly keyById: KeyById
+  readonly findKeyById: FindKeyById
   readonly traffic: Traffic
 }
 
@@ -50,7 +50,7 @@ const CONCURRENCY = 4
 
 export function openBatches(
   { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
-  { store, services, keyById, traffic }: BatchSources,
+  { store, services, findKeyById, traffic }: BatchSources,
 ): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
   const { now, uuid } = services.runtime
   const parts = { store, now, uuid, pause: yieldToEventLoop }
@@ -58,7 +58,7 @@ export function openBatches(
   const queue = createItemQueue({ ...parts, leaseMs })
   const worker = createBatchWorker({
     queue,
-    processor: createItemProcessor({ queue, store, keyById, services, leaseMs }),
+    processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
     open: repository.open,
     cleanUp: () => cleanUpBatches(parts),
     traffic,
@@ -140,7 +140,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   function backOff(cause: unknown): void {
     if (isInternalError(cause)) {
       internalErrors = Math.min(internalErrors + 1, MAX_DOUBLINGS)
-      services.observers.failed('batches could not be processed', cause)
+      services.observers.reportFailure('batches could not be processed', cause)
     } else {
       nextPollAt = Math.min(nextPollAt, now() + BACKOFF_MS)
     }
@@ -153,7 +153,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     } catch (cause) {
       if (!isInternalError(cause)) throw cause
       // The item would fail again, so the error is stored as its result.
-      services.observers.failed('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
+      services.observers.reportFailure('a batch item failed', cause, { batch_id: claim.batch.id, item: claim.position })
       await processor.fail(claim)
     }
   }

@@ -100,7 +100,7 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
   // The headers of a stream contain an estimated bill. The token count that it needs is computed while waiting for the upstream, because counting a long prompt takes time.
-  const counting = planned.plan.kind === 'upstream' ? planned.plan.counted.prepare?.() : undefined
+  const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const droppedFields = routed.ignoredFor(route, ignored)
     const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, droppedFields)
@@ -111,7 +111,7 @@ function openStream(planned: Planned, routed: RoutedCall, services: Services): P
 function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
   exchange.answer = answer
   exchange.route = route
-  exchange.ignored = ignored
+  exchange.ignoredFields = ignored
   return exchange as Answered
 }
 

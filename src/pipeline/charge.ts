@@ -1,7 +1,7 @@
 import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
 import { type Completion, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, nano, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
+import { add, toNanoUsd, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { withPromptTokens } from '../upstream/attempts.ts'
@@ -21,7 +21,7 @@ export interface BilledAnswer {
 
 /** Counts a long prompt if the bill needs the local count. Yields to the event loop while counting. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
-  return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counted.prepare?.() : undefined
+  return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepare?.() : undefined
 }
 
 /** Returns the bill for a complete answer. Uses the local count for values that the upstream did not report. */
@@ -84,10 +84,10 @@ export function countUpTo(
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
   if (plan.kind === 'replay') return undefined
-  const { spent, requestedSpent = ZERO, rewrite } = plan.optimized
+  const { spent, requestedSpent = ZERO, rewrite } = plan.optimization
   const actual = add(
     spent,
-    plan.attempts.cost(() => plan.counted.sent),
+    plan.attempts.cost(() => plan.counts.sent),
   )
   if (actual === 0) return undefined
   const reserved = quote(planned).cost(reservation.outputTokens)
@@ -97,7 +97,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     completionTokens: 0,
     theoretical: ZERO,
     actual,
-    billed: nano(Math.min(times(requestedSpent, margin), reserved)),
+    billed: toNanoUsd(Math.min(times(requestedSpent, margin), reserved)),
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,
@@ -117,14 +117,14 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
 /** Returns the local count of the sent prompt, capped at the reserved count. */
 function countedPrompt({ plan, reservation }: Planned, { model }: Route): number {
   if (plan.kind === 'replay') return 0
-  return Math.min(plan.counted.sent, reservation.quote.promptBound?.(model) ?? Infinity)
+  return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
 /** Returns the estimated bill for the headers of a stream. Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
-  const usage = { ...NO_USAGE, inputTokens: plan.counted.sent, outputTokens: reservation.outputTokens }
+  const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens: reservation.outputTokens }
   return billOf(planned, plan, { route: routeOf(planned), usage, estimated: true })
 }
 
@@ -136,21 +136,21 @@ interface Billed {
 
 function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, estimated }: Billed): Bill {
   const { margin, prompt, size, reservation } = planned
-  const { optimized, counted, attempts } = plan
+  const { optimization, counts, attempts } = plan
   const { model } = route
   const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
     price: model.price,
     margin,
-    strategy: optimized.rewrite?.strategy ?? PASSTHROUGH,
-    counted: optimized.rewrite === undefined ? undefined : counted,
+    strategy: optimization.rewrite?.strategy ?? PASSTHROUGH,
+    counts: optimization.rewrite === undefined ? undefined : counts,
     usage,
-    ceiling: { prompt: size.reportable(route), output: longest * (prompt.settings.choices ?? 1) },
+    ceiling: { prompt: size.maxReportableTokens(route), output: longest * (prompt.settings.choices ?? 1) },
     reserved: reservation.quote.promptBound?.(model) ?? Infinity,
     estimated,
     spent: add(
-      optimized.spent,
-      attempts.costOfUnused(() => counted.sent),
+      optimization.spent,
+      attempts.costOfUnused(() => counts.sent),
     ),
   })
 }

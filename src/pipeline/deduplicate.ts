@@ -35,7 +35,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     timeoutMs: services.timeouts.total,
   })
   if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
-  parsed.first = claimed.first
+  parsed.idempotencyClaim = claimed.first
   return parsed
 }
 

@@ -63,7 +63,7 @@ export class Exchange {
   /** The body as received, before earlier turns are inserted. */
   requestBody: JsonObject | undefined = undefined
   prompt: Prompt | undefined = undefined
-  resolved: Resolved | undefined = undefined
+  resolved: ResolvedModel | undefined = undefined
   size: Size | undefined = undefined
   steering: Steering | undefined = undefined
   embedding: EmbeddingRequest | undefined = undefined
@@ -71,14 +71,14 @@ export class Exchange {
   /** The body capacity that a large body occupies. Released when the request ends. */
   capacity: HeldCapacity | undefined = undefined
   /** Set for the first request with its Idempotency-Key. */
-  first: FirstRequest | undefined = undefined
+  idempotencyClaim: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined
   plan: Plan | undefined = undefined
   answer: Answer | undefined = undefined
   /** The route that answered. Undefined for a cache hit. */
   route: Route | undefined = undefined
   /** Names of request fields that the upstream's format does not support. */
-  ignored: readonly string[] = []
+  ignoredFields: readonly string[] = []
   /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
   finished: Finished | undefined = undefined
@@ -125,7 +125,7 @@ export type Authenticated = Exchange & { readonly key: VirtualKey }
 export type Parsed = Authenticated & {
   readonly requestBody: JsonObject
   readonly prompt: Prompt
-  readonly resolved: Resolved
+  readonly resolved: ResolvedModel
   readonly size: Size
   readonly steering: Steering
 }
@@ -142,7 +142,7 @@ export interface Route {
 }
 
 /** The routes of a model name: the first route to try, then its fallbacks. */
-export interface Resolved {
+export interface ResolvedModel {
   readonly name: string
   readonly routes: readonly [Route, ...Route[]]
 }
@@ -163,15 +163,15 @@ export interface Size {
    * Returns the tokens to reserve for a route: the bound, or the model's context window if the window is smaller. Also
    * returns the window if the vendor adds content, such as search results.
    */
-  reserved(route: Route): number
+  tokensToReserve(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */
-  reportable(route: Route): number
-  counter(route: Route): Counter | undefined
+  maxReportableTokens(route: Route): number
+  counterFor(route: Route): TokenCounter | undefined
   /** Returns the exact local count for token limits. */
   count(): Promise<number>
 }
 
-export interface Counter {
+export interface TokenCounter {
   /** Returns undefined if the count fails. */
   readonly count: () => Promise<number | undefined>
   readonly callsUpstream: boolean
@@ -186,7 +186,7 @@ export interface ReplayPlan {
   readonly answer: Completion | AnswerSource
   readonly bill: Bill
   /** Present if other requests may wait for this one. */
-  readonly keep?: AnswerKeeper
+  readonly keeper?: AnswerKeeper
 }
 
 /** A live stream that identical requests can follow. */
@@ -195,12 +195,12 @@ export type PublishedAnswer = LiveStream & Pick<Recording, 'ended'>
 export interface UpstreamPlan {
   readonly kind: 'upstream'
   readonly prompt: Prompt
-  readonly optimized: WaterfallResult
-  readonly counted: PromptCounts
-  readonly keep: AnswerKeeper
+  readonly optimization: WaterfallResult
+  readonly counts: PromptCounts
+  readonly keeper: AnswerKeeper
   readonly attempts: Attempts
   /** Present if the prompt has markers for the vendor's prompt cache. */
-  readonly marked?: MarkedPrompt
+  readonly markedPrompt?: MarkedPrompt
 }
 
 /** Stores the answer in the cache and shares it with identical requests. */

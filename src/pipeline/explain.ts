@@ -2,12 +2,12 @@ import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss } from '../cache/cache-miss.ts'
 import type { CacheQuestion } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
-import { nano, toDollars, ZERO } from '../core/money.ts'
+import { toNanoUsd, toDollars, ZERO } from '../core/money.ts'
 import type { Forecast, LimitBalance } from '../governance/forecast.ts'
 import type { TierVerdict } from '../savings/tier.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import { baseHeaders, sendJson } from './response.ts'
-import { isThread, plan } from './plan.ts'
+import { isSentUnchanged, plan } from './plan.ts'
 import { quote, waitForStore } from './reserve.ts'
 import type { Parsed, Planned, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
@@ -109,7 +109,7 @@ function describe(planned: Planned, { forecast, found, hasCache }: DryRun): Json
     would_be: forecast.refused === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
     cache: describeCache(found, hasCache),
     tier: describeTier(planned, bill),
-    prompt_cache: { markers: planning.kind === 'replay' ? 0 : (planning.marked?.markers ?? 0) },
+    prompt_cache: { markers: planning.kind === 'replay' ? 0 : (planning.markedPrompt?.markers ?? 0) },
     tokens: {
       original: bill.originalTokens,
       optimized: bill.optimizedTokens,
@@ -148,7 +148,7 @@ const TIERS = [5, 2, 3, 4] as const
 
 function describeTier(planned: Planned, bill: Bill): JsonObject {
   const { plan } = planned
-  const { rewrite, verdicts } = plan.kind === 'replay' ? { rewrite: undefined, verdicts: [] } : plan.optimized
+  const { rewrite, verdicts } = plan.kind === 'replay' ? { rewrite: undefined, verdicts: [] } : plan.optimization
   const others = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
   const reason = reasonOfOthers(planned)
   return {
@@ -165,9 +165,9 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
 function reasonOfOthers(planned: Planned): string {
   const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the cache answers'
-  if (isThread(planned)) return 'the upstream holds the earlier turns of a thread'
+  if (isSentUnchanged(planned)) return 'the upstream holds the earlier turns of a thread'
   if (steering.level === 'off') return 'X-Savings-Level is off'
-  const { rewrite } = plan.optimized
+  const { rewrite } = plan.optimization
   return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen before it`
 }
 
@@ -186,7 +186,8 @@ function describeRefusal(refused: NonNullable<Forecast['refused']>): JsonObject 
 
 /** Budget amounts are in dollars. */
 function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
-  const amount = limit.kind === 'budget' ? (value: number): number => toDollars(nano(value)) : (value: number) => value
+  const amount =
+    limit.kind === 'budget' ? (value: number): number => toDollars(toNanoUsd(value)) : (value: number) => value
   return {
     kind: limit.kind,
     name: limit.label,

@@ -96,13 +96,13 @@ export async function followStream(
     get bill() {
       return hitBill(reserved, { promptTokens: reserved.size.estimate, usage: answer.usage, spent: miss.spent })
     },
-    ...(leader !== undefined && { keep: keepForFollowers(leader) }),
+    ...(leader !== undefined && { keeper: createFollowerKeeper(leader) }),
   }
   return { replay }
 }
 
 /** Shares the followed stream with the requests waiting in this process. */
-function keepForFollowers(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
+function createFollowerKeeper(leader: Leader<SharedAnswer, PublishedAnswer>): AnswerKeeper {
   return {
     share: leader.publish,
     finish: ({ status, completion, bill }) => {

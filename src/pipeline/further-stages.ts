@@ -6,7 +6,7 @@ import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import { billFor } from './charge.ts'
-import type { Authenticated, Counter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
+import type { Authenticated, TokenCounter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
 import { embeddingRoutes } from './resolve.ts'
 import { marginOf, parsePrompt, readJson, readSteering, routeName } from './parse-request.ts'
@@ -84,14 +84,14 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
     mayHoldLongMedia: false,
     bound,
     needsEstimate: () => false,
-    reserved: boundFor,
-    reportable: boundFor,
+    tokensToReserve: boundFor,
+    maxReportableTokens: boundFor,
     count: async () => (await size.count()) + overhead,
-    counter: (route) => withOverhead(size.counter(route), overhead),
+    counterFor: (route) => withOverhead(size.counterFor(route), overhead),
   }
 }
 
-function withOverhead(counter: Counter | undefined, overhead: number): Counter | undefined {
+function withOverhead(counter: TokenCounter | undefined, overhead: number): TokenCounter | undefined {
   if (counter === undefined) return undefined
   const { count, callsUpstream } = counter
   const countAll = async (): Promise<number | undefined> => {
@@ -129,7 +129,11 @@ async function sendVectors(
   const body = JSON.stringify(writeEmbeddings(embedded, request.encoding, bill.optimizedTokens))
   const headers = answerHeaders(bill, [])
   await settle(answered, { status: 200, bill, completion: () => completion }, services)
-  await planned.first?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
+  await planned.idempotencyClaim?.remember({
+    status: 200,
+    head: { ...headers, 'content-type': 'application/json' },
+    body,
+  })
   sendJson(planned.sink, 200, { ...baseHeaders(planned.id, planned.reservation.rate), ...headers }, body)
   return undefined
 }

@@ -5,7 +5,7 @@ import type { Prompt } from '../core/prompt.ts'
 import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
-import type { Authenticated, Counter, Resolved, Route, Size } from './exchange.ts'
+import type { Authenticated, TokenCounter, ResolvedModel, Route, Size } from './exchange.ts'
 import { clientDisconnected } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
@@ -64,7 +64,7 @@ export class PromptSize implements Size {
     return !this.#isOpenEnded && this.#boundFor(route) > windowOf(route.model)
   }
 
-  reserved(route: Route): number {
+  tokensToReserve(route: Route): number {
     const window = windowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
@@ -72,12 +72,12 @@ export class PromptSize implements Size {
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 
-  reportable(route: Route): number {
+  maxReportableTokens(route: Route): number {
     const window = windowOf(route.model)
     return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
   }
 
-  counter(route: Route): Counter | undefined {
+  counterFor(route: Route): TokenCounter | undefined {
     return this.#asksForVendorWork ? undefined : counterFor(route, this)
   }
 
@@ -140,7 +140,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
 }
 
 /** Throws if a field makes the vendor charge more than the list price that the gateway bills. */
-export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }: Pick<Services, 'limits'>): void {
+export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limits }: Pick<Services, 'limits'>): void {
   const param = limits.surcharges === 'refuse' ? surchargeOf(prompt) : undefined
   if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
@@ -150,7 +150,7 @@ export function checkSurcharge(prompt: Prompt, { routes }: Resolved, { limits }:
  * Counts with the model's own vocabulary. Without one, uses the vendor's count or, failing that, the operator's
  * `tokenFactor`.
  */
-function counterFor(route: Route, size: PromptSize): Counter | undefined {
+function counterFor(route: Route, size: PromptSize): TokenCounter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
   const countBesideText = (): number => tokensOutsideText(size.weight, model)

@@ -20,13 +20,13 @@ export const INTERNAL = 'a request failed because of an internal error'
  * omits requests without a known key, because callers without a key must not be able to fill it.
  */
 export function createObservers({ audit, metrics, log, now }: ObserverTargets): Observers {
-  const failed: Observers['failed'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
+  const reportFailure: Observers['reportFailure'] = (event, cause, fields) => log.failure(event, cause, now(), fields)
   return {
-    failed,
+    reportFailure,
     observeRequest: (exchange, outcome) => {
       const finished = finishedOf(exchange, outcome, now())
       metrics.record(finished)
-      if (outcome.failure?.kind === 'internal') failed(INTERNAL, outcome.failure, { request_id: exchange.id })
+      if (outcome.failure?.kind === 'internal') reportFailure(INTERNAL, outcome.failure, { request_id: exchange.id })
       const cutOff = outcome.bill?.cutOff
       if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
       log.write(finished)
@@ -36,8 +36,8 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
     },
     auditEntries: (exchange, outcome) =>
       exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),
-    unsettled: (reserved, used, cause) => {
-      failed('the store did not accept a settlement; it will be retried', cause, {
+    reportUnsettled: (reserved, used, cause) => {
+      reportFailure('the store did not accept a settlement; it will be retried', cause, {
         request_id: reserved.id,
         virtual_key_id: reserved.key.id,
         billed_nano_usd: used.billed,
@@ -64,7 +64,7 @@ function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTo
 function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
-  const optimized = plan?.kind === 'upstream' ? plan.optimized : undefined
+  const optimization = plan?.kind === 'upstream' ? plan.optimization : undefined
   return (exchange.finished = {
     requestId: id,
     keyId: key?.id,
@@ -73,8 +73,8 @@ function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Fi
     failure: outcome.failure?.kind,
     at,
     latencyMs: at - startedAt,
-    tier: optimized?.rewrite?.tier,
+    tier: optimization?.rewrite?.tier,
     bill: outcome.bill,
-    tiers: optimized?.verdicts,
+    tiers: optimization?.verdicts,
   })
 }

@@ -15,7 +15,7 @@ import { yieldToEventLoop } from '../tokens/estimate.ts'
 import { answeringRoutes, operatingRoutes } from './resolve.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY_BYTES } from './body-capacity.ts'
-import type { Authenticated, Parsed, Resolved, Route } from './exchange.ts'
+import type { Authenticated, Parsed, ResolvedModel, Route } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
@@ -138,7 +138,7 @@ export function routeName({ provider, model }: Route): string {
 }
 
 /** Throws for a temperature above the maximum. Models that use the messages format allow at most 1. */
-function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, maximum: number): void {
+function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maximum: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
   const isNarrow = routes[0].provider.dialect === 'anthropic'
@@ -158,7 +158,7 @@ function checkTemperature({ settings, native }: Prompt, { routes }: Resolved, ma
  * Throws if the request uses a thread but a route does not support threads, which only upstreams with the messages
  * format store. On this error code, the official client sends the full conversation instead.
  */
-function checkThread(prompt: Prompt, resolved: Resolved): void {
+function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
   if (prompt.native.value['thread'] === undefined) return
   if (resolved.routes.every((route) => route.provider.dialect === prompt.native.dialect)) return
   const details: JsonObject = { error_code: 'thread_unsupported_request' }

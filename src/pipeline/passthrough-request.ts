@@ -2,7 +2,7 @@ import { GatewayError, type FailureKind } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { asArray, asCount, asString, type JsonObject } from '../core/json.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
-import { usd, ZERO, type NanoUsd } from '../core/money.ts'
+import { fromDollars, ZERO, type NanoUsd } from '../core/money.ts'
 import type { PassthroughCall, Provider } from '../core/ports.ts'
 import { boundaryOf, readForm, replaceFormModel } from '../formats/large-bodies.ts'
 import { parseBodyInSteps, replaceModel } from '../formats/parse-body.ts'
@@ -10,7 +10,7 @@ import { checkAccess, servesModel } from '../governance/access.ts'
 import type { ProviderConfig, VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import type { Authenticated, Resolved } from './exchange.ts'
+import type { Authenticated, ResolvedModel } from './exchange.ts'
 import { readBytes, readSteering } from './parse-request.ts'
 import type { Services } from './services.ts'
 
@@ -71,7 +71,7 @@ export interface PassthroughTarget {
 /** A request that has been parsed and authorized. */
 export interface ParsedPassthrough {
   readonly provider: Provider
-  readonly resolved: Resolved
+  readonly resolved: ResolvedModel
   readonly endpoint: PassthroughEndpoint
   readonly priced: PassthroughRequest
   /** Maximum price. */
@@ -273,7 +273,7 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
   }
   if (endpoint?.price === undefined || method !== 'POST') return ZERO
   const dollars = endpoint.price(priced)
-  if (Number.isFinite(dollars) && dollars >= 0) return usd(dollars)
+  if (Number.isFinite(dollars) && dollars >= 0) return fromDollars(dollars)
   throw new GatewayError(
     'internal',
     `passthrough.${name}.price did not return a number of dollars. Contact the operator of the gateway.`,
@@ -286,7 +286,7 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
  */
 export function finalPrice({ endpoint, priced, price }: ParsedPassthrough, answer: JsonObject): NanoUsd {
   const dollars = endpoint.finalPrice?.(priced, answer) ?? NaN
-  const charged = Number.isFinite(dollars) && dollars >= 0 ? usd(dollars) : price
+  const charged = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : price
   return charged < price ? charged : price
 }
 

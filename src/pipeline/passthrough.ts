@@ -10,7 +10,7 @@ import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
 import { brokenUpstream, tooSlow } from '../upstream/upstream-failure.ts'
 import { PASSTHROUGH } from './charge.ts'
-import type { Authenticated, Resolved } from './exchange.ts'
+import type { Authenticated, ResolvedModel } from './exchange.ts'
 import { asFailure, clientDisconnected, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
@@ -18,7 +18,7 @@ import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughT
 import type { Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 
-type ReservedPassthrough = Authenticated & { readonly resolved: Resolved; readonly reservation: Reservation }
+type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
 /**
  * Calls an endpoint whose requests and answers are forwarded unchanged. The request counts against the request limits
@@ -144,7 +144,7 @@ function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observe
   try {
     return finalPrice(request, answer)
   } catch (cause) {
-    observers.failed('finalPrice failed; the maximum price was billed', cause)
+    observers.reportFailure('finalPrice failed; the maximum price was billed', cause)
     return request.price
   }
 }

@@ -6,13 +6,13 @@ import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { PromptCounts, Planned, Reserved, Size } from './exchange.ts'
-import { KEEP_NOTHING, recall, type RecallMiss } from './recall.ts'
+import { IDLE_KEEPER, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
 /** Uses a cached answer, or optimizes the prompt for an upstream call. */
 export function plan(reserved: Reserved, services: Services): MaybePromise<Planned> {
-  if (isThread(reserved)) return planUnchanged(reserved)
+  if (isSentUnchanged(reserved)) return planUnchanged(reserved)
   return chain(recall(reserved, services), (recalled) =>
     'replay' in recalled
       ? Object.assign(reserved, { plan: recalled.replay })
@@ -33,7 +33,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
   const { model } = resolved.routes[0]
   if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return planUnchanged(reserved, recalled)
   return optimize(reserved, recalled, services).catch((error: unknown) => {
-    recalled.keep.finish({ status: 500 })
+    recalled.keeper.finish({ status: 500 })
     throw error
   })
 }
@@ -60,18 +60,18 @@ async function mark(planned: Planned, promptCache: PromptCache, { observers }: S
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
   try {
-    await plan.counted.prepare?.()
+    await plan.counts.prepare?.()
     const { model } = resolved.routes[0]
-    const request = { prompt: plan.prompt, model, tokens: plan.counted.sent, owner: key.id, now: startedAt }
-    const marked = await promptCache(request)
-    if (marked !== undefined) planned.plan = { ...plan, prompt: marked.prompt, marked }
+    const request = { prompt: plan.prompt, model, tokens: plan.counts.sent, owner: key.id, now: startedAt }
+    const markedPrompt = await promptCache(request)
+    if (markedPrompt !== undefined) planned.plan = { ...plan, prompt: markedPrompt.prompt, markedPrompt }
   } catch (cause) {
-    observers.failed('markers for the prompt cache could not be placed', cause)
+    observers.reportFailure('markers for the prompt cache could not be placed', cause)
   }
   return planned
 }
 
-async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, services: Services): Promise<Planned> {
+async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, services: Services): Promise<Planned> {
   const { prompt, resolved, size, steering, key, cancellation } = reserved
   const route = resolved.routes[0]
   if (size.mayHoldLongMedia) await digestMedia(prompt)
@@ -87,14 +87,14 @@ async function optimize(reserved: Reserved, { keep, spent }: RecallMiss, service
     signal: cancellation.signal,
     now: services.runtime.now(),
   })
-  const optimized = { ...rewritten, spent: add(rewritten.spent, spent) }
-  const { rewrite } = optimized
+  const optimization = { ...rewritten, spent: add(rewritten.spent, spent) }
+  const { rewrite } = optimization
   reserved.plan = {
     kind: 'upstream',
     prompt: rewrite?.prompt ?? prompt,
-    optimized,
-    counted: { original: optimized.tokens, sent: rewrite?.tokens ?? optimized.tokens },
-    keep,
+    optimization,
+    counts: { original: optimization.tokens, sent: rewrite?.tokens ?? optimization.tokens },
+    keeper,
     attempts: new Attempts(cancellation),
   }
   return reserved as Planned
@@ -106,20 +106,20 @@ async function digestMedia(prompt: Prompt): Promise<void> {
 }
 
 /** Returns true for background work and for conversations stored by the upstream. Neither is cached or optimized. */
-export function isThread({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
+export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-const NOT_RECALLED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
+const NOT_RECALLED: RecallMiss = { keeper: IDLE_KEEPER, spent: ZERO }
 
 /** Sends the prompt unchanged. Its tokens are counted only if the bill needs them. */
-export function planUnchanged(reserved: Reserved, { keep, spent }: RecallMiss = NOT_RECALLED): Planned {
+export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_RECALLED): Planned {
   const { prompt, size, cancellation } = reserved
-  const optimized = new UnchangedPrompt(size, spent)
+  const optimization = new UnchangedPrompt(size, spent)
   const attempts = new Attempts(cancellation)
-  reserved.plan = { kind: 'upstream', prompt, optimized, counted: optimized, keep, attempts }
+  reserved.plan = { kind: 'upstream', prompt, optimization, counts: optimization, keeper, attempts }
   return reserved as Planned
 }
 

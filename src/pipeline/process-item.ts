@@ -2,7 +2,7 @@ import { type Batch } from '../batches/batch.ts'
 import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
 import { Cancellation } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
-import { answerItem, type KeyById } from './answer-item.ts'
+import { answerItem, type FindKeyById } from './answer-item.ts'
 import type { Services } from './services.ts'
 
 export interface ItemProcessor {
@@ -22,7 +22,7 @@ export interface RetryDelay {
 export interface ItemProcessorOptions {
   readonly queue: ItemQueue
   readonly store: Pick<Store, 'settle'>
-  readonly keyById: KeyById
+  readonly findKeyById: FindKeyById
   readonly services: Services
   /** Duration of an item's lease, in milliseconds. The lease is renewed whenever a third of this time has passed. */
   readonly leaseMs: number
@@ -32,7 +32,7 @@ export interface ItemProcessorOptions {
 const UNWRITTEN_MS = 1_000
 
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
-  const { queue, store, keyById, services, leaseMs } = options
+  const { queue, store, findKeyById, services, leaseMs } = options
   const { now, after } = services.runtime
   const running = new Set<Cancellation>()
 
@@ -48,7 +48,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     if (end !== undefined) return finish(claim, { line: writeLine(customId, end) })
     if (request === undefined) return finish(claim, { line: errorLine(customId, LOST) })
     const answer = await withLease(claim, (cancellation) =>
-      answerItem({ batch, request, cancellation }, services, keyById),
+      answerItem({ batch, request, cancellation }, services, findKeyById),
     )
     if (answer.retryAfterMs === undefined) return finish(claim, answer.result, answer.commit)
     await answer.commit(true)

@@ -11,11 +11,11 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-export const KEEP_NOTHING: AnswerKeeper = { finish: () => {} }
+export const IDLE_KEEPER: AnswerKeeper = { finish: () => {} }
 
 /** A request that the cache did not answer. */
 export interface RecallMiss {
-  readonly keep: AnswerKeeper
+  readonly keeper: AnswerKeeper
   /** Cost of the cache's verifier. */
   readonly spent: NanoUsd
 }
@@ -26,7 +26,7 @@ type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
 type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
 
-const NOT_CACHED: RecallMiss = { keep: KEEP_NOTHING, spent: ZERO }
+const NOT_CACHED: RecallMiss = { keeper: IDLE_KEEPER, spent: ZERO }
 
 /**
  * Returns a stored answer or the answer to an identical request. On a miss, returns the `AnswerKeeper` that stores the
@@ -57,7 +57,7 @@ function find(reserved: Reserved, answerCache: AnswerCache, services: Services):
   })
   return chain(found, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
-    if (answer.id === undefined) return { keep: keepFor(reserved, answer, { services }), spent: answer.spent }
+    if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, { services }), spent: answer.spent }
     return join(reserved, answer, answerCache, services)
   })
 }
@@ -91,10 +91,10 @@ function canFollow({ prompt }: Reserved): boolean {
 function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services: Services): MaybePromise<RecallResult> {
   const { spent } = miss
   if (role.role === 'leader') return lead(reserved, miss, role, services)
-  const own: RecallResult = { keep: keepFor(reserved, miss, { services }), spent }
-  if (role.role === 'alone') return own
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, { services }), spent }
+  if (role.role === 'alone') return recallMiss
   if (role.role === 'stream') {
-    return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? own)
+    return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? recallMiss)
   }
   miss.becameHit()
   return { replay: replayOf(reserved, role.value, spent) }
@@ -108,13 +108,13 @@ function lead(
   services: Services,
 ): MaybePromise<RecallResult> {
   const { spent, claim } = miss
-  const found: RecallResult = { keep: keepFor(reserved, miss, { leader, services }), spent }
-  if (claim === undefined) return found
+  const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, { leader, services }), spent }
+  if (claim === undefined) return recallMiss
   return joinOther(reserved, claim, services).then(
     async (joined) => {
-      if (joined === undefined) return found
+      if (joined === undefined) return recallMiss
       if ('stream' in joined)
-        return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? found
+        return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? recallMiss
       leader.complete({ shared: joined })
       miss.becameHit()
       return { replay: replayOf(reserved, joined, spent) }
@@ -146,7 +146,7 @@ function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer
  * Returns an `AnswerKeeper` that stores a complete answer and then shares it with the followers. The caller does not
  * wait for these steps, because the embedder may be slow.
  */
-function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: KeeperOptions): AnswerKeeper {
+function createKeeper(reserved: Reserved, miss: CacheMiss, { leader, services }: KeeperOptions): AnswerKeeper {
   const finish = ({ status, completion, bill }: RequestOutcome): void => {
     if (status !== 200 || completion === undefined || bill === undefined) {
       leader?.complete(status === 499 ? 'handed-over' : 'not-shared')
@@ -156,7 +156,7 @@ function keepFor(reserved: Reserved, miss: CacheMiss, { leader, services }: Keep
     const logFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
       void miss.claim?.release()
-      services.observers.failed('an answer could not be stored in the cache', cause)
+      services.observers.reportFailure('an answer could not be stored in the cache', cause)
     }
     try {
       const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)

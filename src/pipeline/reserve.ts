@@ -28,8 +28,8 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): QuoteCandidate => {
-    const counter = size.counter(route)
-    const candidate = { model: route.model, promptTokens: size.reserved(route) }
+    const counter = size.counterFor(route)
+    const candidate = { model: route.model, promptTokens: size.tokensToReserve(route) }
     if (counter === undefined || (counter.callsUpstream && !callsUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }

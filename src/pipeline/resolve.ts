@@ -4,7 +4,7 @@ import { mayUse, orderProviders } from '../governance/access.ts'
 import { editDistance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolve } from './services.ts'
-import type { Resolved, Route } from './exchange.ts'
+import type { ResolvedModel, Route } from './exchange.ts'
 import { supportsDialect } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
@@ -40,13 +40,13 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
  * Returns the routes that the key may use. If the key may use none of them, returns all routes; `checkAccess` then
  * rejects the request.
  */
-function permitted(name: string, key: VirtualKey, serving: readonly Route[]): Resolved | undefined {
+function permitted(name: string, key: VirtualKey, serving: readonly Route[]): ResolvedModel | undefined {
   const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
   const [first, ...others] = usable.length > 0 ? usable : serving
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
-function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): Resolved | undefined {
+function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): ResolvedModel | undefined {
   if (key.providers.some((config) => name.startsWith(`${config.provider}/`))) return undefined
   const names = orderProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
   const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
@@ -96,17 +96,17 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
 }
 
 /** Returns the routes that can answer a prompt. Throws 400 for an embedding model. */
-export function answeringRoutes(resolved: Resolved): Resolved {
+export function answeringRoutes(resolved: ResolvedModel): ResolvedModel {
   return only(resolved, ({ model }) => model.kind !== 'embedding', EMBEDS)
 }
 
 /** Returns the routes that can embed texts. Throws 400 if there is none. */
-export function embeddingRoutes(resolved: Resolved): Resolved {
+export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
   return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
 }
 
 /** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
-export function operatingRoutes(resolved: Resolved, { operation, native }: Prompt): Resolved {
+export function operatingRoutes(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
   if (operation === undefined) return resolved
   return only(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
 }
@@ -116,7 +116,7 @@ const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddi
 const ANSWERS =
   'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
 
-function only(resolved: Resolved, fits: (route: Route) => boolean, problem: string): Resolved {
+function only(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved
   if (routes.every(fits)) return resolved
   const [first, ...others] = routes.filter(fits)

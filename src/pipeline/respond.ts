@@ -43,7 +43,7 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, writeContext(answered))
-  const headers = answerHeaders(bill, answered.ignored)
+  const headers = answerHeaders(bill, answered.ignoredFields)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
   const stored = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))
   return chain(stored, () => {
@@ -70,7 +70,7 @@ interface CompleteAnswer {
  * Idempotency-Key. Never rejects.
  */
 function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Services): MaybePromise<void> {
-  const { format, key, first } = answered
+  const { format, key, idempotencyClaim } = answered
   const { headers, body, id, metrics } = answer
   if (format.answerId !== undefined && isRecorded(answered, services)) {
     services.recordings.keep(
@@ -80,8 +80,8 @@ function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Servic
     )
   }
   const stored = storeTurn(answered, body, services)
-  if (first === undefined) return stored
+  if (idempotencyClaim === undefined) return stored
   return chain(stored, () =>
-    first.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
+    idempotencyClaim.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body }),
   )
 }

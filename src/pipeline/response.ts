@@ -80,7 +80,7 @@ export function storeTurn(
   { turns, observers }: Pick<Services, 'turns' | 'observers'>,
 ): MaybePromise<void> {
   const logFailure = (cause: unknown): void =>
-    observers.failed('an answer could not be stored for later requests', cause, { request_id: answered.id })
+    observers.reportFailure('an answer could not be stored for later requests', cause, { request_id: answered.id })
   try {
     const stored = turns.store(answered, serialized)
     return isPromise(stored) ? stored.catch(logFailure) : stored

@@ -2,7 +2,7 @@ import type { Completion, AnswerSource } from '../core/answer.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, ProviderAnswer, Timeouts } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
@@ -23,10 +23,10 @@ import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
 import type { BodyCapacity } from './body-capacity.ts'
 import type { SmallModel } from '../savings/models.ts'
-import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Resolved, Route } from './exchange.ts'
+import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel, Route } from './exchange.ts'
 
 /** Returns the routes of a model name for a key. Throws `invalid-model`. */
-export type Resolve = (name: string, key: VirtualKey) => Resolved
+export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
 /** Calls the routes in order. Does not retry once an answer has content. */
 export interface Upstream {
@@ -59,7 +59,7 @@ export interface UpstreamEmbedding extends UpstreamRequest {
   readonly request: EmbeddingRequest
 }
 
-export interface UpstreamAnswer<Answer> extends Sent<Answer> {
+export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
   readonly route: Route
 }
 
@@ -80,9 +80,9 @@ export interface Observers {
   /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
   /** Logs the amounts of a settlement that the store did not accept. */
-  unsettled(reserved: Reserved, used: Used, cause: unknown): void
+  reportUnsettled(reserved: Reserved, used: Used, cause: unknown): void
   /** Logs a failure whose cause is not sent to the caller. */
-  failed(event: string, cause: unknown, fields?: LogEventFields): void
+  reportFailure(event: string, cause: unknown, fields?: LogEventFields): void
 }
 
 /** Limits on requests. */
@@ -154,7 +154,7 @@ export interface SharedAnswer {
 export interface RecalledBody {
   readonly body: JsonObject
   /** Limits the routes to the provider that stores the referenced responses. @default every route can answer */
-  readonly restrictRoutes?: (resolved: Resolved) => Resolved
+  readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
 }
 
 /** Stored turns. Later requests of the same key refer to them by their ids. */

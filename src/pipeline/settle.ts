@@ -66,17 +66,17 @@ async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Se
 /** Stores the answer for later requests. Logs failures instead of throwing, because they must not fail the request. */
 function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Services): void {
   try {
-    plan.keep?.finish(outcome)
+    plan.keeper?.finish(outcome)
     if (plan.kind === 'replay') return
-    const { optimized, marked } = plan
-    if (optimized.reportCacheRead === undefined && marked === undefined) return
+    const { optimization, markedPrompt } = plan
+    if (optimization.reportCacheRead === undefined && markedPrompt === undefined) return
     const usage = outcome.completion?.().usage
     if (usage === undefined) return
     // In later turns of the conversation, the reported cache reads determine whether a shorter prompt saves money.
-    void optimized.reportCacheRead?.(usage.cacheReadTokens)
-    void marked?.report(usage)
+    void optimization.reportCacheRead?.(usage.cacheReadTokens)
+    void markedPrompt?.report(usage)
   } catch (cause) {
-    observers.failed('an answer could not be stored for later requests', cause)
+    observers.reportFailure('an answer could not be stored for later requests', cause)
   }
 }
 
@@ -89,7 +89,7 @@ function settleReservation(
 ): MaybePromise<void> {
   const { reservation } = exchange
   if (reservation === undefined) return
-  const reportUnsettled = (cause: unknown): void => observers.unsettled(exchange as Reserved, used, cause)
+  const reportUnsettled = (cause: unknown): void => observers.reportUnsettled(exchange as Reserved, used, cause)
   try {
     const settled = reservation.settle(used, observers.auditEntries(exchange, outcome))
     return isPromise(settled) ? settled.catch(reportUnsettled) : settled
@@ -140,13 +140,13 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
  * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller has disconnected. Stores the
  * error for later requests only if the upstream rejected the request itself, because a retry would then fail again.
  */
-async function answerDuplicates({ first }: Exchange, failure: GatewayError, body: string): Promise<void> {
-  if (first === undefined) return
-  if (failure.kind === 'cancelled') return first.forget()
+async function answerDuplicates({ idempotencyClaim }: Exchange, failure: GatewayError, body: string): Promise<void> {
+  if (idempotencyClaim === undefined) return
+  if (failure.kind === 'cancelled') return idempotencyClaim.forget()
   const status = failureStatus(failure)
   const answer = { status, head: { ...failureHeaders(failure), 'content-type': 'application/json' }, body }
   const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
-  await (isPermanent ? first.remember(answer) : first.forget(answer))
+  await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.forget(answer))
 }
 
 export function clientDisconnected(cause?: unknown): GatewayError {

@@ -45,18 +45,19 @@ class StreamAnswer {
     this.#isRecorded = isRecorded(answered, services)
     this.#buffer = services.recordings.open({
       owner: answered.key.id,
-      isStored: this.#isRecorded || answered.first !== undefined || answered.plan.keep?.share !== undefined,
+      isStored:
+        this.#isRecorded || answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined,
     })
   }
 
   begin(): void {
     const answered = this.#answered
-    const { sink, first, isDetached, cancellation } = answered
-    const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignored), STREAM_HEADERS)
+    const { sink, idempotencyClaim, isDetached, cancellation } = answered
+    const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignoredFields), STREAM_HEADERS)
     sink.begin(200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers))
     const leave = this.#buffer.attachOriginal(eventSinkOf(answered, this.#services))
     answered.onDisconnect = leave
-    first?.share(headers, this.#buffer)
+    idempotencyClaim?.share(headers, this.#buffer)
     this.#share()
     if (isDetached) this.#detach(leave)
     this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
@@ -76,7 +77,7 @@ class StreamAnswer {
     const { plan, format, subscribers } = this.#answered
     const buffer = this.#buffer
     if (!buffer.isStored) return
-    plan.keep?.share?.({
+    plan.keeper?.share?.({
       about: { dialect: format.dialect },
       ended: buffer.ended,
       follow: (sink) => buffer.follow(0, sink),
@@ -138,7 +139,9 @@ class StreamAnswer {
     const { turns, observers } = this.#services
     turns
       .storeProvider(this.#answered.key, [id], holder)
-      .catch((cause: unknown) => observers.failed('a background response could not be registered under its id', cause))
+      .catch((cause: unknown) =>
+        observers.reportFailure('a background response could not be registered under its id', cause),
+      )
   }
 
   #end(): void {

@@ -3,7 +3,7 @@ import { asArray, isJsonObject, type Json, type JsonObject } from '../core/json.
 import { type Store, quotaOf } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Answered, Resolved } from './exchange.ts'
+import type { Answered, ResolvedModel } from './exchange.ts'
 import { storingProvider } from './response.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
@@ -80,7 +80,7 @@ async function recall(
   if (other !== undefined) throw severalProviders(String(provider), other)
   return {
     body: format.recall(body, found),
-    ...(provider !== undefined && { restrictRoutes: (resolved: Resolved) => routesOf(resolved, provider) }),
+    ...(provider !== undefined && { restrictRoutes: (resolved: ResolvedModel) => routesOf(resolved, provider) }),
   }
 }
 
@@ -174,7 +174,7 @@ function answerOf(text: string | undefined): JsonObject | undefined {
  * Returns only the routes to the provider that stores the referenced responses. Throws 400 for a model of another
  * provider.
  */
-function routesOf(resolved: Resolved, storedBy: string): Resolved {
+function routesOf(resolved: ResolvedModel, storedBy: string): ResolvedModel {
   const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === storedBy)
   if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
   throw new GatewayError(

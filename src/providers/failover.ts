@@ -2,7 +2,7 @@ import { NO_USAGE, type AnswerSource, type Completion } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, Sent, Timeouts } from '../core/ports.ts'
+import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, ProviderAnswer, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -32,7 +32,7 @@ export interface FailoverEmbedding extends FailoverRequest {
   readonly request: EmbeddingRequest
 }
 
-export interface FailoverAnswer<T> extends Sent<T> {
+export interface FailoverAnswer<T> extends ProviderAnswer<T> {
   readonly route: Candidate
 }
 
@@ -101,7 +101,7 @@ export function createFailover(given: FailoverOptions): Failover {
 type Options = Required<FailoverOptions>
 
 interface ProviderMethod<T> {
-  readonly send: (attempt: UpstreamAttempt) => Promise<Sent<T>>
+  readonly send: (attempt: UpstreamAttempt) => Promise<ProviderAnswer<T>>
   /** Called with the answer of a successful attempt. */
   readonly accept?: (attempt: UpstreamAttempt, answer: T) => void
 }
@@ -175,7 +175,7 @@ function callCandidate<T>(
   method: ProviderMethod<T>,
   callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
 ): Promise<FailoverAnswer<T>> {
-  let sent: Promise<Sent<T>>
+  let sent: Promise<ProviderAnswer<T>>
   try {
     sent = Promise.resolve(method.send(attempt))
   } catch (error) {

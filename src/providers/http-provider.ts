@@ -11,7 +11,7 @@ import type {
   PassthroughCall,
   Provider,
   ProviderCall,
-  Sent,
+  ProviderAnswer,
 } from '../core/ports.ts'
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
@@ -105,7 +105,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   }
 }
 
-function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<Sent<Completion>> {
+function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<ProviderAnswer<Completion>> {
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
@@ -126,7 +126,7 @@ async function rejectWith(error: Promise<GatewayError>): Promise<never> {
 }
 
 /** Status and content type are checked before any part of the answer is forwarded. */
-async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<Sent<AnswerSource>> {
+async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<ProviderAnswer<AnswerSource>> {
   const target = isPromise(given) ? await given : given
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)

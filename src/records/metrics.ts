@@ -1,4 +1,4 @@
-import { nano, toDollars } from '../core/money.ts'
+import { toNanoUsd, toDollars } from '../core/money.ts'
 import { type Ending, endingOf, type Finished } from './finished.ts'
 
 /** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
@@ -96,12 +96,12 @@ export function createMetrics(startedAt: number): Metrics {
         tier3Rlm: tiers[3],
         tier4FamilyLocked: tiers[4],
         tier5SavingsSlider: tiers[5],
-        totalSavingsUsd: toDollars(nano(sums.theoretical - sums.actual)),
+        totalSavingsUsd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
       },
       billing: {
-        totalCostUsd: toDollars(nano(sums.actual)),
-        theoreticalCostUsd: toDollars(nano(sums.theoretical)),
-        totalBilledUsd: toDollars(nano(sums.billed)),
+        totalCostUsd: toDollars(toNanoUsd(sums.actual)),
+        theoreticalCostUsd: toDollars(toNanoUsd(sums.theoretical)),
+        totalBilledUsd: toDollars(toNanoUsd(sums.billed)),
         savingsRatio: fraction(sums.theoretical - sums.actual, sums.theoretical),
       },
     }

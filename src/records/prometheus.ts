@@ -1,4 +1,4 @@
-import { nano, toDollars } from '../core/money.ts'
+import { toNanoUsd, toDollars } from '../core/money.ts'
 import { createHistogram, type MetricsTotals } from './metrics.ts'
 
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
@@ -30,7 +30,7 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: nu
       'sluice_cost_dollars_total',
       'Dollars at list price, paid to upstreams, and billed.',
       'kind',
-      Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(nano(amount))])),
+      Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(toNanoUsd(amount))])),
     ),
     ...counter('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
     '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',

@@ -2,7 +2,7 @@ import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { fingerprintOf } from '../core/digest.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import { add, costOf, nano, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, toNanoUsd, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createChain } from './conversation.ts'
@@ -185,5 +185,5 @@ function parseTurn(text: string | undefined): CachedTurn | undefined {
   const tokens = asCount(value['tokens'])
   const { debt } = value
   if (at === undefined || tokens === undefined || typeof debt !== 'number') return undefined
-  return { at, tokens, debt: nano(debt) }
+  return { at, tokens, debt: toNanoUsd(debt) }
 }

@@ -1,7 +1,7 @@
 import { NO_USAGE } from '../core/answer.ts'
 import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import { add, costOf, nano, subtract, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
 import { type ConversationMemory, recallAt, rememberAt } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
@@ -154,7 +154,7 @@ function parseHistory(text: string | undefined): History | undefined {
   const debt = value['debt']
   if (sent === undefined || whole === undefined || rewritten === undefined || typeof debt !== 'number') return undefined
   const trust = typeof value['trust'] === 'number' ? Math.min(1, Math.max(MIN_TRUST, value['trust'])) : 1
-  return { ...sent, whole, rewritten: { ...rewritten, tier: tierOf(value['rewritten']) }, debt: nano(debt), trust }
+  return { ...sent, whole, rewritten: { ...rewritten, tier: tierOf(value['rewritten']) }, debt: toNanoUsd(debt), trust }
 }
 
 function parseSent(value: Json | undefined): SentPrompt | undefined {

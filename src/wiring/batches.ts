@@ -38,7 +38,7 @@ export function createBatches(options: BatchOptions | undefined, sources: BatchS
         ({ worker }) => worker.wake(),
         (cause: unknown) => {
           isStarted = false
-          sources.services.observers.failed('the batch module could not be loaded', cause)
+          sources.services.observers.reportFailure('the batch module could not be loaded', cause)
         },
       )
     },

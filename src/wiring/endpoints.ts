@@ -26,7 +26,7 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
     let writeFailure: WriteFailure = writeChatFailure
     try {
-      if (failure.kind === 'internal') services.observers.failed(INTERNAL, failure, { request_id: call.id })
+      if (failure.kind === 'internal') services.observers.reportFailure(INTERNAL, failure, { request_id: call.id })
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {

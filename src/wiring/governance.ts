@@ -7,7 +7,7 @@ import { parseConfiguration } from '../governance/configuration.ts'
 import { createKeyLookup } from '../governance/virtual-key.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createSharedLimits } from '../governance/limits.ts'
-import type { KeyById } from '../pipeline/answer-item.ts'
+import type { FindKeyById } from '../pipeline/answer-item.ts'
 import type { FindKey } from '../pipeline/services.ts'
 
 /** Keys, budgets and rate limits, and the ledger that enforces them. */
@@ -20,7 +20,7 @@ export interface Governance {
   readonly ledger: Ledger
   readonly findKey: FindKey
   /** Finds the key of work that carries no secret, such as a batch item. Resolves with undefined for a deleted key. */
-  readonly keyById: KeyById
+  readonly findKeyById: FindKeyById
 }
 
 export interface GovernanceParts {
@@ -90,7 +90,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
       },
     }),
     findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),
-    keyById: async (id) => {
+    findKeyById: async (id) => {
       await whenConfigured()
       return undefinedIfNotFound(lookup.keys.read(id))
     },

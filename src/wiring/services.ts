@@ -84,7 +84,7 @@ export function createServices(sources: ServiceSources): Services {
       meter,
       runtime,
       onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
-      onShadowFailure: (cause) => observing.failed('the shadow run of a savings tier failed', cause),
+      onShadowFailure: (cause) => observing.reportFailure('the shadow run of a savings tier failed', cause),
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {

@@ -11,7 +11,7 @@ import {
   savingsPercent,
 } from '../../src/billing/bill.ts'
 import { NO_USAGE, promptTokens } from '../../src/core/answer.ts'
-import { formatUsd, nano, ZERO } from '../../src/core/money.ts'
+import { formatUsd, toNanoUsd, ZERO } from '../../src/core/money.ts'
 
 const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 }
 const plain = {
@@ -28,7 +28,7 @@ describe('a bill', () => {
   it('uses the count of the upstream for a prompt that was not rewritten', () => {
     const bill = makeBill({
       ...plain,
-      counted: { original: 900, sent: 900 },
+      counts: { original: 900, sent: 900 },
       usage: { ...NO_USAGE, inputTokens: 1000, outputTokens: 100 },
     })
 
@@ -41,7 +41,7 @@ describe('a bill', () => {
   it('scales the local count of the original by the upstream’s count of the sent prompt', () => {
     const bill = makeBill({
       ...plain,
-      counted: { original: 100_000, sent: 10_000 },
+      counts: { original: 100_000, sent: 10_000 },
       usage: { ...NO_USAGE, inputTokens: 11_000 },
     })
 
@@ -52,8 +52,8 @@ describe('a bill', () => {
 
   it('adds small-model calls to the actual cost and not to the billed amount', () => {
     const usage = { ...NO_USAGE, inputTokens: 1000 }
-    const without = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage })
-    const bill = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage, spent: nano(500) })
+    const without = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage })
+    const bill = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage, spent: toNanoUsd(500) })
 
     expect(bill.actual - without.actual).toBe(500)
     expect(bill.billed).toBe(without.billed)
@@ -61,7 +61,7 @@ describe('a bill', () => {
 
   it('applies the price of cached tokens to the actual cost only', () => {
     const usage = { ...NO_USAGE, inputTokens: 100, cacheReadTokens: 900 }
-    const bill = makeBill({ ...plain, counted: { original: 1, sent: 1 }, usage })
+    const bill = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage })
 
     expect(bill.originalTokens).toBe(1000)
     expect(formatUsd(bill.theoretical)).toBe('$0.003000')
@@ -85,7 +85,7 @@ describe('a bill', () => {
     fc.assert(
       fc.property(count, count, count, count, margin, (input, cached, output, original, factor) => {
         const usage = { ...NO_USAGE, inputTokens: input, cacheReadTokens: cached, outputTokens: output }
-        const bill = makeBill({ ...plain, margin: factor, counted: { original, sent: Math.ceil(original / 2) }, usage })
+        const bill = makeBill({ ...plain, margin: factor, counts: { original, sent: Math.ceil(original / 2) }, usage })
         expect(bill.billed).toBe(Math.round(bill.theoretical * factor))
         expect(savings(bill)).toBe(bill.theoretical - bill.actual)
         expect(bill.originalTokens).toBeGreaterThanOrEqual(bill.optimizedTokens)
@@ -140,7 +140,7 @@ describe('the original of a rewritten prompt', () => {
     strategy: 'RLM-Context-Search',
     estimated: false,
     spent: ZERO,
-    counted: { original: 100_000, sent: 10_000 },
+    counts: { original: 100_000, sent: 10_000 },
     ceiling: { prompt: 400_000, output: 1000 },
   }
 

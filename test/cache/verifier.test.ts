@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import { smallModelVerifier, type VerifierModel } from '../../src/cache/cache-options.ts'
 import { constantEmbedder, createFixture } from './fixture.ts'
 
@@ -12,7 +12,7 @@ function model(said: string): VerifierModel & { readonly asked: string[] } {
     asked,
     ask: async ({ text }) => {
       asked.push(text)
-      return { text: said, spent: nano(700) }
+      return { text: said, spent: toNanoUsd(700) }
     },
   }
 }

@@ -1,7 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE } from '../../src/core/answer.ts'
-import { add, costOf, formatUsd, nano, subtract, times, toCents, toDollars, usd } from '../../src/core/money.ts'
+import {
+  add,
+  costOf,
+  formatUsd,
+  toNanoUsd,
+  subtract,
+  times,
+  toCents,
+  toDollars,
+  fromDollars,
+} from '../../src/core/money.ts'
 
 const usage = { ...NO_USAGE, inputTokens: 1_000_000 }
 
@@ -26,11 +36,11 @@ describe('money', () => {
     [-1_500_000, '$-0.001500'],
     [12_345_678_901_234, '$12345.678901'],
   ])('formats %i nano-dollars as %s', (amount, text) => {
-    expect(formatUsd(nano(amount))).toBe(text)
+    expect(formatUsd(toNanoUsd(amount))).toBe(text)
   })
 
   it('adds and subtracts exactly', () => {
-    const amount = fc.integer({ min: 0, max: 4e15 }).map(nano)
+    const amount = fc.integer({ min: 0, max: 4e15 }).map(toNanoUsd)
     fc.assert(
       fc.property(amount, amount, (a, b) => {
         expect(subtract(add(a, b), b)).toBe(a)
@@ -39,7 +49,7 @@ describe('money', () => {
   })
 
   it('clamps amounts to the safe integers', () => {
-    expect(add(nano(Number.MAX_SAFE_INTEGER), nano(5))).toBe(Number.MAX_SAFE_INTEGER)
+    expect(add(toNanoUsd(Number.MAX_SAFE_INTEGER), toNanoUsd(5))).toBe(Number.MAX_SAFE_INTEGER)
   })
 
   it('costs more for more tokens, and never a fraction of a nano-dollar', () => {
@@ -62,8 +72,8 @@ describe('money', () => {
   })
 
   it('formats cents rounded half up and dollars with six decimals', () => {
-    expect(toCents(usd(0.125))).toBe(13)
-    expect(toDollars(nano(1_234_567))).toBe(0.001235)
-    expect(times(usd(2), 1.5)).toBe(usd(3))
+    expect(toCents(fromDollars(0.125))).toBe(13)
+    expect(toDollars(toNanoUsd(1_234_567))).toBe(0.001235)
+    expect(times(fromDollars(2), 1.5)).toBe(fromDollars(3))
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nano, usd } from '../../src/core/money.ts'
+import { toNanoUsd, fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
@@ -181,7 +181,11 @@ describe('budgets', () => {
 
   it('report their name and limit in a refusal, but not the spent amount', async () => {
     const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team A', limit: { max: usd(5), every: '1w' } })
+    await place.shared.budgets.insert('team', {
+      id: 'team',
+      name: 'Team A',
+      limit: { max: fromDollars(5), every: '1w' },
+    })
     const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
     const first = await place.ledger.reserve(key, quote(1, 0, 1_234_567_890))
     await first.settle(used(1, 0, 1_234_567_890))
@@ -195,7 +199,11 @@ describe('budgets', () => {
 
   it('leave the budget of the key unchanged when the shared budget refuses', async () => {
     const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
+    await place.shared.budgets.insert('team', {
+      id: 'team',
+      name: 'Team',
+      limit: { max: fromDollars(0.05), every: '1M' },
+    })
     const one = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
     const two = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
     const reservation = await place.ledger.reserve(one, quote(30, 20, 1_000_000))
@@ -211,7 +219,7 @@ describe('budgets', () => {
 
   it('that were deleted refuse all requests', async () => {
     const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(5), every: '1M' } })
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: fromDollars(5), every: '1M' } })
     const key = await keyWith(place, { budget_id: 'team' })
     await place.ledger.reserve(key, quote(1, 1))
     await place.shared.budgets.remove('team')
@@ -270,7 +278,7 @@ describe('budgets', () => {
 
   it('charge only the windows in force', async () => {
     const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(1), every: '1d' } })
+    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: fromDollars(1), every: '1d' } })
     const key = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
     const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
     const { charges } = reservation.settlement(used(1, 1, 2_000_000))
@@ -289,15 +297,19 @@ describe('budgets', () => {
     async (owner) => {
       const place = testGovernance()
       const ofKey = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
-      await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(0.05), every: '1M' } })
+      await place.shared.budgets.insert('team', {
+        id: 'team',
+        name: 'Team',
+        limit: { max: fromDollars(0.05), every: '1M' },
+      })
       const { id } = await keyWith(place, ofKey)
       const ask = async (cents: number) =>
-        place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => usd(cents / 100) })
+        place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
       const change = async (every: DurationCode): Promise<void> => {
         if (owner === 'key') await place.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
         else await place.shared.budgets.change('team', (team) => ({ ...team, limit: { ...team.limit, every } }))
       }
-      await (await ask(2)).settle(used(1, 1, usd(0.02)))
+      await (await ask(2)).settle(used(1, 1, fromDollars(0.02)))
       const running = await ask(1)
       for (const every of ['1h', '1d', '1w'] as const) {
         await change(every)
@@ -305,7 +317,7 @@ describe('budgets', () => {
         await expect(ask(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
         await (await ask(2)).settle(used(1, 1, 0))
       }
-      await running.settle(used(1, 1, usd(0.01)))
+      await running.settle(used(1, 1, fromDollars(0.01)))
       await expect(ask(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
       await (await ask(2)).settle(used(1, 1, 0))
       place.clock.at = Date.UTC(2026, 0, 19)
@@ -328,11 +340,11 @@ describe('budgets', () => {
     })
     const { id } = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1d' })
     const ask = async (cents: number) =>
-      place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => usd(cents / 100) })
-    await (await ask(5)).settle(used(1, 1, usd(0.05)))
+      place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
+    await (await ask(5)).settle(used(1, 1, fromDollars(0.05)))
     await place.keyring.update(id, parseKeyChange({ budget_reset_duration: '1w' }))
     const running = await ask(4)
-    settleBetween = async () => running.settle(used(1, 1, usd(0.04)))
+    settleBetween = async () => running.settle(used(1, 1, fromDollars(0.04)))
     place.clock.at += 60_000
     await expect(ask(2)).rejects.toMatchObject({ kind: 'budget-exceeded' })
   })
@@ -479,9 +491,9 @@ describe('reports', () => {
         promptTokens: 10,
         completionTokens: 5,
         savedTokens: saved,
-        theoretical: usd(0.02),
-        actual: usd(0.005),
-        billed: usd(0.03),
+        theoretical: fromDollars(0.02),
+        actual: fromDollars(0.005),
+        billed: fromDollars(0.03),
         model,
       })
     }
@@ -577,12 +589,12 @@ it('keeps amounts near the maximum integer exact', async () => {
   const key = await keyWith(place, { budget_limit_cents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1
   await (
-    await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(nearly) })
+    await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(nearly) })
   ).settle(used(1, 1, nearly))
   expect(
-    (await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) })).outputTokens,
+    (await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) })).outputTokens,
   ).toBe(1)
   await expect(
-    place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => nano(1) }),
+    place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }),
   ).rejects.toMatchObject({ kind: 'budget-exceeded' })
 })

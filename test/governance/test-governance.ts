@@ -1,4 +1,4 @@
-import { nano, type NanoUsd } from '../../src/core/money.ts'
+import { toNanoUsd, type NanoUsd } from '../../src/core/money.ts'
 import type { Store } from '../../src/core/store.ts'
 import { createKeyLookup } from '../../src/governance/virtual-key.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
@@ -41,7 +41,7 @@ export function testGovernance(
 
 /** A quote at one price for prompt and answer, in nano-dollars a token. */
 export function quote(promptTokens: number, outputTokens: number, price: number = 0): Quote {
-  return { promptTokens, outputTokens, cost: (output) => nano((promptTokens + output) * price) }
+  return { promptTokens, outputTokens, cost: (output) => toNanoUsd((promptTokens + output) * price) }
 }
 
 export function used(promptTokens: number, completionTokens: number, billed: number = 0): Used {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { usd } from '../../src/core/money.ts'
+import { fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
 import { quote, testGovernance, used, type TestGovernance } from '../governance/test-governance.ts'
@@ -64,7 +64,7 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
 async function use(place: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
     const key = await place.keyring.read(id)
-    const reservation = await place.ledger.reserve(key, { ...quote(1, 1), cost: () => usd(amount / 1e9) })
+    const reservation = await place.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(amount / 1e9) })
     await reservation.settle(used(1, 1, amount))
     return amount
   } catch (error) {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { usd } from '../../src/core/money.ts'
+import { fromDollars } from '../../src/core/money.ts'
 import { DURATION_CODES, periodOf, type DurationCode } from '../../src/core/store.ts'
 import { readSpent } from '../../src/governance/forecast.ts'
 import { counterName, keyOwner, sharedOwner } from '../../src/governance/limits.ts'
@@ -72,7 +72,11 @@ it('no sequence of reservations, settlements, changes, deletions and time loses 
       const here = testGovernance({ at: begin })
       const there = testGovernance({ store: here.store, clock: here.clock })
       const rooms = [here, there]
-      await here.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: usd(2), every: '1d' } })
+      await here.shared.budgets.insert('team', {
+        id: 'team',
+        name: 'Team',
+        limit: { max: fromDollars(2), every: '1d' },
+      })
       const create = async (n: number): Promise<VirtualKey> =>
         (await here.keyring.create(parseNewKey({ name: `key ${n}`, budget_limit_cents: 100, budget_id: 'team' }))).key
       const keys = await Promise.all([0, 1, 2].map(create))
@@ -113,7 +117,7 @@ it('no sequence of reservations, settlements, changes, deletions and time loses 
 
 async function tryReserve(place: TestGovernance, key: VirtualKey, cents: number): Promise<Reservation | undefined> {
   try {
-    return await place.ledger.reserve(key, { ...quote(1, 1), cost: () => usd(cents / 100) })
+    return await place.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'budget-exceeded') return undefined
     throw error

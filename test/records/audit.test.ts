@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import { createAudit } from '../../src/records/audit.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
@@ -44,7 +44,7 @@ describe('the audit', () => {
 
   it('records no tokens and no cost for an answer from the cache', async () => {
     const audit = createAudit({ store: store() })
-    await audit.write(finished({ bill: bill({ cache: 'HIT', billed: nano(0) }) }))
+    await audit.write(finished({ bill: bill({ cache: 'HIT', billed: toNanoUsd(0) }) }))
     expect((await audit.read()).records[0]).toMatchObject({ tokens_used: 0, cost_cents: 0, outcome: 'answered' })
   })
 

@@ -1,4 +1,4 @@
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import type { Finished, FinishedBill } from '../../src/records/finished.ts'
 
 export const START: number = Date.UTC(2026, 0, 15, 12)
@@ -8,9 +8,9 @@ export function bill(change: Partial<FinishedBill> = {}): FinishedBill {
     originalTokens: 100,
     optimizedTokens: 40,
     completionTokens: 20,
-    theoretical: nano(20_000_000),
-    actual: nano(5_000_000),
-    billed: nano(30_000_000),
+    theoretical: toNanoUsd(20_000_000),
+    actual: toNanoUsd(5_000_000),
+    billed: toNanoUsd(30_000_000),
     cache: 'MISS',
     strategy: 'Passthrough (no optimization needed)',
     estimated: false,

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import { createHistogram, createMetrics, createRecentRate } from '../../src/records/metrics.ts'
 import { writePrometheus } from '../../src/records/prometheus.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
@@ -33,7 +33,7 @@ describe('the metrics', () => {
   it('sum requests, tiers, money and cache hits', () => {
     const metrics = createMetrics(START)
     metrics.record(finished({ tier: 5 }))
-    metrics.record(finished({ bill: bill({ cache: 'HIT', actual: nano(0), billed: nano(0) }) }))
+    metrics.record(finished({ bill: bill({ cache: 'HIT', actual: toNanoUsd(0), billed: toNanoUsd(0) }) }))
     metrics.record(finished())
     metrics.record(unanswered({ status: 502, failure: 'upstream' }))
     metrics.record(unanswered({ status: 429, failure: 'rate-limited' }))

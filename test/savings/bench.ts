@@ -1,5 +1,5 @@
 import type { Model } from '../../src/core/model.ts'
-import { nano, ZERO } from '../../src/core/money.ts'
+import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import type { Meter } from '../../src/core/ports.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
@@ -51,9 +51,9 @@ export function smallModel(reply: string | ((text: string) => string | Promise<s
     name: 'mock/small',
     async ask({ instruction, text }) {
       asked.push({ instruction, text })
-      return { text: typeof reply === 'string' ? reply : await reply(text), spent: nano(1000) }
+      return { text: typeof reply === 'string' ? reply : await reply(text), spent: toNanoUsd(1000) }
     },
-    price: (input, output) => nano(input * 100 + output * 400),
+    price: (input, output) => toNanoUsd(input * 100 + output * 400),
   }
   return { small, asked }
 }

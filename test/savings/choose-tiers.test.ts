@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
-import { nano, ZERO } from '../../src/core/money.ts'
+import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { costsOf, isSafe, maySwitch, sendUnchanged, type Outlook } from '../../src/savings/choose-tiers.ts'
 import { bestGrowth, sendingCost } from '../../src/savings/upstream-cache.ts'
@@ -26,7 +26,7 @@ describe('the cost of a prompt', () => {
 })
 
 describe('the cost of an option', () => {
-  const steady = { limit: 20_000, target: 12_000, calls: nano(7) }
+  const steady = { limit: 20_000, target: 12_000, calls: toNanoUsd(7) }
 
   it('reads a steady prompt from the cache on later turns', () => {
     const { now, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
@@ -40,7 +40,7 @@ describe('the cost of an option', () => {
   })
 
   it('includes the full input and the calls on each turn without a steady prompt', () => {
-    const option = { tokens: 4000, warm: 0, calls: nano(5), callsPerTurn: nano(5) }
+    const option = { tokens: 4000, warm: 0, calls: toNanoUsd(5), callsPerTurn: toNanoUsd(5) }
     expect(costsOf(option, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
   })
 
@@ -51,7 +51,7 @@ describe('the cost of an option', () => {
 })
 
 describe('a switch', () => {
-  const costs = (now: number, total: number) => ({ now: nano(now), total: nano(total) })
+  const costs = (now: number, total: number) => ({ now: toNanoUsd(now), total: toNanoUsd(total) })
 
   it.each([
     ['is allowed if this request is already cheaper', costs(100, 500), costs(90, 400), true],
@@ -76,7 +76,7 @@ describe('a switch', () => {
     ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
   ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
     const fullNow = sendingCost(CACHED, tokens, tokens)
-    const risk = { debt: nano(debt), option, tokens, warm: tokens, fullNow }
+    const risk = { debt: toNanoUsd(debt), option, tokens, warm: tokens, fullNow }
     expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
   })
 })
@@ -84,7 +84,7 @@ describe('a switch', () => {
 describe('a rewritten conversation', () => {
   it('stays rewritten if sending everything would cost more on this turn', () => {
     const steady = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
-    const risk = { debt: nano(1e9), option: steady, tokens: 50_000, warm: 50_000 }
+    const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, warm: 50_000 }
     const isSafeAt = (warm: number) => isSafe({ ...risk, fullNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
@@ -92,8 +92,8 @@ describe('a rewritten conversation', () => {
 
 describe('the growth of a steady prompt between two cuts', () => {
   it('increases with the cost of a cut, and is 0 without a lower price for reading', () => {
-    expect(bestGrowth(CACHED, nano(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
-    expect(bestGrowth(MODEL, nano(45e6), 1000)).toBe(0)
+    expect(bestGrowth(CACHED, toNanoUsd(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
+    expect(bestGrowth(MODEL, toNanoUsd(45e6), 1000)).toBe(0)
   })
 })
 

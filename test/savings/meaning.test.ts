@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Embedder } from '../../src/core/cache-ports.ts'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { WaterfallResult } from '../../src/savings/tier.ts'
@@ -151,7 +151,7 @@ describe('savings.embedder', () => {
     const second = await waterfall(jobOf(chat(), { steering: STEERING }))
 
     expect(first.spent).toBeGreaterThan(0)
-    expect(second.spent).toBe(nano(0))
+    expect(second.spent).toBe(toNanoUsd(0))
   })
 
   it('raises X-Svc-Actual-Cost of a request to the gateway, and is not called for X-Svc-Explain', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
 import { conversationOf, createChain, createMemory, splitConversation } from '../../src/savings/conversation.ts'
 import { summarizeByExtract } from '../../src/savings/summary.ts'
@@ -165,8 +165,8 @@ describe('shadow mode', () => {
   it('sends the prompt as received and records the rewrite', () => {
     const prompt = promptOf([user('a')], 'openai')
     const rewrite = { prompt, tier: 2, strategy: 'Vanishing-Context (1 of 9 sections)', tokens: 10 } as const
-    const { sent, record } = shadow({ rewrite, tokens: 90, spent: nano(5), verdicts: [] })
-    expect(sent).toEqual({ tokens: 90, spent: nano(5), verdicts: [] })
-    expect(record).toEqual({ strategy: rewrite.strategy, originalTokens: 90, optimizedTokens: 10, spent: nano(5) })
+    const { sent, record } = shadow({ rewrite, tokens: 90, spent: toNanoUsd(5), verdicts: [] })
+    expect(sent).toEqual({ tokens: 90, spent: toNanoUsd(5), verdicts: [] })
+    expect(record).toEqual({ strategy: rewrite.strategy, originalTokens: 90, optimizedTokens: 10, spent: toNanoUsd(5) })
   })
 })

@@ -1,7 +1,7 @@
 import { noNetwork } from '../support/no-network.ts'
 import { describe, expect, it } from 'vitest'
 import { memoryStore } from '../../src/index.ts'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import type { Runtime } from '../../src/core/ports.ts'
 import type { Store } from '../../src/core/store.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
@@ -80,12 +80,12 @@ const newestOnly: Tier = {
   wants: () => true,
   forecast: (job) => {
     const target = Math.round(job.tokens / 2)
-    return { tokens: target, calls: nano(0), steady: { limit: 2 * target, target, calls: nano(0) } }
+    return { tokens: target, calls: toNanoUsd(0), steady: { limit: 2 * target, target, calls: toNanoUsd(0) } }
   },
   rewrite: async (job) => {
     const prompt = { ...job.prompt, messages: job.prompt.messages.slice(-60) }
     const tokens = await meter.countOf(prompt)
-    return { rewrite: { prompt, tokens, tier: 2, strategy: 'Newest only' }, spent: nano(0) }
+    return { rewrite: { prompt, tokens, tier: 2, strategy: 'Newest only' }, spent: toNanoUsd(0) }
   },
 }
 

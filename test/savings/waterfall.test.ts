@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { nano } from '../../src/core/money.ts'
+import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
 import type { Tier, TierJob } from '../../src/savings/tier.ts'
 import { jobOf, meter, MODEL, smallModel, textStore, waterfallOf } from './bench.ts'
@@ -53,12 +53,12 @@ describe('the chosen tier', () => {
 
   it('is the next one if a tier fails, and the cost of the failed tier is included', async () => {
     const broken: Tier = { tier: 2, wants: () => true, rewrite: () => Promise.reject(new Error('broken')) }
-    const costly: Tier = { tier: 3, wants: () => true, rewrite: async () => ({ declined: 'no', spent: nano(77) }) }
+    const costly: Tier = { tier: 3, wants: () => true, rewrite: async () => ({ declined: 'no', spent: toNanoUsd(77) }) }
     const job = jobOf(await chatOf(30_000), { small: dense })
     const { rewrite, verdicts, spent } = await waterfallOf({ tiers: (own) => [broken, costly, ...own] })(job)
     expect(rewrite?.tier).toBe(4)
     expect(verdicts[0]).toEqual({ tier: 2, outcome: 'failed', reason: 'broken' })
-    expect(spent).toBe(nano(77 + 1000))
+    expect(spent).toBe(toNanoUsd(77 + 1000))
   })
 
   it('is none if each tier fails', async () => {
@@ -129,11 +129,11 @@ describe('without a header', () => {
     const halving: Tier = {
       tier: 4,
       wants: () => true,
-      forecast: ({ tokens }) => ({ tokens: tokens / 2, calls: nano(0) }),
+      forecast: ({ tokens }) => ({ tokens: tokens / 2, calls: toNanoUsd(0) }),
       rewrite: async ({ prompt, tokens }) => {
         const messages = prompt.messages.slice(prompt.messages.length / 2)
         const rewrite = { prompt: { ...prompt, messages }, tokens: tokens / 2, tier: 4, strategy: 'Halved' } as const
-        return { rewrite, spent: nano(0) }
+        return { rewrite, spent: toNanoUsd(0) }
       },
     }
     const job = jobOf(extend(first), { model: cached, now: 1e12 + later })
