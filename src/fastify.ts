@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { HttpHandling } from './core/http.ts'
 import { toNodeHandler } from './http/node-server.ts'
-import { keepHeaders } from './http/node-sink.ts'
+import { copyHeaders } from './http/node-sink.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
@@ -47,7 +47,7 @@ export function toFastify(gateway: HttpHandling): FastifyPlugin {
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
     scope.all('/*', (request, reply) => {
       // Fastify drops the headers that its hooks set (CORS, request ids) when a reply is hijacked.
-      keepHeaders(reply.getHeaders(), reply.raw)
+      copyHeaders(reply.getHeaders(), reply.raw)
       reply.hijack()
       return handle(request.raw, reply.raw)
     })

@@ -79,11 +79,11 @@ const LARGE_BODY_BYTES = 1024 * 1024
  * Buffer size for a body of unknown size, in bytes. The platform allocates physical memory only when it is first
  * written.
  */
-const UNSTATED_BYTES = 32 * 1024 * 1024
+const UNKNOWN_LENGTH_BUFFER_BYTES = 32 * 1024 * 1024
 
 export class BodyCollector {
   readonly #maxBytes: number
-  readonly #expected: number
+  readonly #expectedBytes: number
   readonly #pieces: Uint8Array[] = []
   #buffer: Uint8Array | undefined
   #size = 0
@@ -91,7 +91,7 @@ export class BodyCollector {
   /** @param expected The Content-Length. A body of a different size is copied a second time. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
-    this.#expected = expected
+    this.#expectedBytes = expected
   }
 
   /** Returns false, without adding the piece, if the body would exceed the maximum. */
@@ -110,7 +110,7 @@ export class BodyCollector {
 
   #bufferFor(size: number): Uint8Array {
     if (this.#buffer !== undefined && this.#buffer.byteLength >= size) return this.#buffer
-    const capacity = size <= this.#expected ? this.#expected : Math.max(2 * size, UNSTATED_BYTES)
+    const capacity = size <= this.#expectedBytes ? this.#expectedBytes : Math.max(2 * size, UNKNOWN_LENGTH_BUFFER_BYTES)
     const larger = new Uint8Array(Math.min(this.#maxBytes, capacity))
     larger.set(this.bytes())
     return (this.#buffer = larger)

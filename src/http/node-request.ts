@@ -25,9 +25,9 @@ export class NodeRequest implements HttpRequest {
     this.#outgoing = outgoing
     this.method = incoming.method ?? 'GET'
     const target = originForm(incoming.url ?? '/')
-    const mark = target.indexOf('?')
-    this.path = mark === -1 ? target : target.slice(0, mark)
-    this.query = mark === -1 ? '' : target.slice(mark + 1)
+    const queryStart = target.indexOf('?')
+    this.path = queryStart === -1 ? target : target.slice(0, queryStart)
+    this.query = queryStart === -1 ? '' : target.slice(queryStart + 1)
   }
 
   get origin(): string {
@@ -48,15 +48,15 @@ export class NodeRequest implements HttpRequest {
 
   body(limits: BodyLimits): Uint8Array | Promise<Uint8Array> {
     const incoming = this.#incoming
-    if (incoming.readableDidRead || incoming.readableEnded) return bounded(rebuildBody(incoming), limits)
-    if (incoming.rawBody instanceof Uint8Array) return bounded(incoming.rawBody, limits)
+    if (incoming.readableDidRead || incoming.readableEnded) return checkSize(rebuildBody(incoming), limits)
+    if (incoming.rawBody instanceof Uint8Array) return checkSize(incoming.rawBody, limits)
     return readIncoming(incoming, limits)
   }
 
   onDisconnect(listener: () => void): void {
     const outgoing = this.#outgoing
     if (outgoing.destroyed && !outgoing.writableFinished) return void process.nextTick(listener)
-    onceClosed(this.#incoming, outgoing, () => {
+    onceFinished(this.#incoming, outgoing, () => {
       if (!outgoing.writableFinished) listener()
     })
   }
@@ -77,24 +77,24 @@ function isHost(host: string): boolean {
   return /^[\w.-]+(:\d+)?$|^\[[\da-fA-F:.]+\](:\d+)?$/.test(host)
 }
 
-function bounded(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
+function checkSize(bytes: Uint8Array, { maxBytes }: BodyLimits): Uint8Array {
   if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes)
   return bytes
 }
 
 /** Returns the bytes that a body parser has consumed, or equivalent bytes. */
 function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Array {
-  const kept = rawBody ?? body
-  if (kept instanceof Uint8Array) return kept
-  if (typeof kept === 'string') return Buffer.from(kept)
-  if (kept === undefined && !readableDidRead) return new Uint8Array(0)
-  if (kept === undefined) {
+  const consumed = rawBody ?? body
+  if (consumed instanceof Uint8Array) return consumed
+  if (typeof consumed === 'string') return Buffer.from(consumed)
+  if (consumed === undefined && !readableDidRead) return new Uint8Array(0)
+  if (consumed === undefined) {
     const message =
       'Another middleware read the request body before the gateway. Mount the gateway before that middleware.'
     throw new GatewayError('internal', message)
   }
   try {
-    return Buffer.from(JSON.stringify(kept))
+    return Buffer.from(JSON.stringify(consumed))
   } catch (cause) {
     const message = 'The request body is nested too deeply. Send at most 64 levels.'
     throw new GatewayError('invalid-request', message, { cause })
@@ -103,23 +103,23 @@ function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Arr
 
 function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
-    const received = new BodyCollector(maxBytes, Number(incoming.headers['content-length'] ?? 0))
+    const collector = new BodyCollector(maxBytes, Number(incoming.headers['content-length'] ?? 0))
     let isSettled = false
     const giveUp = (error: Error): void => {
       if (isSettled) return
       isSettled = true
       cancel()
-      incoming.off('data', take).off('end', end).off('error', fail).off('close', fail)
+      incoming.off('data', collect).off('end', end).off('error', fail).off('close', fail)
       reject(error)
     }
-    const take = (chunk: Uint8Array): void => {
-      if (!isSettled && !received.add(chunk)) giveUp(bodyTooLarge(maxBytes))
+    const collect = (chunk: Uint8Array): void => {
+      if (!isSettled && !collector.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
     /** The listeners stay registered, because later events have no effect. */
     const end = (): void => {
       isSettled = true
       cancel()
-      const { buffer, byteOffset, byteLength } = received.bytes()
+      const { buffer, byteOffset, byteLength } = collector.bytes()
       // Node buffers can be searched and decoded without copying.
       resolve(Buffer.from(buffer, byteOffset, byteLength))
     }
@@ -128,7 +128,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     }
     const cancel = after(readMs, () => giveUp(bodyTooLate(readMs)))
     if (incoming.destroyed) return fail()
-    incoming.on('data', take).on('end', end).on('error', fail).on('close', fail)
+    incoming.on('data', collect).on('end', end).on('error', fail).on('close', fail)
   })
 }
 
@@ -137,30 +137,30 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
  * connection only to the response that is being sent. This function therefore destroys responses that wait behind an
  * earlier response of the same connection (pipelining).
  */
-export function onceClosed(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
+export function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
   outgoing.once('close', listener)
   if (outgoing.socket !== null || incoming.httpVersionMajor > 1) return
-  const waiting = waitingOn(incoming.socket)
+  const closers = waitingClosersOf(incoming.socket)
   const close = (): void => {
     outgoing.off('close', listener)
     outgoing.destroy()
     listener()
   }
-  waiting.add(close)
-  outgoing.once('close', () => waiting.delete(close))
+  closers.add(close)
+  outgoing.once('close', () => closers.delete(close))
 }
 
 /** The waiting requests of each connection, which share one listener. */
-const waitingBySocket = new WeakMap<Socket, Set<() => void>>()
+const waitingClosersBySocket = new WeakMap<Socket, Set<() => void>>()
 
-function waitingOn(socket: Socket): Set<() => void> {
-  const known = waitingBySocket.get(socket)
+function waitingClosersOf(socket: Socket): Set<() => void> {
+  const known = waitingClosersBySocket.get(socket)
   if (known !== undefined) return known
-  const waiting = new Set<() => void>()
-  waitingBySocket.set(socket, waiting)
+  const closers = new Set<() => void>()
+  waitingClosersBySocket.set(socket, closers)
   socket.once('close', () => {
-    for (const close of waiting) close()
-    waiting.clear()
+    for (const close of closers) close()
+    closers.clear()
   })
-  return waiting
+  return closers
 }

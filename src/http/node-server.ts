@@ -23,13 +23,13 @@ export interface ServeOptions {
 
 /** The maximum delay of a timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
-const milliseconds = integerFrom(0, MAX_TIMER_MS, 'milliseconds')
-const CHECK = optionsOf(
+const checkMs = integerFrom(0, MAX_TIMER_MS, 'milliseconds')
+const checkServeOptions = optionsOf(
   {
     port: integerFrom(0, 65_535),
     hostname: expects('a host name or an address', (value) => typeof value === 'string'),
-    drainMs: milliseconds,
-    keepAliveMs: milliseconds,
+    drainMs: checkMs,
+    keepAliveMs: checkMs,
   },
   ['port'],
 )
@@ -63,7 +63,7 @@ export interface RunningServer {
  * the port is not available.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
-  checkOptions('serve', options, CHECK)
+  checkOptions('serve', options, checkServeOptions)
   const { drainMs = DEFAULT_DRAIN_MS, keepAliveMs = DEFAULT_KEEP_ALIVE_MS } = options
   const server = createServer({
     keepAliveTimeout: keepAliveMs,
@@ -98,7 +98,7 @@ function listen(server: Server, { port, hostname }: ServeOptions): Promise<void>
   })
 }
 
-interface Connections {
+interface ConnectionTracker {
   /** The number of connections and requests so far. */
   arrivals(): number
   /**
@@ -111,7 +111,7 @@ interface Connections {
 
 interface Connection {
   /** The number of unanswered requests. */
-  running: number
+  runningRequests: number
   wasUsed: boolean
 }
 
@@ -119,31 +119,31 @@ interface Connection {
  * Tracks the connections of a server. Node itself treats a new connection as busy, and closes an idle connection even
  * if an unread request has arrived on it.
  */
-function trackConnections(server: Server): Connections {
-  const open = new Map<Socket, Connection>()
+function trackConnections(server: Server): ConnectionTracker {
+  const openConnections = new Map<Socket, Connection>()
   let isEnding = false
   let isEndingUnused = false
   let arrivals = 0
-  const closeIfDone = (socket: Socket, { running, wasUsed }: Connection): void => {
+  const closeIfDone = (socket: Socket, { runningRequests: running, wasUsed }: Connection): void => {
     if (isEnding && running === 0 && (wasUsed || isEndingUnused)) socket.destroySoon()
   }
   const closeDone = (): void => {
-    for (const [socket, connection] of open) closeIfDone(socket, connection)
+    for (const [socket, connection] of openConnections) closeIfDone(socket, connection)
   }
   server.on('connection', (socket: Socket) => {
     arrivals++
-    open.set(socket, { running: 0, wasUsed: false })
-    socket.once('close', () => open.delete(socket))
+    openConnections.set(socket, { runningRequests: 0, wasUsed: false })
+    socket.once('close', () => openConnections.delete(socket))
   })
   server.on('request', ({ socket }, outgoing) => {
-    const connection = open.get(socket)
+    const connection = openConnections.get(socket)
     arrivals++
     if (connection === undefined) return
-    connection.running++
+    connection.runningRequests++
     connection.wasUsed = true
     if (isEnding) outgoing.shouldKeepAlive = false
     outgoing.once('close', () => {
-      connection.running--
+      connection.runningRequests--
       closeIfDone(socket, connection)
     })
   })
@@ -164,15 +164,15 @@ function trackConnections(server: Server): Connections {
  * Reads data that has already arrived before the server is closed. Closing the listening socket resets connections that
  * the server has not accepted yet. Closing a connection with an unread request also resets it.
  */
-async function drain(server: Server, connections: Connections, drainMs: number): Promise<void> {
+async function drain(server: Server, connections: ConnectionTracker, drainMs: number): Promise<void> {
   const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
-  await readArrived(connections, Date.now() + firstRequestMs)
+  await waitUntilQuiet(connections, Date.now() + firstRequestMs)
   await new Promise<void>((resolve) => {
     const deadline = setTimeout(() => server.closeAllConnections(), drainMs)
-    const unused = setTimeout(() => connections.endUnused(), firstRequestMs)
+    const unusedTimer = setTimeout(() => connections.endUnused(), firstRequestMs)
     server.close(() => {
       clearTimeout(deadline)
-      clearTimeout(unused)
+      clearTimeout(unusedTimer)
       resolve()
     })
     connections.end()
@@ -182,12 +182,12 @@ async function drain(server: Server, connections: Connections, drainMs: number):
 /**
  * Resolves after several turns of the event loop without new data, because Node accepts only one connection per turn.
  */
-async function readArrived(connections: Connections, deadline: number): Promise<void> {
+async function waitUntilQuiet(connections: ConnectionTracker, deadline: number): Promise<void> {
   let previousArrivals = connections.arrivals()
-  for (let quiet = 0; quiet < QUIET_TURNS; quiet++) {
+  for (let quietTurns = 0; quietTurns < QUIET_TURNS; quietTurns++) {
     await new Promise((resolve) => setImmediate(resolve))
     const now = connections.arrivals()
-    if (now !== previousArrivals && Date.now() < deadline) quiet = -1
+    if (now !== previousArrivals && Date.now() < deadline) quietTurns = -1
     previousArrivals = now
   }
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
-import { onceClosed } from './node-request.ts'
+import { onceFinished } from './node-request.ts'
 import { plainFailure } from './router.ts'
 
 /** Maximum time for which a client may continue its upload after the response, in milliseconds. */
@@ -21,7 +21,7 @@ export class NodeSink implements ResponseSink {
   constructor(incoming: IncomingMessage, outgoing: ServerResponse, done?: () => void) {
     this.#incoming = incoming
     this.#outgoing = outgoing
-    if (done !== undefined) onceClosed(incoming, outgoing, done)
+    if (done !== undefined) onceFinished(incoming, outgoing, done)
   }
 
   send(status: number, headers: HeaderRecord, body: Uint8Array | string): void {
@@ -68,12 +68,12 @@ export class NodeSink implements ResponseSink {
     } catch {
       // A header value is not allowed in HTTP.
       if (outgoing.headersSent) outgoing.destroy()
-      else this.#fail()
+      else this.#sendFailure()
       return false
     }
   }
 
-  #fail(): void {
+  #sendFailure(): void {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
     const message =
       'The gateway produced a response that cannot be sent. Retry, and contact its operator if it fails again.'
@@ -86,15 +86,15 @@ export class NodeSink implements ResponseSink {
    * Reads and discards the rest of the request for a limited time. Closing the connection during an upload would reset
    * it, and the client could lose the response.
    */
-  #finish(last: Uint8Array | string): void {
+  #finish(lastBytes: Uint8Array | string): void {
     const [incoming, outgoing] = [this.#incoming, this.#outgoing]
     this.#isFinished = true
     if (!isUploading(incoming) || incoming.destroyed) {
-      outgoing.end(last)
+      outgoing.end(lastBytes)
       if (outgoing.writableLength > 0) closeWhenUnread(outgoing)
       return
     }
-    if (last.length > 0) outgoing.write(last)
+    if (lastBytes.length > 0) outgoing.write(lastBytes)
     const end = (): void => {
       clearTimeout(timer)
       incoming.off('end', end).off('close', end)
@@ -128,7 +128,7 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
 }
 
 /** Sets headers that a framework has collected outside node:http. The response's own headers override them. */
-export function keepHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
+export function copyHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)
   }

@@ -16,12 +16,12 @@ export interface RuntimeOptions {
 }
 
 /** A runtime that owns its upstream connections. */
-export interface OwnedRuntime extends Runtime {
+export interface ClosableRuntime extends Runtime {
   /** Closes the upstream connections. Later calls fail. */
   readonly close: () => Promise<void>
 }
 
-export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
+export function createRuntime(options: RuntimeOptions = {}): ClosableRuntime {
   const transport: ClosableTransport = options.fetch === undefined ? defaultTransport() : fetchTransport(options.fetch)
   let isClosed = false
   return {
@@ -31,7 +31,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
     transport: (request, handler) => {
       if (!isClosed) return transport(request, handler)
       handler.onError(gatewayClosed())
-      return NO_CALL
+      return CLOSED_CALL
     },
     after,
     close: () => {
@@ -41,7 +41,7 @@ export function createRuntime(options: RuntimeOptions = {}): OwnedRuntime {
   }
 }
 
-const NO_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
+const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
 /** A call after `close` would open a connection that is never closed. */
 function gatewayClosed(): GatewayError {

@@ -39,7 +39,7 @@ export class TimerWheel implements SharedTimer {
   #timer: NodeJS.Timeout | undefined
   #timerTick = Infinity
   /** Number of deadlines that keep the process alive. */
-  #foreground = 0
+  #foregroundCount = 0
 
   add(ms: number, callback: () => void, isBackground: boolean): () => void {
     const now = performance.now()
@@ -52,7 +52,7 @@ export class TimerWheel implements SharedTimer {
     head.previous.next = deadline
     head.previous = deadline
     if (tick < this.#timerTick) this.#arm(tick, now)
-    if (!isBackground && this.#foreground++ === 0) this.#timer?.ref()
+    if (!isBackground && this.#foregroundCount++ === 0) this.#timer?.ref()
     return () => this.#remove(deadline)
   }
 
@@ -62,7 +62,7 @@ export class TimerWheel implements SharedTimer {
     previous.next = next
     next.previous = previous
     deadline.previous = deadline.next = deadline
-    if (!deadline.isBackground && --this.#foreground === 0) this.#timer?.unref()
+    if (!deadline.isBackground && --this.#foregroundCount === 0) this.#timer?.unref()
   }
 
   #arm(tick: number, now: number): void {
@@ -70,7 +70,7 @@ export class TimerWheel implements SharedTimer {
     const ms = Math.ceil(tick * TICK_MS - now)
     this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(ms, 0), MAX_TIMER_MS))
     this.#timerTick = tick
-    if (this.#foreground === 0) this.#timer?.unref()
+    if (this.#foregroundCount === 0) this.#timer?.unref()
   }
 
   #fire(): void {

@@ -111,8 +111,8 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
       return
     }
     const bytes = typeof body === 'string' ? Buffer.from(body) : body
-    const sized = { ...headers, 'content-length': String(bytes.byteLength) }
-    agent.dispatch({ origin, path, method, headers: sized, body: Readable.from(slicesOf(bytes)) }, this)
+    const headersWithLength = { ...headers, 'content-length': String(bytes.byteLength) }
+    agent.dispatch({ origin, path, method, headers: headersWithLength, body: Readable.from(slicesOf(bytes)) }, this)
   }
 
   fail(error: unknown): void {

@@ -55,19 +55,19 @@ class WebRequest implements HttpRequest {
   }
 
   body(limits: BodyLimits): Promise<Uint8Array> {
-    return readCounted(this.#request, limits)
+    return readLimited(this.#request, limits)
   }
 
   onDisconnect(listener: () => void): void {
     let isDisconnected = false
-    const once = (): void => {
+    const disconnect = (): void => {
       if (!isDisconnected) listener()
       isDisconnected = true
     }
     const { signal } = this.#request
-    this.#sink.onCancel = once
+    this.#sink.onCancel = disconnect
     const abort = (): void => {
-      once()
+      disconnect()
       // Ends a pending read of the response body.
       this.#sink.abort(signal.reason)
     }
@@ -81,8 +81,8 @@ class WebSink implements ResponseSink {
   readonly #resolve: (response: Response) => void
   readonly #request: Request
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined
-  #drained: (() => void) | undefined
-  #broken: { readonly reason: unknown } | undefined
+  #onDrained: (() => void) | undefined
+  #abortion: { readonly reason: unknown } | undefined
   readonly #encoder = new TextEncoder()
 
   constructor(resolve: (response: Response) => void, request: Request) {
@@ -98,10 +98,10 @@ class WebSink implements ResponseSink {
     if (this.#request.method === 'HEAD') return this.#respond(status, headers, null)
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
-        if (this.#broken === undefined) this.#controller = controller
-        else controller.error(this.#broken.reason)
+        if (this.#abortion === undefined) this.#controller = controller
+        else controller.error(this.#abortion.reason)
       },
-      pull: () => this.#drained?.(),
+      pull: () => this.#onDrained?.(),
       cancel: () => {
         this.#controller = undefined
         this.onCancel?.()
@@ -118,7 +118,7 @@ class WebSink implements ResponseSink {
   }
 
   onDrain(listener: () => void): void {
-    this.#drained = listener
+    this.#onDrained = listener
   }
 
   end(): void {
@@ -133,7 +133,7 @@ class WebSink implements ResponseSink {
 
   /** Ends the body with an error, as the platform's fetch does. */
   abort(reason: unknown): void {
-    this.#broken ??= { reason }
+    this.#abortion ??= { reason }
     this.#controller?.error(reason)
     this.#controller = undefined
   }
@@ -152,7 +152,7 @@ class WebSink implements ResponseSink {
  * Counts the bytes of the body, because its Content-Length may be wrong. Does not cancel the stream of a late body: on
  * Node, a canceled request stream throws an uncaught error on its next chunk.
  */
-async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
+async function readLimited(request: Request, { maxBytes, readMs, after }: BodyLimits): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0)
   const reader = request.body.getReader()
   let isLate = false
@@ -160,12 +160,12 @@ async function readCounted(request: Request, { maxBytes, readMs, after }: BodyLi
     isLate = true
     reader.releaseLock()
   })
-  const received = new BodyCollector(maxBytes, Number(request.headers.get('content-length') ?? 0))
+  const collector = new BodyCollector(maxBytes, Number(request.headers.get('content-length') ?? 0))
   try {
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) return received.bytes()
-      if (!received.add(value)) break
+      if (done) return collector.bytes()
+      if (!collector.add(value)) break
     }
   } catch (cause) {
     throw isLate ? bodyTooLate(readMs) : bodyUnreadable(cause)
@@ -212,7 +212,7 @@ export class SharedRequest implements HttpRequest {
 }
 
 /** Converts a request to the platform's `Request`, for the operator's code. Its body is read on demand. */
-export function webRequestOf(request: SharedRequest, limits: BodyLimits): Request {
+export function toWebRequest(request: SharedRequest, limits: BodyLimits): Request {
   const headers = new Headers()
   for (const name of request.headerNames()) {
     const value = request.header(name)

@@ -7,7 +7,7 @@ import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { Attempts } from '../upstream/attempts.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import { type Answer, type Answered, newAnswerId, type Planned, type Route, type UpstreamPlan } from './exchange.ts'
@@ -127,7 +127,7 @@ function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services)
   const translator = new AnswerTranslator({
     writer: planned.format.createStreamWriter(writeContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
-    broken: (what) => brokenUpstream('cache', what),
+    toError: (what) => upstreamError('cache', what),
   })
   const stream = new UpstreamStream(source, translator)
   void stream.open({ after: runtime.after }, 0)
@@ -145,9 +145,9 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
     writer: format.createStreamWriter(writeContext(planned)),
     isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
-    broken: (what, cause) => brokenUpstream(provider.name, what, cause),
+    toError: (what, cause) => upstreamError(provider.name, what, cause),
     checkEvent: (data) => {
-      if (isTooDeep(data)) throw brokenUpstream(provider.name, 'sent an event that is nested too deeply')
+      if (isTooDeep(data)) throw upstreamError(provider.name, 'sent an event that is nested too deeply')
     },
   })
 }

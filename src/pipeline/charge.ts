@@ -4,7 +4,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { add, toNanoUsd, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { withPromptTokens } from '../upstream/attempts.ts'
+import { addMissingPromptTokens } from '../upstream/attempts.ts'
 import type { Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
 import { quote } from './reserve.ts'
 import type { SvcMetrics } from '../formats/format.ts'
@@ -53,7 +53,7 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
   const text = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
   const route = routeOf(answered)
-  const reported = withPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
+  const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
   return billOf(answered, plan, { route, usage, estimated: true })
 }
@@ -108,9 +108,9 @@ export function billForFailure(planned: Planned): Bill | undefined {
 /** Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. */
 export function billForDisconnect(planned: Planned): Bill | undefined {
   const { plan } = planned
-  const last = plan.kind === 'upstream' ? plan.attempts.last() : undefined
+  const last = plan.kind === 'upstream' ? plan.attempts.lastIfBillable() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
-  const usage = withPromptTokens(last.usage, () => countedPrompt(planned, last.route))
+  const usage = addMissingPromptTokens(last.usage, () => countedPrompt(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, estimated: true })
 }
 

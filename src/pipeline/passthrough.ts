@@ -8,7 +8,7 @@ import type { PassedAnswer } from '../core/ports.ts'
 import { failureStatus } from '../formats/failures.ts'
 import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
-import { brokenUpstream, tooSlow } from '../upstream/upstream-failure.ts'
+import { upstreamError, timeoutError } from '../upstream/upstream-failure.ts'
 import { PASSTHROUGH } from './charge.ts'
 import type { Authenticated, ResolvedModel } from './exchange.ts'
 import { asFailure, clientDisconnected, settle } from './settle.ts'
@@ -69,7 +69,7 @@ async function callVendor(
       timeouts: { ...timeouts, total, firstByte },
     })
     if (passed !== undefined) return passed
-    throw brokenUpstream(request.provider.name, 'has no such endpoint')
+    throw upstreamError(request.provider.name, 'has no such endpoint')
   } catch (error) {
     if (!cancellation.isCancelled) throw error
     const failure = clientDisconnected(error)
@@ -162,7 +162,7 @@ function collect(sending: Sending): Promise<Uint8Array> {
         size += bytes.byteLength
         if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
         source.abort()
-        reject(brokenUpstream(sending.request.provider.name, 'sent an answer larger than 32 MiB'))
+        reject(upstreamError(sending.request.provider.name, 'sent an answer larger than 32 MiB'))
       },
       onEnd: () => resolve(joinBytes(pieces, size)),
       onError: reject,
@@ -192,7 +192,9 @@ function readBytesOf(
     source.abort()
   }
   const delay = remainingMs(exchange, services)
-  const cancelTimer = services.runtime.after(delay, () => stop(tooSlow(request.provider.name, services.timeouts.total)))
+  const cancelTimer = services.runtime.after(delay, () =>
+    stop(timeoutError(request.provider.name, services.timeouts.total)),
+  )
   let unsubscribe = (): void => {}
   source.read({
     onBytes: (bytes) => {
@@ -216,7 +218,7 @@ function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
   } catch {
     // The error below covers both malformed JSON and other JSON values.
   }
-  throw brokenUpstream(provider, 'sent an answer that is not a JSON object')
+  throw upstreamError(provider, 'sent an answer that is not a JSON object')
 }
 
 function isJson({ header }: PassedAnswer): boolean {

@@ -12,7 +12,7 @@ export interface ModelNames {
   /** Returns the route for an alias or for a name of the form `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
   /** Returns the routes for a name without a provider, in the order in which they are attempted. */
-  serving(id: string): readonly Route[]
+  routesFor(id: string): readonly Route[]
   /** Returns the listed models, with their full names. */
   list(): readonly { readonly name: string }[]
 }
@@ -30,7 +30,9 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
     if (route !== undefined) return { name, routes: [route] }
     if (!isSafeModelName(name)) throw invalidModelName()
     const found =
-      key.providers.length > 0 ? weighed(name, key, models.resolve, random) : permitted(name, key, models.serving(name))
+      key.providers.length > 0
+        ? weighed(name, key, models.resolve, random)
+        : permitted(name, key, models.routesFor(name))
     if (found !== undefined) return found
     throw unknownModel(name, nearMisses(name, key, models))
   }
@@ -40,9 +42,9 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
  * Returns the routes that the key may use. If the key may use none of them, returns all routes; `checkAccess` then
  * rejects the request.
  */
-function permitted(name: string, key: VirtualKey, serving: readonly Route[]): ResolvedModel | undefined {
-  const usable = serving.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
-  const [first, ...others] = usable.length > 0 ? usable : serving
+function permitted(name: string, key: VirtualKey, routes: readonly Route[]): ResolvedModel | undefined {
+  const usable = routes.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
+  const [first, ...others] = usable.length > 0 ? usable : routes
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 

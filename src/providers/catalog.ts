@@ -3,19 +3,19 @@ import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
-import { isSource, returnQuietly } from '../upstream/upstream-stream.ts'
+import { isAnswerSource, closeIterator } from '../upstream/upstream-stream.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
 import { completeModel, stemOf } from './models.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }
 import {
   modelEntrySchema,
-  modelId,
-  nonEmpty,
+  modelIdSchema,
+  nonEmptySchema,
   parseOptions,
-  providerName,
+  providerNameSchema,
   samplersSchema,
-  thresholdFactor,
-  tokenCount,
+  thresholdFactorSchema,
+  tokenCountSchema,
   type ModelEntry,
 } from './provider-options.ts'
 
@@ -64,7 +64,7 @@ export interface Directory {
    * Returns the routes for a model id without a provider: the routes of all providers that list the id, or else of
    * those that list the id with another date, or else of the first provider that accepts any id.
    */
-  serving(id: string): readonly CatalogRoute[]
+  routesFor(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
   /** Lists the aliases, then the models in the order of the providers. */
   list(): readonly CatalogRoute[]
@@ -74,17 +74,17 @@ const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
   id: z
     .string()
     .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a name of letters, digits and . : @ + / _ -' })),
-  target: modelId.check(
+  target: modelIdSchema.check(
     z.refine((name) => splitModelName(name) !== undefined, { error: 'expected <provider>/<model_id>' }),
   ),
-  displayName: z.exactOptional(nonEmpty),
-  contextWindow: z.exactOptional(tokenCount),
-  maxOutputTokens: z.exactOptional(tokenCount),
+  displayName: z.exactOptional(nonEmptySchema),
+  contextWindow: z.exactOptional(tokenCountSchema),
+  maxOutputTokens: z.exactOptional(tokenCountSchema),
   defaults: z.exactOptional(samplersSchema),
-  thresholdFactor: z.exactOptional(thresholdFactor),
+  thresholdFactor: z.exactOptional(thresholdFactorSchema),
 })
 
-const schema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObject({
+const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.strictObject({
   catalog: z.strictObject({
     models: z.exactOptional(z.array(modelEntrySchema)),
     aliases: z.exactOptional(z.array(aliasSchema)),
@@ -99,25 +99,25 @@ export function createDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
 }): Directory {
-  const catalog = parseOptions('createGateway', schema, { catalog: options.catalog ?? {} }).catalog
-  const providers = byName(options.providers)
-  const changed = changedModels(catalog.models ?? [], providers)
+  const catalog = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} }).catalog
+  const providers = providersByName(options.providers)
+  const configured = configuredModels(catalog.models ?? [], providers)
   const find = (name: string): CatalogRoute | undefined => {
     const parts = splitModelName(name)
     const provider = parts && providers.get(parts.provider)
-    const model = changed.get(name) ?? (parts && provider?.model(parts.id))
+    const model = configured.get(name) ?? (parts && provider?.model(parts.id))
     return provider && model && { name, provider, model }
   }
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
   return {
     resolve: (name) => (isSafeModelName(name) ? (aliases.get(name) ?? find(name)) : undefined),
-    serving: (id) => serving(id, options.providers, { find, isAdded: (name) => changed.has(name) }),
+    routesFor: (id) => serving(id, options.providers, { find, isAdded: (name) => configured.has(name) }),
     provider: (name) => providers.get(name),
     list() {
       const names = options.providers.flatMap((provider) =>
         provider.models.map((model) => `${provider.name}/${model.id}`),
       )
-      const routes = [...new Set([...names, ...changed.keys()])].flatMap((name) => find(name) ?? [])
+      const routes = [...new Set([...names, ...configured.keys()])].flatMap((name) => find(name) ?? [])
       return [...aliases.values(), ...routes]
     },
   }
@@ -140,11 +140,11 @@ function serving(
   return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
 }
 
-function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
+function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
   const named = new Map<string, Provider>()
   for (const [index, provider] of providers.entries()) {
     const { name } = provider
-    if (!providerName.safeParse(name).success) {
+    if (!providerNameSchema.safeParse(name).success) {
       throw optionError(
         `providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`,
       )
@@ -152,17 +152,17 @@ function byName(providers: readonly Provider[]): ReadonlyMap<string, Provider> {
     if (named.has(name)) {
       throw optionError(`providers[${index}]: the name "${name}" is used by another provider: set another name`)
     }
-    named.set(name, boundedProvider(provider))
+    named.set(name, enforceDeadlines(provider))
   }
   return named
 }
 
 /** Keyed by full model name. */
-function changedModels(
+function configuredModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
 ): ReadonlyMap<string, Model> {
-  const changed = new Map<string, Model>()
+  const configured = new Map<string, Model>()
   for (const [index, entry] of entries.entries()) {
     const parts = splitModelName(entry.id)
     const provider = parts && providers.get(parts.provider)
@@ -179,9 +179,9 @@ function changedModels(
           'per million tokens',
       )
     }
-    changed.set(entry.id, completeModel({ ...known, ...entry, id: parts.id, price }, provider.name))
+    configured.set(entry.id, completeModel({ ...known, ...entry, id: parts.id, price }, provider.name))
   }
-  return changed
+  return configured
 }
 
 function aliasRoutes(
@@ -192,7 +192,7 @@ function aliasRoutes(
   const addRoute = (alias: CatalogAlias): boolean => {
     const route = find(alias.target)
     if (route === undefined) return false
-    routes.set(alias.id, { name: alias.id, provider: route.provider, model: asAlias(alias, route.model) })
+    routes.set(alias.id, { name: alias.id, provider: route.provider, model: applyAlias(alias, route.model) })
     return true
   }
   const replaced = new Set(configured.map((alias) => alias.id))
@@ -209,7 +209,7 @@ function aliasRoutes(
  * The context window of an alias cannot exceed that of its target. If the target rejects sampling parameters, the alias
  * sets none, because every call would otherwise fail.
  */
-function asAlias(alias: CatalogAlias, model: Model): Model {
+function applyAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
   const defaults = model.refusesSamplers === true ? undefined : alias.defaults
   const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
@@ -232,10 +232,10 @@ function optionError(problem: string): GatewayError {
  * Ends calls that are cancelled or time out, because a custom provider may ignore its signal and timeouts. The
  * reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned unchanged.
  */
-function boundedProvider(provider: Provider): Provider {
+function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
   const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
-  const bound =
+  const addDeadline =
     <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
     (call: C): Promise<T> =>
       callWithDeadline(name, call, async () => method.call(provider, call), discard)
@@ -247,23 +247,23 @@ function boundedProvider(provider: Provider): Provider {
       return provider.models
     },
     model: (id) => provider.model(id),
-    complete: bound((call) => provider.complete(call)),
-    stream: bound(
+    complete: addDeadline((call) => provider.complete(call)),
+    stream: addDeadline(
       (call) => provider.stream(call),
       ({ answer }) => discardStream(answer),
     ),
-    ...(embed !== undefined && { embed: bound(embed) }),
-    ...(countTokens !== undefined && { countTokens: bound(countTokens) }),
-    ...(heldResponse !== undefined && { heldResponse: bound(heldResponse) }),
-    ...(passThrough !== undefined && { passThrough: bound(passThrough, ({ source }) => source.abort()) }),
+    ...(embed !== undefined && { embed: addDeadline(embed) }),
+    ...(countTokens !== undefined && { countTokens: addDeadline(countTokens) }),
+    ...(heldResponse !== undefined && { heldResponse: addDeadline(heldResponse) }),
+    ...(passThrough !== undefined && { passThrough: addDeadline(passThrough, ({ source }) => source.abort()) }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }
 }
 
 function discardStream(answer: AsyncIterable<StreamChunk> | AnswerSource): void {
   try {
-    if (isSource(answer)) answer.abort()
-    else returnQuietly(answer[Symbol.asyncIterator]())
+    if (isAnswerSource(answer)) answer.abort()
+    else closeIterator(answer[Symbol.asyncIterator]())
   } catch {
     // The request has already failed.
   }

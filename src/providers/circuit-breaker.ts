@@ -27,14 +27,6 @@ export interface CircuitRequest {
   readonly hasAlternative: boolean
 }
 
-/** Only the first call of a method has an effect, so retries are not counted. */
-export interface CircuitPass {
-  succeeded(now: number): void
-  failed(now: number): void
-  /** For a request that reveals nothing about the upstream, because the caller disconnected or caused the failure. */
-  undecided(): void
-}
-
 export interface CircuitReport {
   readonly state: CircuitState
   /** False if the circuit is open only for the key whose requests failed. */
@@ -98,7 +90,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     if (known !== undefined && name === newest) return known
     newest = name
     const circuit = known ?? { window: new FailureWindow(options), opening: undefined }
-    setNewest(circuits, name, circuit)
+    setAsNewest(circuits, name, circuit)
     return circuit
   }
 
@@ -107,26 +99,27 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     return opening?.keyId === undefined || opening.keyId === keyId ? opening : undefined
   }
 
-  function msUntilProbe(opening: Opening, keyId: string, { now, hasAlternative }: Wait): number {
-    const halfOpenIn = Math.max(opening.openedAt, opening.probedAt) + openMs - now
-    if (hasAlternative) return Math.max(0, halfOpenIn)
-    const nextIn = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
-    return Math.max(0, Math.min(halfOpenIn, nextIn))
-  }
-
-  function probe(opening: Opening, { keyId, now }: CircuitRequest): void {
-    opening.probedAt = now
-    setNewest(opening.probedAtByKey, keyId, now)
+  function msUntilProbe(
+    opening: Opening,
+    { keyId, now, hasAlternative }: Pick<CircuitRequest, 'keyId' | 'now' | 'hasAlternative'>,
+  ): number {
+    const halfOpenInMs = Math.max(opening.openedAt, opening.probedAt) + openMs - now
+    if (hasAlternative) return Math.max(0, halfOpenInMs)
+    const nextProbeInMs = (opening.probedAtByKey.get(keyId) ?? -Infinity) + probeEveryMs - now
+    return Math.max(0, Math.min(halfOpenInMs, nextProbeInMs))
   }
 
   function admit(request: CircuitRequest): CircuitPass | undefined {
     const { keyId, now } = request
     const circuit = getCircuit(request.circuit)
     const opening = openingFor(circuit, keyId)
-    if (opening !== undefined && msUntilProbe(opening, keyId, request) > 0) return undefined
-    if (opening !== undefined) probe(opening, request)
+    if (opening !== undefined) {
+      if (msUntilProbe(opening, request) > 0) return undefined
+      opening.probedAt = now
+      setAsNewest(opening.probedAtByKey, keyId, now)
+    }
     circuit.window.markActive(keyId, now)
-    return new Pass(circuit, keyId, opening)
+    return new CircuitPass(circuit, keyId, opening)
   }
 
   return {
@@ -134,72 +127,72 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     isOpen: (name, keyId) => openingFor(circuits.get(name), keyId) !== undefined,
     waitMs(name, keyId, now) {
       const opening = openingFor(circuits.get(name), keyId)
-      return opening === undefined ? 0 : msUntilProbe(opening, keyId, { now, hasAlternative: false })
+      return opening === undefined ? 0 : msUntilProbe(opening, { keyId, now, hasAlternative: false })
     },
     reports(now) {
-      const used = [...circuits].filter(([, { window, opening }]) => opening !== undefined || window.isActive(now))
-      return Object.fromEntries(used.map(([name, circuit]) => [name, reportOf(circuit, now, openMs)]))
+      const reported = [...circuits].filter(([, { window, opening }]) => opening !== undefined || window.isActive(now))
+      return Object.fromEntries(reported.map(([name, circuit]) => [name, reportOf(circuit, now, openMs)]))
     },
   }
 }
 
-type Wait = Pick<CircuitRequest, 'now' | 'hasAlternative'>
-
 /** If the map is full, removes the least recently added entry. */
-function setNewest<T>(entries: Map<string, T>, name: string, value: T): void {
+function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.delete(name)
   const [oldest] = entries.keys()
   if (entries.size >= MAX_ENTRIES && oldest !== undefined) entries.delete(oldest)
   entries.set(name, value)
 }
 
-class Pass implements CircuitPass {
+/** Only the first call of a method has an effect, so retries are not counted. */
+export class CircuitPass {
   readonly #circuit: Circuit
   readonly #keyId: string
   /** The opening that this request probes. Undefined if the circuit is closed. */
-  readonly #probing: Opening | undefined
+  readonly #probedOpening: Opening | undefined
   #isOver = false
 
-  constructor(circuit: Circuit, keyId: string, probing: Opening | undefined) {
+  constructor(circuit: Circuit, keyId: string, probedOpening: Opening | undefined) {
     this.#circuit = circuit
     this.#keyId = keyId
-    this.#probing = probing
+    this.#probedOpening = probedOpening
   }
 
-  succeeded(now: number): void {
+  recordSuccess(now: number): void {
     if (this.#isOver) return
     this.#isOver = true
     const circuit = this.#circuit
-    if (this.#probing !== undefined && circuit.opening === this.#probing) {
+    if (this.#probedOpening !== undefined && circuit.opening === this.#probedOpening) {
       circuit.opening = undefined
       circuit.window.clear()
     }
     circuit.window.add(this.#keyId, 'succeeded', now)
   }
 
-  failed(now: number): void {
+  recordFailure(now: number): void {
     if (this.#isOver) return
     this.#isOver = true
     this.#circuit.window.add(this.#keyId, 'failed', now)
-    if (this.#probing === undefined) updateOpening(this.#circuit, now)
-    else this.#probing.openedAt = now
+    if (this.#probedOpening === undefined) updateOpening(this.#circuit, now)
+    else this.#probedOpening.openedAt = now
   }
 
-  undecided(): void {
+  /** For a request that reveals nothing about the upstream, because the caller disconnected or caused the failure. */
+  discard(): void {
     if (this.#isOver) return
     this.#isOver = true
     // The probe has no result, so the next request may probe.
-    if (this.#probing !== undefined) this.#probing.probedAt = -Infinity
+    if (this.#probedOpening !== undefined) this.#probedOpening.probedAt = -Infinity
   }
 }
 
 /** Opens a failing circuit, or extends an opening from one key to all keys. */
 function updateOpening(circuit: Circuit, now: number): void {
-  const failing = circuit.window.failing(now)
-  if (failing === undefined) return
+  const scope = circuit.window.failureScope(now)
+  if (scope === undefined) return
   const { opening } = circuit
-  if (opening !== undefined && (opening.keyId === undefined || opening.keyId === failing.keyId)) return
-  circuit.opening = { keyId: failing.keyId, openedAt: now, probedAt: -Infinity, probedAtByKey: new Map() }
+  if (opening !== undefined && (opening.keyId === undefined || opening.keyId === scope.keyId)) return
+  circuit.opening = { keyId: scope.keyId, openedAt: now, probedAt: -Infinity, probedAtByKey: new Map() }
 }
 
 function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitReport {
@@ -208,26 +201,26 @@ function reportOf({ opening }: Circuit, now: number, openMs: number): CircuitRep
   return { state, isForAllKeys: opening.keyId === undefined }
 }
 
-interface Count {
+interface OutcomeCounts {
   succeeded: number
   failed: number
 }
 
 interface Slot {
   readonly startsAt: number
-  readonly counts: Map<string, Count>
+  readonly counts: Map<string, OutcomeCounts>
 }
 
 /** Number of slots in the window. Requests expire one slot at a time. */
 const SLOT_COUNT = 10
 /** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
-const OTHER_KEYS = ''
+const SHARED_COUNT_KEY = ''
 /** Divides the failure-rate threshold for the other keys. Their requests differ, so a lower rate suffices. */
 const OTHER_KEYS_DIVISOR = 2
 
 /** Counts recent requests to an upstream by key. */
-export class FailureWindow {
+class FailureWindow {
   readonly #failureRate: number
   readonly #minRequests: number
   readonly #windowMs: number
@@ -240,11 +233,11 @@ export class FailureWindow {
   }
 
   markActive(keyId: string, now: number): void {
-    this.#countOf(keyId, now)
+    this.#countsOf(keyId, now)
   }
 
   add(keyId: string, outcome: 'succeeded' | 'failed', now: number): void {
-    this.#countOf(keyId, now)[outcome] += 1
+    this.#countsOf(keyId, now)[outcome] += 1
   }
 
   isActive(now: number): boolean {
@@ -259,47 +252,47 @@ export class FailureWindow {
    * Returns undefined unless the upstream is failing. `keyId` is the only active key, or undefined if there are
    * several.
    */
-  failing(now: number): { readonly keyId: string | undefined } | undefined {
-    const perKey = new Map<string, Count>()
+  failureScope(now: number): { readonly keyId: string | undefined } | undefined {
+    const countsByKey = new Map<string, OutcomeCounts>()
     for (const { counts } of this.#recent(now)) {
-      for (const [keyId, count] of counts) perKey.set(keyId, sum([count, perKey.get(keyId) ?? sum([])]))
+      for (const [keyId, count] of counts) countsByKey.set(keyId, sumCounts([count, countsByKey.get(keyId)]))
     }
-    const all = sum(perKey.values())
-    if (all.failed + all.succeeded < this.#minRequests || !reaches(this.#failureRate, all)) return undefined
-    const [only] = perKey.keys()
-    if (perKey.size === 1) return { keyId: only }
-    const worst = [...perKey.values()].reduce((most, count) => (count.failed > most.failed ? count : most))
+    const all = sumCounts(countsByKey.values())
+    if (all.failed + all.succeeded < this.#minRequests || !reachesRate(this.#failureRate, all)) return undefined
+    const [only] = countsByKey.keys()
+    if (countsByKey.size === 1) return { keyId: only }
+    const worst = [...countsByKey.values()].reduce((max, count) => (count.failed > max.failed ? count : max))
     const others = { succeeded: all.succeeded - worst.succeeded, failed: all.failed - worst.failed }
-    return reaches(this.#failureRate / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
+    return reachesRate(this.#failureRate / OTHER_KEYS_DIVISOR, others) ? { keyId: undefined } : undefined
   }
 
   #recent(now: number): readonly Slot[] {
     return this.#slots.filter((slot) => slot.startsAt > now - this.#windowMs)
   }
 
-  #countOf(keyId: string, now: number): Count {
+  #countsOf(keyId: string, now: number): OutcomeCounts {
     const startsAt = now - (now % (this.#windowMs / SLOT_COUNT))
     let slot = this.#slots.at(-1)
     if (slot?.startsAt !== startsAt) {
       slot = { startsAt, counts: new Map() }
       this.#slots = [...this.#recent(now), slot]
     }
-    const name = slot.counts.has(keyId) || slot.counts.size < MAX_KEYS ? keyId : OTHER_KEYS
-    const count = slot.counts.get(name) ?? { succeeded: 0, failed: 0 }
-    slot.counts.set(name, count)
-    return count
+    const name = slot.counts.has(keyId) || slot.counts.size < MAX_KEYS ? keyId : SHARED_COUNT_KEY
+    const counts = slot.counts.get(name) ?? { succeeded: 0, failed: 0 }
+    slot.counts.set(name, counts)
+    return counts
   }
 }
 
-function sum(counts: Iterable<Count>): Count {
+function sumCounts(counts: Iterable<OutcomeCounts | undefined>): OutcomeCounts {
   const total = { succeeded: 0, failed: 0 }
-  for (const { succeeded, failed } of counts) {
-    total.succeeded += succeeded
-    total.failed += failed
+  for (const count of counts) {
+    total.succeeded += count?.succeeded ?? 0
+    total.failed += count?.failed ?? 0
   }
   return total
 }
 
-function reaches(rate: number, { succeeded, failed }: Count): boolean {
+function reachesRate(rate: number, { succeeded, failed }: OutcomeCounts): boolean {
   return failed > 0 && failed >= rate * (failed + succeeded)
 }

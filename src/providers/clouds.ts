@@ -2,16 +2,16 @@ import { parseObject } from '../core/json.ts'
 import * as z from 'zod/mini'
 import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
-import type { Address } from './http-provider.ts'
+import type { EndpointUrl } from './http-provider.ts'
 import type { SignRequest } from './http-request.ts'
 import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'
 import {
-  CHAT,
+  CHAT_FORMAT,
   type Credentials,
-  fromEnvironment,
-  GEMINI,
+  readEnvironment,
+  GEMINI_FORMAT,
   keyCredentials,
-  MESSAGES,
+  MESSAGES_FORMAT,
   missingKey,
   pricedModels,
   vendorFields,
@@ -36,7 +36,7 @@ export function gemini(options: VendorOptions = {}): Provider {
     name,
     family: 'gemini',
     known: pricedModels('gemini', 'gemini', parsed, knownModelsOf('gemini')),
-    format: GEMINI,
+    format: GEMINI_FORMAT,
     urls: { create: generateAddress(`${root}/models`), ping: `${root}/models?pageSize=1` },
     credentials: keyCredentials({ provider: name, header: 'x-goog-api-key', apiKey, variables }),
   })
@@ -53,12 +53,14 @@ export interface VertexOptions extends VendorOptions {
   readonly sign?: SignRequest
 }
 
-const label = z.string().check(z.regex(/^[\w-]+$/, { error: 'expected letters, digits, dashes and underscores' }))
+const resourceLabel = z
+  .string()
+  .check(z.regex(/^[\w-]+$/, { error: 'expected letters, digits, dashes and underscores' }))
 
 const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
   ...vendorFields,
-  project: label,
-  location: z.exactOptional(label),
+  project: resourceLabel,
+  location: z.exactOptional(resourceLabel),
   publisher: z.exactOptional(z.enum(['google', 'anthropic'], { error: 'expected google or anthropic' })),
   sign: z.exactOptional(functionSchema<SignRequest>()),
 })
@@ -72,15 +74,15 @@ export function vertex(options: VertexOptions): Provider {
   const { name = 'vertex', project, location = 'global', publisher = 'google', apiKey, sign } = parsed
   const host = location === 'global' ? 'aiplatform.googleapis.com' : `${location}-aiplatform.googleapis.com`
   const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
-  const published = `${root}/v1/projects/${project}/locations/${location}/publishers/${publisher}/models`
+  const modelsUrl = `${root}/v1/projects/${project}/locations/${location}/publishers/${publisher}/models`
   const isGoogle = publisher === 'google'
   return vendorProvider(parsed, {
     functionName: 'vertex',
     name,
     family: isGoogle ? 'gemini' : 'claude',
     known: pricedModels('vertex', 'vertex', parsed),
-    format: isGoogle ? GEMINI : MESSAGES_ON_VERTEX,
-    urls: { create: isGoogle ? generateAddress(published) : predictAddress(published) },
+    format: isGoogle ? GEMINI_FORMAT : MESSAGES_ON_VERTEX,
+    urls: { create: isGoogle ? generateAddress(modelsUrl) : predictAddress(modelsUrl) },
     forwardedHeaders: isGoogle ? [] : ['anthropic-beta'],
     credentials:
       sign === undefined
@@ -89,11 +91,11 @@ export function vertex(options: VertexOptions): Provider {
   })
 }
 
-function generateAddress(root: string): Address {
+function generateAddress(root: string): EndpointUrl {
   return (id, isStream) => `${root}/${id}:${isStream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
 }
 
-function predictAddress(root: string): Address {
+function predictAddress(root: string): EndpointUrl {
   return (id, isStream) => `${root}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
 }
 
@@ -101,7 +103,7 @@ function predictAddress(root: string): Address {
 const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
   dialect: 'anthropic',
   load: async () => {
-    const format = await MESSAGES.load()
+    const format = await MESSAGES_FORMAT.load()
     return {
       ...format,
       writePrompt(prompt, model) {
@@ -136,7 +138,7 @@ export interface BedrockOptions extends VendorOptions {
   readonly sign?: SignRequest
 }
 
-const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
+const bedrockSchema: z.ZodMiniType<BedrockOptions> = z.strictObject({
   ...vendorFields,
   region: z.exactOptional(z.string().check(z.regex(/^[a-z0-9-]+$/, { error: 'expected a region such as us-east-1' }))),
   api: z.exactOptional(z.enum(['chat', 'messages'], { error: 'expected chat or messages' })),
@@ -149,9 +151,9 @@ const schema: z.ZodMiniType<BedrockOptions> = z.strictObject({
  * options.
  */
 export function bedrock(options: BedrockOptions): Provider {
-  const parsed = parseOptions('bedrock', schema, options)
+  const parsed = parseOptions('bedrock', bedrockSchema, options)
   const { name = 'bedrock', api = 'chat' } = parsed
-  const region = parsed.region ?? fromEnvironment(['AWS_REGION']) ?? 'us-east-1'
+  const region = parsed.region ?? readEnvironment(['AWS_REGION']) ?? 'us-east-1'
   const isChat = api === 'chat'
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
   const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
@@ -160,11 +162,11 @@ export function bedrock(options: BedrockOptions): Provider {
     name,
     family: 'bedrock',
     known: pricedModels('bedrock', 'bedrock', parsed),
-    format: isChat ? CHAT : MESSAGES,
+    format: isChat ? CHAT_FORMAT : MESSAGES_FORMAT,
     urls: { create: isChat ? `${root}/openai/v1/chat/completions` : `${root}/anthropic/v1/messages` },
     forwardedHeaders: isChat ? [] : ['anthropic-version', 'anthropic-beta'],
     headers: isChat ? {} : { 'anthropic-version': '2023-06-01' },
-    credentials: credentialsOf(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
+    credentials: bedrockCredentials(name, parsed, { region, service: isChat ? 'bedrock' : 'bedrock-mantle' }),
   })
 }
 
@@ -174,27 +176,30 @@ interface SigningScope {
 }
 
 /** The environment is read for each call, because secrets are not available during builds. */
-function credentialsOf(
+function bedrockCredentials(
   provider: string,
   { apiKey, credentials, sign }: BedrockOptions,
   scope: SigningScope,
 ): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
-  const bearer = keyCredentials({ provider: provider, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
-  if (apiKey !== undefined) return bearer
-  const signed = sigV4(() => environmentCredentials(provider), scope)
-  const hasToken = (): boolean => fromEnvironment(['AWS_BEARER_TOKEN_BEDROCK']) !== undefined
-  return { ...bearer, sign: (request) => (hasToken() && bearer.sign ? bearer.sign(request) : signed(request)) }
+  const bearerCredentials = keyCredentials({ provider: provider, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
+  if (apiKey !== undefined) return bearerCredentials
+  const signSigV4 = sigV4(() => environmentCredentials(provider), scope)
+  const hasToken = (): boolean => readEnvironment(['AWS_BEARER_TOKEN_BEDROCK']) !== undefined
+  return {
+    ...bearerCredentials,
+    sign: (request) => (hasToken() && bearerCredentials.sign ? bearerCredentials.sign(request) : signSigV4(request)),
+  }
 }
 
 function environmentCredentials(provider: string): AwsCredentials {
-  const accessKeyId = fromEnvironment(['AWS_ACCESS_KEY_ID'])
-  const secretAccessKey = fromEnvironment(['AWS_SECRET_ACCESS_KEY'])
+  const accessKeyId = readEnvironment(['AWS_ACCESS_KEY_ID'])
+  const secretAccessKey = readEnvironment(['AWS_SECRET_ACCESS_KEY'])
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     throw missingKey(provider, ['AWS_BEARER_TOKEN_BEDROCK', 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY'])
   }
-  const sessionToken = fromEnvironment(['AWS_SESSION_TOKEN'])
+  const sessionToken = readEnvironment(['AWS_SESSION_TOKEN'])
   return { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) }
 }
 
@@ -208,7 +213,7 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { 'content-type': type } = headers
     const signable = type === undefined ? {} : { 'content-type': type }
     const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })
-    const signed = await signer.sign()
-    return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
+    const signSigV4 = await signer.sign()
+    return { ...request, body, headers: { ...headers, ...Object.fromEntries(signSigV4.headers) } }
   }
 }

@@ -2,7 +2,7 @@ import { Cancellation } from '../core/async.ts'
 import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
 import type { Transport } from '../core/ports.ts'
 import { after } from '../http/runtime.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/upstream-failure.ts'
 import { sendRequest } from './http-call.ts'
 
 /** An endpoint that uses OpenAI's format. */
@@ -17,7 +17,7 @@ export interface EmbeddingEndpoint {
 
 /** Maximum size of an answer in bytes. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-const NAME = 'embeddings'
+const PROVIDER_NAME = 'embeddings'
 
 /** Rejects with `upstream` unless the answer has one vector for each text. */
 export async function embedBatch(
@@ -30,7 +30,7 @@ export async function embedBatch(
   const response = await sendRequest(
     { method: 'POST', url, headers, body },
     {
-      provider: NAME,
+      provider: PROVIDER_NAME,
       transport: endpoint.transport(),
       runtime: { now: Date.now, after },
       timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
@@ -41,9 +41,9 @@ export async function embedBatch(
       format: undefined,
     },
   )
-  if (response.status !== 200) throw brokenUpstream(NAME, `answered with status ${response.status}`)
+  if (response.status !== 200) throw upstreamError(PROVIDER_NAME, `answered with status ${response.status}`)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
+  if (text === undefined) throw upstreamError(PROVIDER_NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
@@ -57,7 +57,8 @@ function readVectors(answer: JsonObject | undefined, count: number, dimensions: 
     if (isValid && typeof index === 'number' && index in vectors) vectors[index] = vector
   })
   return vectors.map((vector) => {
-    if (vector === undefined) throw brokenUpstream(NAME, `did not send a vector of ${dimensions} numbers for each text`)
+    if (vector === undefined)
+      throw upstreamError(PROVIDER_NAME, `did not send a vector of ${dimensions} numbers for each text`)
     return vector
   })
 }

@@ -8,17 +8,17 @@ import { toStreamChunks } from '../core/stream-chunks.ts'
 import { fillSchema } from './fill-schema.ts'
 
 /** Answers with the sentences that best match the last question, or with a call to the required tool. */
-export function answer(call: ProviderCall): Completion {
+export function composeCompletion(call: ProviderCall): Completion {
   const { prompt, model, runtime } = call
-  const head = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
+  const identity = { id: `chatcmpl-${runtime.uuid()}`, model: model.id }
   const tool = requiredTool(prompt)
   if (tool !== undefined) {
     const input = JSON.stringify(fillSchema(tool.parameters, questionOf(prompt)))
     const parts: readonly Part[] = [{ type: 'tool-call', id: `call_${runtime.uuid()}`, name: tool.name, input }]
-    return { ...head, parts, finish: 'tool-call', usage: usageOf(prompt, tool.name + input) }
+    return { ...identity, parts, finish: 'tool-call', usage: usageOf(prompt, tool.name + input) }
   }
-  const { text, ...end } = truncateAnswer(compose(prompt, model), prompt, model)
-  return { ...head, parts: [{ type: 'text', text }], ...end, usage: usageOf(prompt, text) }
+  const { text, ...end } = truncateAnswer(composeText(prompt, model), prompt, model)
+  return { ...identity, parts: [{ type: 'text', text }], ...end, usage: usageOf(prompt, text) }
 }
 
 function requiredTool(prompt: Prompt): Tool | undefined {
@@ -28,7 +28,7 @@ function requiredTool(prompt: Prompt): Tool | undefined {
   return choice?.type === 'tool' ? callable.find((tool) => tool.name === choice.name) : undefined
 }
 
-function compose(prompt: Prompt, model: Model): string {
+function composeText(prompt: Prompt, model: Model): string {
   const { shape } = prompt.settings
   if (shape?.type === 'schema') return JSON.stringify(fillSchema(shape.schema, questionOf(prompt)))
   const text = sentencesFor(prompt, model)
@@ -39,21 +39,21 @@ function compose(prompt: Prompt, model: Model): string {
 const MAX_QUESTION_LENGTH = 2000
 const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a fraction of the length of the text. */
-const SUMMARY_SHARE = 0.25
-const CHARACTERS_PER_TOKEN = 4
+const MAX_SUMMARY_SHARE = 0.25
+const CHARS_PER_TOKEN = 4
 
 function sentencesFor(prompt: Prompt, model: Model): string {
   const question = questionOf(prompt)
   const texts = prompt.messages.map(textOfMessage)
-  const characters = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARACTERS_PER_TOKEN
+  const characters = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
   const sentences = splitSentences(question)
   const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
   if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
-    const limit = Math.min(characters, question.length * SUMMARY_SHARE)
-    return extractSummary([question], { sentences: Infinity, characters: limit }).join(' ')
+    const limit = Math.min(characters, question.length * MAX_SUMMARY_SHARE)
+    return extractSummary([question], { maxSentences: Infinity, maxChars: limit }).join(' ')
   }
   const asked = query ?? sentences.at(-1) ?? ''
-  const found = extractAnswer(texts, asked, { sentences: ANSWER_SENTENCES, characters })
+  const found = extractAnswer(texts, asked, { maxSentences: ANSWER_SENTENCES, maxChars: characters })
   if (found.length > 0) return found.join(' ')
   return `The conversation contains no answer to: ${asked.slice(0, 200)}`
 }
@@ -72,16 +72,16 @@ interface Truncated {
 /** Truncates at the first stop sequence or at the maximum output length. */
 function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
-  const maxLength = Math.min(maxTokens, model.maxOutputTokens) * CHARACTERS_PER_TOKEN
-  const limited = text.length > maxLength ? text.slice(0, maxLength).replace(/[\uD800-\uDBFF]$/, '') : text
+  const maxLength = Math.min(maxTokens, model.maxOutputTokens) * CHARS_PER_TOKEN
+  const truncated = text.length > maxLength ? text.slice(0, maxLength).replace(/[\uD800-\uDBFF]$/, '') : text
   const first = stop
-    .map((sequence) => ({ sequence, at: sequence === '' ? -1 : limited.indexOf(sequence) }))
+    .map((sequence) => ({ sequence, at: sequence === '' ? -1 : truncated.indexOf(sequence) }))
     .filter(({ at }) => at >= 0)
     .toSorted((one, other) => one.at - other.at)[0]
   if (first !== undefined) {
-    return { text: limited.slice(0, first.at), finish: 'stop-sequence', stopSequence: first.sequence }
+    return { text: truncated.slice(0, first.at), finish: 'stop-sequence', stopSequence: first.sequence }
   }
-  return { text: limited, finish: limited.length < text.length ? 'length' : 'stop' }
+  return { text: truncated, finish: truncated.length < text.length ? 'length' : 'stop' }
 }
 
 function usageOf(prompt: Prompt, output: string): Usage {
@@ -94,10 +94,10 @@ function usageOf(prompt: Prompt, output: string): Usage {
 }
 
 function countTokens(text: string): number {
-  return Math.ceil(text.length / CHARACTERS_PER_TOKEN)
+  return Math.ceil(text.length / CHARS_PER_TOKEN)
 }
 
-export async function* streamAnswer(
+export async function* streamCompletion(
   completion: Completion,
   signal: AbortSignal,
 ): AsyncGenerator<StreamChunk, void, undefined> {
@@ -130,7 +130,7 @@ export function embedOffline({ request, model }: EmbedCall): Embedded {
   }
   return {
     model: model.id,
-    embeddings: inputs.map((input) => truncate(hashEmbedding(wordsOf(input)), dimensions)),
+    embeddings: inputs.map((input) => truncateVector(hashEmbedding(wordsOf(input)), dimensions)),
     inputTokens: inputs.reduce(
       (sum, input) => sum + (typeof input === 'string' ? countTokens(input) : input.length),
       0,
@@ -143,7 +143,7 @@ function wordsOf(input: EmbedInput): string {
   return typeof input === 'string' ? input : input.map((token) => `t${token}`).join(' ')
 }
 
-function truncate(vector: Float32Array, dimensions: number): readonly number[] {
+function truncateVector(vector: Float32Array, dimensions: number): readonly number[] {
   const numbers = [...vector.subarray(0, dimensions)]
   const length = Math.hypot(...numbers)
   return length === 0 ? numbers : numbers.map((number) => number / length)
@@ -157,9 +157,9 @@ interface Sentence {
 
 interface ExtractLimits {
   /** Maximum number of sentences. */
-  readonly sentences: number
+  readonly maxSentences: number
   /** Maximum number of characters. The first sentence may be longer. */
-  readonly characters: number
+  readonly maxChars: number
 }
 
 /** Maximum length of a sentence. Longer sentences are split. */
@@ -168,7 +168,7 @@ const MAX_SENTENCE_LENGTH = 500
 const MAX_SENTENCES = 100_000
 
 /** Minimum score of a sentence, as a fraction of the best score. */
-const MIN_SHARE = 0.35
+const MIN_SCORE_SHARE = 0.35
 
 const STOP_WORDS = new Set(
   (
@@ -182,7 +182,7 @@ const STOP_WORDS = new Set(
 export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
   const asked = new Set(splitSentences(question))
   const sentences = readSentences(texts).filter(({ text }) => !asked.has(text))
-  return selectBest(sentences, new Set(termsOf(question)), limits, MIN_SHARE)
+  return selectBest(sentences, new Set(termsOf(question)), limits, MIN_SCORE_SHARE)
 }
 
 /** Returns the sentences that contain the most frequent words, in their original order. */
@@ -240,33 +240,34 @@ function selectBest(
     .filter(({ score }) => score > 0)
     .toSorted((one, other) => other.score - one.score || one.sentence.position - other.sentence.position)
   const minScore = (ranked[0]?.score ?? 0) * minShare
-  const chosen: Sentence[] = []
+  const selected: Sentence[] = []
   let size = 0
   for (const { sentence, score } of ranked) {
-    const fits = chosen.length === 0 || size + sentence.text.length < limits.characters
-    if (chosen.length === limits.sentences || score < minScore || !fits) break
-    chosen.push(sentence)
+    const fits = selected.length === 0 || size + sentence.text.length < limits.maxChars
+    if (selected.length === limits.maxSentences || score < minScore || !fits) break
+    selected.push(sentence)
     size += sentence.text.length + 1
   }
-  return chosen.toSorted((one, other) => one.position - other.position).map(({ text }) => text)
+  return selected.toSorted((one, other) => one.position - other.position).map(({ text }) => text)
 }
 
 /** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
 function createRanker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
-  const sentencesWith = new Map<string, number>()
+  const sentenceCounts = new Map<string, number>()
   let length = 0
   for (const { terms } of sentences) {
     length += terms.length
-    for (const term of new Set(terms)) if (query.has(term)) sentencesWith.set(term, (sentencesWith.get(term) ?? 0) + 1)
+    for (const term of new Set(terms))
+      if (query.has(term)) sentenceCounts.set(term, (sentenceCounts.get(term) ?? 0) + 1)
   }
-  const average = length / Math.max(1, sentences.length)
+  const averageLength = length / Math.max(1, sentences.length)
   return ({ terms }) => {
     const counts = new Map<string, number>()
     for (const term of terms) if (query.has(term)) counts.set(term, (counts.get(term) ?? 0) + 1)
-    const norm = 1.2 * (0.25 + (0.75 * terms.length) / average)
+    const norm = 1.2 * (0.25 + (0.75 * terms.length) / averageLength)
     return [...counts].reduce((score, [term, count]) => {
-      const frequency = sentencesWith.get(term) ?? 0
-      const rarity = Math.log(1 + (sentences.length - frequency + 0.5) / (frequency + 0.5))
+      const sentenceCount = sentenceCounts.get(term) ?? 0
+      const rarity = Math.log(1 + (sentences.length - sentenceCount + 0.5) / (sentenceCount + 0.5))
       return score + (rarity * count * 2.2) / (count + norm)
     }, 0)
   }

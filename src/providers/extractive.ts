@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
-import { parseOptions, priceSchema, providerName } from './provider-options.ts'
+import { parseOptions, priceSchema, providerNameSchema } from './provider-options.ts'
 
 /** Options of `extractive()`. */
 export interface ExtractiveOptions {
@@ -15,7 +15,7 @@ export interface ExtractiveOptions {
 }
 
 const schema: z.ZodMiniType<ExtractiveOptions> = z.strictObject({
-  name: z.exactOptional(providerName),
+  name: z.exactOptional(providerNameSchema),
   price: z.exactOptional(priceSchema),
   smallPrice: z.exactOptional(priceSchema),
 })
@@ -40,12 +40,12 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     models,
     model: (id) => models.find((model) => model.id === id),
     async complete(call) {
-      const { answer } = await import('./extractive-answer.ts')
+      const { composeCompletion: answer } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
       return { answer: answer(call), ignored: [] }
     },
     async stream(call) {
-      const { answer, streamAnswer } = await import('./extractive-answer.ts')
+      const { composeCompletion: answer, streamCompletion: streamAnswer } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
       return { answer: streamAnswer(answer(call), call.signal), ignored: [] }
     },

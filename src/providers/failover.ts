@@ -1,34 +1,26 @@
-import { NO_USAGE, type AnswerSource, type Completion } from '../core/answer.ts'
+import { NO_USAGE, type Completion } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, ProviderAnswer, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { AnswerTranslator } from '../upstream/answer-translator.ts'
+import type { Candidate } from '../upstream/attempts.ts'
 import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
-import { createCircuitBreaker, type CircuitPass, type CircuitReport } from './circuit-breaker.ts'
+import type { waitForRetry } from './retry.ts'
+import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
 import {
-  msLeft,
+  remainingMs,
   openStream,
   reportFailure,
   throwIfFinal,
-  type Candidate,
+  type FailoverCall,
   type FailoverOptions,
   type FailoverRequest,
+  type FailoverStreamCall,
   type UpstreamAttempt,
 } from './attempt.ts'
 
-export interface FailoverCall extends FailoverRequest {
-  /** The prompt depends on the candidate, because providers require different fields. */
-  readonly promptFor: (candidate: Candidate) => Prompt
-}
-
-export interface FailoverStreamCall extends FailoverCall {
-  /** Called once for each provider call. */
-  readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
-}
-
-export interface FailoverEmbedding extends FailoverRequest {
+export interface FailoverEmbedCall extends FailoverRequest {
   readonly request: EmbeddingRequest
 }
 
@@ -44,29 +36,31 @@ export interface Failover {
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that cannot embed. */
-  embed(candidates: readonly Candidate[], call: FailoverEmbedding): Promise<FailoverAnswer<Embedded>>
+  embed(candidates: readonly Candidate[], call: FailoverEmbedCall): Promise<FailoverAnswer<Embedded>>
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }
-
-const DEFAULT_TRIES = 3
 
 /**
  * Calls candidates in order until one answers. A candidate that fails before its answer begins is retried after a
  * random delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates. A
  * rejection of the request itself is not retried. If every candidate fails, the first failure is thrown.
  */
-export function createFailover(given: FailoverOptions): Failover {
-  const options = { tries: DEFAULT_TRIES, breaker: createCircuitBreaker(), ...given }
-  const { runtime, breaker } = options
+export function createFailover({
+  runtime,
+  timeouts,
+  tries = 3,
+  breaker = createCircuitBreaker(),
+}: FailoverOptions): Failover {
+  const options = { runtime, timeouts, tries, breaker }
   return {
     complete: (candidates, call) =>
       callInOrder(options, candidates, call, {
         send: (attempt) =>
           attempt.candidate.provider.complete(new OutgoingCall(attempt, call.promptFor(attempt.candidate))),
         accept: (attempt, answer) => {
-          attempt.paid.answered(answer)
-          attempt.pass.succeeded(runtime.now())
+          attempt.record.recordAnswer(answer)
+          attempt.pass.recordSuccess(runtime.now())
         },
       }),
     stream: (candidates, call) => {
@@ -76,7 +70,7 @@ export function createFailover(given: FailoverOptions): Failover {
           const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
           const { answer, ignored } = await attempt.candidate.provider.stream(outgoing)
           const holdMs = Math.max(0, forwardAt - runtime.now())
-          return { answer: await openStream(attempt, call, { answer, holdMs }), ignored }
+          return { answer: await openStream(attempt, call, answer, holdMs), ignored }
         },
       })
     },
@@ -90,15 +84,15 @@ export function createFailover(given: FailoverOptions): Failover {
           return { answer: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
         },
         accept: (attempt, { inputTokens }) => {
-          attempt.paid.answered({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
-          attempt.pass.succeeded(runtime.now())
+          attempt.record.recordAnswer({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
+          attempt.pass.recordSuccess(runtime.now())
         },
       }),
     circuits: () => breaker.reports(runtime.now()),
   }
 }
 
-type Options = Required<FailoverOptions>
+type ResolvedOptions = Required<FailoverOptions>
 
 interface ProviderMethod<T> {
   readonly send: (attempt: UpstreamAttempt) => Promise<ProviderAnswer<T>>
@@ -111,16 +105,16 @@ interface ProviderMethod<T> {
  * are answered by the first attempt.
  */
 function callInOrder<T>(
-  options: Options,
+  options: ResolvedOptions,
   candidates: readonly Candidate[],
   call: FailoverRequest,
   method: ProviderMethod<T>,
-  { index, firstFailure }: Progress = START,
+  { index, firstFailure }: Progress = FIRST_CANDIDATE,
 ): Promise<FailoverAnswer<T>> {
   const callNext = async (error: unknown): Promise<FailoverAnswer<T>> => {
     throwIfFinal(error, call)
     const failure = firstFailure ?? error
-    if (index + 1 >= candidates.length || msLeft(options, call) <= 0) throw failure ?? noProvider()
+    if (index + 1 >= candidates.length || remainingMs(options, call) <= 0) throw failure ?? noProvider()
     return callInOrder(options, candidates, call, method, { index: index + 1, firstFailure: failure })
   }
   let attempt: UpstreamAttempt
@@ -137,21 +131,25 @@ interface Progress {
   readonly firstFailure?: unknown
 }
 
-const START: Progress = { index: 0 }
+const FIRST_CANDIDATE: Progress = { index: 0 }
 
 /** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
 function firstAttempt(
-  options: Options,
+  options: ResolvedOptions,
   candidates: readonly Candidate[],
   index: number,
   call: FailoverRequest,
 ): UpstreamAttempt {
   const candidate = candidates[index]
   if (candidate === undefined) throw noProvider()
+  const { breaker, runtime } = options
+  const { keyId } = call
   const circuit = circuitOf(candidate)
-  const isOpen = (other: Candidate): boolean => options.breaker.isOpen(circuitOf(other), call.keyId)
+  const isOpen = (other: Candidate): boolean => breaker.isOpen(circuitOf(other), keyId)
   const hasAlternative = index + 1 < candidates.length && !candidates.slice(index + 1).every(isOpen)
-  const pass = admit(options, call.keyId, { circuit, hasAlternative, provider: candidate.provider.name })
+  const now = runtime.now()
+  const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
+  if (pass === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
   return {
     options,
     call,
@@ -161,7 +159,7 @@ function firstAttempt(
     isLastCandidate: index === candidates.length - 1,
     pass,
     number: 1,
-    paid: call.attempts.begin(candidate),
+    record: call.attempts.begin(candidate),
   }
 }
 
@@ -203,7 +201,7 @@ async function callAfterFailure<T>(
   callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
 ): Promise<FailoverAnswer<T>> {
   const { candidate, call, number } = attempt
-  attempt.paid.failed(error)
+  attempt.record.recordFailure(error)
   const retries = await loadRetries()
   if (retries === undefined) {
     reportFailure(attempt, error)
@@ -214,15 +212,11 @@ async function callAfterFailure<T>(
   } catch (failure) {
     return callNext(failure)
   }
-  return callCandidate({ ...attempt, number: number + 1, paid: call.attempts.begin(candidate) }, method, callNext)
-}
-
-interface Retries {
-  waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void>
+  return callCandidate({ ...attempt, number: number + 1, record: call.attempts.begin(candidate) }, method, callNext)
 }
 
 /** Loaded after the first failure. Resolves with undefined if the module is missing, for example during a deployment. */
-async function loadRetries(): Promise<Retries | undefined> {
+async function loadRetries(): Promise<{ readonly waitForRetry: typeof waitForRetry } | undefined> {
   try {
     return await import('./retry.ts')
   } catch {
@@ -238,22 +232,9 @@ function circuitOf({ provider, model }: Candidate): string {
   return `${provider.name}/${model.id}`
 }
 
-/** Throws `overloaded` if the circuit is open. */
-function admit(
-  { breaker, runtime }: Options,
-  keyId: string,
-  { circuit, hasAlternative, provider }: Record<'circuit' | 'provider', string> & { readonly hasAlternative: boolean },
-): CircuitPass {
-  const now = runtime.now()
-  const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
-  if (pass !== undefined) return pass
-  throw new GatewayError(
-    'overloaded',
-    `The provider "${provider}" failed repeatedly and is paused. Retry after the delay in Retry-After.`,
-    {
-      retryAfterSeconds: Math.max(1, Math.ceil(breaker.waitMs(circuit, keyId, now) / 1000)),
-    },
-  )
+function circuitOpenError(provider: string, waitMs: number): GatewayError {
+  const message = `The provider "${provider}" failed repeatedly and is paused. Retry after the delay in Retry-After.`
+  return new GatewayError('overloaded', message, { retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) })
 }
 
 /** A provider call. The AbortSignal is created only when a provider reads it. */
@@ -266,7 +247,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly cancellation: Cancellation
   readonly onAccepted: () => void
 
-  constructor({ options, call, candidate, paid }: UpstreamAttempt, prompt: P) {
+  constructor({ options, call, candidate, record: paid }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
     const { firstByte, idle, connect, total } = timeouts
     this.prompt = prompt

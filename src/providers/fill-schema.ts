@@ -18,26 +18,26 @@ export function fillSchema(schema: Json | undefined, text: string): Json {
   return fill(asObject(schema) ?? {}, { values: valuesIn(text), root: asObject(schema) ?? {}, depth: 0 })
 }
 
-interface Context {
+interface FillContext {
   readonly values: TextValues
   readonly root: JsonObject
   readonly depth: number
 }
 
-function fill(schema: JsonObject, context: Context): Json {
+function fill(schema: JsonObject, context: FillContext): Json {
   if (context.depth > MAX_DEPTH) return null
-  const inner = { ...context, depth: context.depth + 1 }
+  const nested = { ...context, depth: context.depth + 1 }
   const reference = asString(schema['$ref'])
-  if (reference !== undefined) return fill(resolve(reference, context.root), inner)
+  if (reference !== undefined) return fill(resolveReference(reference, context.root), nested)
   if (schema['const'] !== undefined) return schema['const']
   const choices = asArray(schema['enum'])
   if (choices.length > 0) return findMentioned(choices, context.values.text)
   const [variant] = [schema['anyOf'], schema['oneOf'], schema['allOf']].flatMap((list) => asArray(list))
-  if (variant !== undefined) return fill(asObject(variant) ?? {}, inner)
-  return fillType(typeOf(schema), schema, inner)
+  if (variant !== undefined) return fill(asObject(variant) ?? {}, nested)
+  return fillType(typeOf(schema), schema, nested)
 }
 
-function fillType(type: string, schema: JsonObject, context: Context): Json {
+function fillType(type: string, schema: JsonObject, context: FillContext): Json {
   switch (type) {
     case 'object':
       return fillObject(schema, context)
@@ -60,7 +60,7 @@ function fillType(type: string, schema: JsonObject, context: Context): Json {
   }
 }
 
-function fillObject(schema: JsonObject, context: Context): JsonObject {
+function fillObject(schema: JsonObject, context: FillContext): JsonObject {
   const properties = asObject(schema['properties']) ?? {}
   const required = asArray(schema['required']).filter((name) => typeof name === 'string')
   const fields = required.map((name) => [name, fill(asObject(properties[name]) ?? {}, context)] as const)
@@ -86,7 +86,7 @@ function numberWithin(schema: JsonObject, values: TextValues): number {
 }
 
 /** Resolves a local reference, such as `#/$defs/name`. */
-function resolve(reference: string, root: JsonObject): JsonObject {
+function resolveReference(reference: string, root: JsonObject): JsonObject {
   if (!reference.startsWith('#/')) return {}
   const steps = reference.slice(2).split('/')
   return asObject(steps.reduce<unknown>((value, step) => asObject(value)?.[step], root)) ?? {}

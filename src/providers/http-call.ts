@@ -3,7 +3,7 @@ import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/body.ts'
-import { brokenUpstream, unreachable } from '../upstream/upstream-failure.ts'
+import { upstreamError, connectError } from '../upstream/upstream-failure.ts'
 import { PacedStream } from './paced-stream.ts'
 
 export interface HttpCallOptions {
@@ -42,7 +42,7 @@ const decoder = new TextDecoder()
  * Maximum number of bytes read after the last event of the protocol. The connection can be reused only after the body
  * ends.
  */
-const MAX_TAIL_BYTES = 4 * 1024
+const MAX_BYTES_PAST_LAST_EVENT = 4 * 1024
 
 /** Resolves with the complete response, or with a stream as soon as the headers arrive. */
 export function sendRequest(
@@ -65,18 +65,18 @@ class HttpCall implements TransportHandler, AnswerSource {
   #header: ResponseHeader = () => undefined
   /** The chunks of a body that is not streamed. */
   #pieces: Uint8Array[] = []
-  #size = 0
+  #receivedBytes = 0
   #maxBytes = 0
   /** Present for a streamed body. */
   #stream: PacedStream | undefined
   #isOver = false
   /** True after the last event of the protocol. */
-  #isTail = false
+  #isPastLastEvent = false
   /** Time at which the last chunk arrived or the reader resumed. */
-  #activeAt = 0
+  #lastActivityAt = 0
   #isPaused = false
-  #cancelTotal: (() => void) | undefined
-  #cancelSilence: (() => void) | undefined
+  #cancelTotalTimer: (() => void) | undefined
+  #cancelSilenceTimer: (() => void) | undefined
   #unsubscribe: (() => void) | undefined
 
   readonly format: StreamFormat | undefined
@@ -95,10 +95,10 @@ class HttpCall implements TransportHandler, AnswerSource {
   start(request: TransportRequest): void {
     const { cancellation, timeouts, runtime, transport, isStream } = this.#options
     if (cancellation.isCancelled) return this.#reject(cancellation.reason)
-    this.#cancelTotal = runtime.after(timeouts.total, () => this.#stopAtTotal())
+    this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#stopAtTotal())
     if (isStream !== undefined) {
-      const late = (): void => this.#stopLate('did not begin to answer', timeouts.firstByte)
-      this.#cancelSilence = runtime.after(timeouts.firstByte, late)
+      const late = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
+      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, late)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
     this.#call = transport(request, this)
@@ -109,7 +109,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#status = status
     this.#header = header
     this.#maxBytes = maxBytes(status)
-    this.#cancelSilence?.()
+    this.#cancelSilenceTimer?.()
     if (isStream?.(status, header) !== true) return
     this.#stream = new PacedStream({
       pauseReading: () => this.#call?.pause(),
@@ -117,38 +117,38 @@ class HttpCall implements TransportHandler, AnswerSource {
         if (!this.#isPaused && !this.#isOver) this.#call?.resume()
       },
     })
-    this.#activeAt = runtime.now()
-    this.#cancelSilence = runtime.after(timeouts.idle, () => this.#checkSilence())
+    this.#lastActivityAt = runtime.now()
+    this.#cancelSilenceTimer = runtime.after(timeouts.idle, () => this.#checkSilence())
     this.#resolve({ status, header, source: this })
   }
 
   onData(bytes: Uint8Array): void {
     if (this.#isOver) return
-    this.#size += bytes.byteLength
+    this.#receivedBytes += bytes.byteLength
     if (this.#stream === undefined) return this.#collect(bytes)
-    if (this.#isTail) {
-      if (this.#size > MAX_TAIL_BYTES) this.abort()
+    if (this.#isPastLastEvent) {
+      if (this.#receivedBytes > MAX_BYTES_PAST_LAST_EVENT) this.abort()
       return
     }
-    this.#activeAt = this.#options.runtime.now()
+    this.#lastActivityAt = this.#options.runtime.now()
     this.#stream.push(bytes)
   }
 
   onEnd(): void {
     if (this.#isOver) return
     this.#end()
-    if (this.#isTail) return
+    if (this.#isPastLastEvent) return
     if (this.#stream !== undefined) return this.#stream.end((receiver) => receiver.onEnd())
-    const text = decoder.decode(joinBytes(this.#pieces, this.#size))
+    const text = decoder.decode(joinBytes(this.#pieces, this.#receivedBytes))
     this.#resolve({ status: this.#status, header: this.#header, text })
   }
 
   onError(cause: unknown): void {
     if (this.#isOver) return
     const { provider, connectMs } = this.#options
-    if (this.#status === 0) return this.#fail(unreachable(provider, connectMs, cause))
+    if (this.#status === 0) return this.#fail(connectError(provider, connectMs, cause))
     if (this.#status === 200 || this.#stream !== undefined) {
-      return this.#fail(brokenUpstream(provider, 'broke off its answer', cause))
+      return this.#fail(upstreamError(provider, 'broke off its answer', cause))
     }
     // An error response with an incomplete body is reported by its status alone.
     this.#end()
@@ -166,13 +166,13 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   resume(): void {
     this.#isPaused = false
-    this.#activeAt = this.#options.runtime.now()
+    this.#lastActivityAt = this.#options.runtime.now()
     if (this.#stream?.isYielding !== true) this.#call?.resume()
   }
 
   complete(): void {
-    this.#isTail = true
-    this.#size = 0
+    this.#isPastLastEvent = true
+    this.#receivedBytes = 0
     this.#stream?.discard()
     if (this.#isPaused) this.#call?.resume()
   }
@@ -187,7 +187,7 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   #collect(bytes: Uint8Array): void {
     this.#pieces.push(bytes)
-    if (this.#size <= this.#maxBytes) return
+    if (this.#receivedBytes <= this.#maxBytes) return
     this.abort()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
@@ -195,18 +195,18 @@ class HttpCall implements TransportHandler, AnswerSource {
   /** One timer serves many chunks, so the callback computes the time since the last chunk. */
   #checkSilence(): void {
     const { runtime, timeouts } = this.#options
-    const silent = this.#isPaused ? 0 : runtime.now() - this.#activeAt
-    if (silent >= timeouts.idle) this.#stopLate('sent no further byte', timeouts.idle)
-    else this.#cancelSilence = runtime.after(timeouts.idle - silent, () => this.#checkSilence())
+    const silentMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
+    if (silentMs >= timeouts.idle) this.#timeOut('sent no further byte', timeouts.idle)
+    else this.#cancelSilenceTimer = runtime.after(timeouts.idle - silentMs, () => this.#checkSilence())
   }
 
   #stopAtTotal(): void {
     // A timeout after the first byte is caused by a long answer or a slow reader.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
-    this.#stopLate('did not finish its answer', this.#options.timeouts.total, details)
+    this.#timeOut('did not finish its answer', this.#options.timeouts.total, details)
   }
 
-  #stopLate(what: string, ms: number, details: FailureDetails = {}): void {
+  #timeOut(what: string, ms: number, details: FailureDetails = {}): void {
     const text = `The provider "${this.#options.provider}" ${what} within ${ms / 1000} seconds.`
     this.#stop(new GatewayError('upstream-timeout', text, details))
   }
@@ -219,15 +219,15 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   #fail(reason: unknown): void {
     this.#end()
-    if (this.#isTail) return
+    if (this.#isPastLastEvent) return
     if (this.#stream === undefined) this.#reject(reason)
     else this.#stream.end((receiver) => receiver.onError(reason))
   }
 
   #end(): void {
     this.#isOver = true
-    this.#cancelTotal?.()
-    this.#cancelSilence?.()
+    this.#cancelTotalTimer?.()
+    this.#cancelSilenceTimer?.()
     this.#unsubscribe?.()
   }
 }

@@ -16,7 +16,7 @@ import type {
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/upstream-failure.ts'
 import {
   checkAccepted,
   fetchJson,
@@ -35,7 +35,7 @@ import {
 const loadTranslation = lazy(async () => (await import('../formats/translators.ts')).enableTranslation())
 
 /** A URL, or a function that returns the URL for a model. The function receives a percent-encoded id. */
-export type Address = string | ((modelId: string, isStream: boolean) => string)
+export type EndpointUrl = string | ((modelId: string, isStream: boolean) => string)
 
 interface SecondFormat extends UpstreamFormatModule {
   readonly dialect: Dialect
@@ -50,8 +50,8 @@ export interface HttpProviderOptions extends RequestOptions {
   readonly model: (id: string) => Model | undefined
   /** Full URLs. Only the model id depends on the request. */
   readonly urls: {
-    readonly create: Address
-    readonly embed?: Address
+    readonly create: EndpointUrl
+    readonly embed?: EndpointUrl
     /** Endpoint that counts tokens. */
     readonly count?: string
     /** URL that responds to GET while the upstream is available. */
@@ -62,15 +62,15 @@ export interface HttpProviderOptions extends RequestOptions {
   }
 }
 
-interface Target extends LoadedUpstream {
-  readonly create: Address
+interface LoadedTarget extends LoadedUpstream {
+  readonly create: EndpointUrl
 }
 
 export function httpProvider(options: HttpProviderOptions): Provider {
   const { name, format, secondFormat, models, model, urls } = options
   const { create, embed, count, ping, responses, base } = urls
-  let loaded: Target | undefined
-  const load = async (prompt: Prompt | undefined): Promise<Target> => {
+  let loaded: LoadedTarget | undefined
+  const load = async (prompt: Prompt | undefined): Promise<LoadedTarget> => {
     const dialect = prompt?.native.dialect
     if (secondFormat !== undefined && prompt !== undefined && secondFormat.dialect === dialect) {
       const url = prompt.operation === undefined ? secondFormat.create : `${secondFormat.create}/${prompt.operation}`
@@ -80,7 +80,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     return (loaded ??= { ...options, format: await format.load(), create })
   }
   /** Returns a promise only if a format must be loaded. */
-  const targetFor = (prompt?: Prompt): MaybePromise<Target> =>
+  const targetFor = (prompt?: Prompt): MaybePromise<LoadedTarget> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {
     name,
@@ -105,7 +105,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
   }
 }
 
-function complete(target: MaybePromise<Target>, call: ProviderCall): Promise<ProviderAnswer<Completion>> {
+function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promise<ProviderAnswer<Completion>> {
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
@@ -126,7 +126,7 @@ async function rejectWith(error: Promise<GatewayError>): Promise<never> {
 }
 
 /** Status and content type are checked before any part of the answer is forwarded. */
-async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<ProviderAnswer<AnswerSource>> {
+async function stream(given: MaybePromise<LoadedTarget>, call: ProviderCall): Promise<ProviderAnswer<AnswerSource>> {
   const target = isPromise(given) ? await given : given
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)
@@ -134,29 +134,29 @@ async function stream(given: MaybePromise<Target>, call: ProviderCall): Promise<
   if (response.status >= 400) throw await rejectionOf(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
-  throw brokenUpstream(target.name, 'did not answer with an event stream, although the request is streamed')
+  throw upstreamError(target.name, 'did not answer with an event stream, although the request is streamed')
 }
 
-function urlFor(address: Address, { model }: { readonly model: Model }, isStream = false): string {
+function urlFor(address: EndpointUrl, { model }: { readonly model: Model }, isStream = false): string {
   return typeof address === 'string' ? address : address(encodeURIComponent(model.id), isStream)
 }
 
-async function heldResponse(target: Target, call: HeldResponseCall, url: string): Promise<string> {
+async function heldResponse(target: LoadedTarget, call: HeldResponseCall, url: string): Promise<string> {
   const { method, path } = call
   const { text } = await fetchJson(target, call, { method, url: `${url}${path}` })
   return text
 }
 
-async function passThrough(target: Target, call: PassthroughCall, base: string): Promise<PassedAnswer> {
+async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassedAnswer> {
   const { path, ...outgoing } = call
   const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
   if ('source' in response) return response
   if (response.status >= 400) throw await rejectionOf(target, call, response)
   checkAccepted(target, call, response)
-  throw brokenUpstream(target.name, `answered with status ${response.status}`)
+  throw upstreamError(target.name, `answered with status ${response.status}`)
 }
 
-async function embedTexts(target: Target, call: EmbedCall, address: Address): Promise<Embedded> {
+async function embedTexts(target: LoadedTarget, call: EmbedCall, address: EndpointUrl): Promise<Embedded> {
   const { readEmbeddings } = await import('../formats/translators.ts')
   const { native, received, inputs } = call.request
   const { id } = call.model
@@ -166,20 +166,20 @@ async function embedTexts(target: Target, call: EmbedCall, address: Address): Pr
 }
 
 /** Vendors reject these fields in a token-count request. */
-const NOT_COUNTED = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
+const UNCOUNTED_FIELDS = 'max_tokens temperature top_p top_k stop_sequences stream metadata service_tier'.split(' ')
 
-async function countTokens(target: Target, call: ProviderCall, url: string): Promise<number> {
+async function countTokens(target: LoadedTarget, call: ProviderCall, url: string): Promise<number> {
   const { body } = target.format.writePrompt(call.prompt, call.model.id)
-  const written = parseObject(typeof body === 'string' ? body : new TextDecoder().decode(body)) ?? {}
-  const counted = Object.fromEntries(Object.entries(written).filter(([field]) => !NOT_COUNTED.includes(field)))
+  const fields = parseObject(typeof body === 'string' ? body : new TextDecoder().decode(body)) ?? {}
+  const counted = Object.fromEntries(Object.entries(fields).filter(([field]) => !UNCOUNTED_FIELDS.includes(field)))
   const { value } = await fetchJson(target, call, { method: 'POST', url, body: JSON.stringify(counted) })
   const tokens = asCount(value['input_tokens'])
-  if (tokens === undefined) throw brokenUpstream(target.name, 'returned no token count')
+  if (tokens === undefined) throw upstreamError(target.name, 'returned no token count')
   return tokens
 }
 
 /** Resolves if the upstream answers with a status below 500. */
-async function checkAvailable(target: Target, call: RequestCall, url: string): Promise<void> {
+async function checkAvailable(target: LoadedTarget, call: RequestCall, url: string): Promise<void> {
   const { status } = await request(target, call, { method: 'GET', url })
-  if (status >= 500) throw brokenUpstream(target.name, `answered with status ${status}`)
+  if (status >= 500) throw upstreamError(target.name, `answered with status ${status}`)
 }

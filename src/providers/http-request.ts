@@ -4,7 +4,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
-import { brokenUpstream, tooSlow, withoutSecrets } from '../upstream/upstream-failure.ts'
+import { upstreamError, timeoutError, redactSecrets } from '../upstream/upstream-failure.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
 
 /** Adds credentials to a request. */
@@ -33,7 +33,7 @@ export interface LoadedUpstream extends RequestOptions {
 export type RequestCall = Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'> &
   Partial<Pick<ProviderCall, 'headers' | 'cancellation' | 'onAccepted'>>
 
-export interface Outgoing {
+export interface OutgoingRequest {
   readonly method: TransportRequest['method']
   readonly url: string
   readonly body?: string | Uint8Array
@@ -53,13 +53,18 @@ const JSON_TYPE = 'application/json'
 const STREAM_TYPE = 'text/event-stream'
 
 /** Resolves with the response, regardless of its status. */
-export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<UpstreamResponse> {
+export function request(
+  upstream: LoadedUpstream,
+  call: RequestCall,
+  outgoing: OutgoingRequest,
+): Promise<UpstreamResponse> {
   const { runtime, timeouts } = call
   const { name, sign } = upstream
   const { method, url, body, isStream } = outgoing
   const connectMs = Math.min(timeouts.connect, timeouts.total)
   const headers = headersFor(upstream, call, outgoing)
-  const unsigned = body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
+  const unsignedRequest =
+    body === undefined ? { method, url, headers, connectMs } : { method, url, headers, body, connectMs }
   const send = (signed: TransportRequest): Promise<UpstreamResponse> =>
     sendRequest(signed, {
       provider: name,
@@ -72,14 +77,16 @@ export function request(upstream: LoadedUpstream, call: RequestCall, outgoing: O
       isStream,
       format: isStream === isEventStream ? redactingFormat(upstream) : undefined,
     })
-  return sign === undefined ? send(unsigned) : callWithDeadline(name, call, async () => sign(unsigned)).then(send)
+  return sign === undefined
+    ? send(unsignedRequest)
+    : callWithDeadline(name, call, async () => sign(unsignedRequest)).then(send)
 }
 
 /** Forwards only the client headers in `forwardedHeaders`. */
 function headersFor(
   { headers, forwardedHeaders = [] }: LoadedUpstream,
   call: RequestCall,
-  { isStream, contentType = JSON_TYPE }: Outgoing,
+  { isStream, contentType = JSON_TYPE }: OutgoingRequest,
 ): Record<string, string> {
   const accept = isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE
   // A spread after other fields is several times slower.
@@ -121,7 +128,7 @@ function redactingFormat({ format, secrets }: LoadedUpstream): StreamFormat {
       try {
         return readEvent(event)
       } catch (error) {
-        throw GatewayError.is(error) ? withoutSecrets(error, secretsOf(secrets)) : error
+        throw GatewayError.is(error) ? redactSecrets(error, secretsOf(secrets)) : error
       }
     }
     return Object.assign(read, { isComplete: () => readEvent.isComplete?.() === true })
@@ -135,7 +142,11 @@ export interface JsonAnswer {
 }
 
 /** Rejects unless the response is accepted and contains a JSON object. */
-export async function fetchJson(upstream: LoadedUpstream, call: RequestCall, outgoing: Outgoing): Promise<JsonAnswer> {
+export async function fetchJson(
+  upstream: LoadedUpstream,
+  call: RequestCall,
+  outgoing: OutgoingRequest,
+): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
   if (response.status >= 400) throw await rejectionOf(upstream, call, response)
   return readJson(upstream, call, response)
@@ -146,9 +157,9 @@ export function readJson(upstream: LoadedUpstream, call: RequestCall, response: 
   const { name } = upstream
   checkAccepted(upstream, call, response)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw brokenUpstream(name, 'sent an answer larger than 32 MiB')
+  if (text === undefined) throw upstreamError(name, 'sent an answer larger than 32 MiB')
   const value = parseObject(text)
-  if (value === undefined) throw brokenUpstream(name, 'sent an answer that is not a JSON object')
+  if (value === undefined) throw upstreamError(name, 'sent an answer that is not a JSON object')
   return { text, value }
 }
 
@@ -157,10 +168,10 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
     const what = isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
-    throw brokenUpstream(name, what)
+    throw upstreamError(name, what)
   }
   call.onAccepted?.()
-  if (isEncoded(header)) throw brokenUpstream(name, 'sent a compressed answer, which the gateway did not accept')
+  if (isEncoded(header)) throw upstreamError(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
 /** Ignores invalid and empty bodies. */
@@ -169,11 +180,11 @@ export async function rejectionOf(
   { runtime }: RequestCall,
   response: UpstreamResponse,
 ): Promise<GatewayError> {
-  if (response.status >= 600) return brokenUpstream(name, `answered with status ${response.status}`)
-  const { readRejection: readRefusal } = await import('../upstream/refusal.ts')
+  if (response.status >= 600) return upstreamError(name, `answered with status ${response.status}`)
+  const { addResponseDetails } = await import('../upstream/rejection.ts')
   const text = 'text' in response ? response.text : undefined
   const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
-  return readRefusal(failure, { response, now: runtime.now(), secrets: secretsOf(secrets) })
+  return addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))
 }
 
 function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
@@ -185,7 +196,7 @@ export function readAnswer<T>(provider: string, read: () => T): T {
   try {
     return read()
   } catch (error) {
-    throw GatewayError.is(error) ? error : brokenUpstream(provider, 'sent an answer that cannot be read', error)
+    throw GatewayError.is(error) ? error : upstreamError(provider, 'sent an answer that cannot be read', error)
   }
 }
 
@@ -199,6 +210,11 @@ export function callWithDeadline<T>(
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
   if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call
-  const limit = { ms: timeouts.total, after: runtime.after, late: () => tooSlow(name, timeouts.total), cancellation }
+  const limit = {
+    ms: timeouts.total,
+    after: runtime.after,
+    late: () => timeoutError(name, timeouts.total),
+    cancellation,
+  }
   return withTimeout(start(), limit, discard)
 }

@@ -90,17 +90,17 @@ const MAX_OUTPUT_TOKENS = 16_384
 export function createProviderModels(options: ProviderModelsOptions): ProviderModels {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()
-  const listed = new Set<string>()
+  const listedIds = new Set<string>()
   for (const { retired, ...model } of known) {
     byId.set(model.id, model)
-    if (retired === undefined) listed.add(model.id)
+    if (retired === undefined) listedIds.add(model.id)
   }
-  const configured = new Set<string>()
+  const configuredIds = new Set<string>()
   for (const [index, entry] of entries.entries()) {
-    if (configured.has(entry.id))
+    if (configuredIds.has(entry.id))
       throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice`)
-    configured.add(entry.id)
-    listed.add(entry.id)
+    configuredIds.add(entry.id)
+    listedIds.add(entry.id)
     byId.set(entry.id, modelFor(entry, byId.get(entry.id), options, index))
   }
   const byStem = new Map([...byId.values()].map((model) => [stemOf(model.id), model]))
@@ -110,8 +110,8 @@ export function createProviderModels(options: ProviderModelsOptions): ProviderMo
     if (match !== undefined) return match.id === id ? match : { ...match, id }
     return defaultPrice === undefined ? undefined : completeModel({ id, price: defaultPrice }, options.family)
   }
-  for (const id of configured) checkSmall(options, byId.get(id), find)
-  return { models: [...listed].flatMap((id) => byId.get(id) ?? []), model: find }
+  for (const id of configuredIds) checkSmallModel(options, byId.get(id), find)
+  return { models: [...listedIds].flatMap((id) => byId.get(id) ?? []), model: find }
 }
 
 function modelFor(entry: ModelEntry, known: Model | undefined, options: ProviderModelsOptions, index: number): Model {
@@ -135,7 +135,7 @@ export function completeModel(entry: ModelEntry & { readonly price: Price }, fam
   }
 }
 
-function checkSmall(
+function checkSmallModel(
   options: ProviderModelsOptions,
   model: Model | undefined,
   find: (id: string) => Model | undefined,

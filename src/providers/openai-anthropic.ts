@@ -3,15 +3,15 @@ import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { type KnownModel, readCatalog } from './models.ts'
 import openaiCatalog from './models/openai.json' with { type: 'json' }
-import { baseUrlSchema, nonEmpty, parseOptions, providerName, trimSlash } from './provider-options.ts'
+import { baseUrlSchema, nonEmptySchema, parseOptions, providerNameSchema, trimSlash } from './provider-options.ts'
 import {
   type ApiKey,
-  CHAT,
+  CHAT_FORMAT,
   commonFields,
   keyCredentials,
-  MESSAGES,
+  MESSAGES_FORMAT,
   pricedModels,
-  RESPONSES,
+  RESPONSES_FORMAT,
   vendorFields,
   type VendorOptions,
   vendorProvider,
@@ -38,10 +38,10 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
 
 const compatibleSchema: z.ZodMiniType<OpenaiCompatibleOptions> = z.strictObject({
   ...vendorFields,
-  name: providerName,
+  name: providerNameSchema,
   baseUrl: baseUrlSchema,
   responses: z.exactOptional(z.boolean()),
-  family: z.exactOptional(nonEmpty),
+  family: z.exactOptional(nonEmptySchema),
 })
 
 /** Creates a provider for a service with the chat-completions format. Throws `invalid-request` for invalid options. */
@@ -76,8 +76,8 @@ export function chatProvider(
     name,
     family,
     known,
-    format: CHAT,
-    ...(responses && { secondFormat: { ...RESPONSES, create: `${base}/responses` } }),
+    format: CHAT_FORMAT,
+    ...(responses && { secondFormat: { ...RESPONSES_FORMAT, create: `${base}/responses` } }),
     urls: {
       create: `${base}/chat/completions`,
       embed: `${base}/embeddings`,
@@ -103,7 +103,10 @@ export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
   small,
 })
 
-const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' })]
+const OPENAI_CATALOG = [
+  ...OPENAI_MODELS,
+  ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' }),
+]
 
 /**
  * Creates a provider for OpenAI. Without `apiKey`, the key is read from OPENAI_API_KEY. Throws `invalid-request` for
@@ -112,8 +115,10 @@ const KNOWN = [...OPENAI_MODELS, ...readCatalog(embeddings, { family: 'gpt', kin
 export function openai(options: OpenaiOptions = {}): Provider {
   const parsed = parseOptions('openai', openaiSchema, options)
   const { name = 'openai', baseUrl = 'https://api.openai.com/v1' } = parsed
-  const complete = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
-  return chatProvider('openai', complete, pricedModels('openai', 'openai', parsed, KNOWN), ['OPENAI_API_KEY'])
+  const completeOptions = { ...parsed, name, family: 'gpt', baseUrl, responses: true }
+  return chatProvider('openai', completeOptions, pricedModels('openai', 'openai', parsed, OPENAI_CATALOG), [
+    'OPENAI_API_KEY',
+  ])
 }
 
 /** Options of `anthropic()`. */
@@ -147,7 +152,7 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
     name,
     family: 'claude',
     known: pricedModels('anthropic', 'anthropic', parsed, ANTHROPIC_MODELS),
-    format: MESSAGES,
+    format: MESSAGES_FORMAT,
     urls: { create: `${root}/messages`, count: `${root}/messages/count_tokens`, ping: `${root}/models?limit=1` },
     headers: { 'anthropic-version': version },
     forwardedHeaders: ['anthropic-version', 'anthropic-beta'],

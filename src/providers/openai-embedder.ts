@@ -10,9 +10,9 @@ import {
   baseUrlSchema,
   fetchSchema,
   headersSchema,
-  nonEmpty,
+  nonEmptySchema,
   parseOptions,
-  tokenCount,
+  tokenCountSchema,
   trimSlash,
 } from './provider-options.ts'
 
@@ -39,12 +39,12 @@ export interface OpenaiEmbedderOptions {
 
 const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   baseUrl: baseUrlSchema,
-  model: nonEmpty,
+  model: nonEmptySchema,
   apiKey: z.exactOptional(apiKeySchema),
-  dimensions: z.exactOptional(tokenCount),
+  dimensions: z.exactOptional(tokenCountSchema),
   price: z.exactOptional(z.number().check(z.minimum(0))),
   headers: z.exactOptional(headersSchema),
-  timeoutMs: z.exactOptional(tokenCount),
+  timeoutMs: z.exactOptional(tokenCountSchema),
   fetch: z.exactOptional(fetchSchema),
 })
 

@@ -24,7 +24,7 @@ export class PacedStream {
   /** Size of `#pieces` in bytes. */
   #waitingBytes = 0
   /** Reports the end of the stream after all chunks are forwarded. */
-  #ending: ((receiver: SourceReceiver) => void) | undefined
+  #emitEnd: ((receiver: SourceReceiver) => void) | undefined
   /** Forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
@@ -60,8 +60,8 @@ export class PacedStream {
     void SETTLED.then(this.#deliverScheduled)
   }
 
-  end(ending: (receiver: SourceReceiver) => void): void {
-    this.#ending = ending
+  end(emitEnd: (receiver: SourceReceiver) => void): void {
+    this.#emitEnd = emitEnd
     if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
   }
 
@@ -69,7 +69,7 @@ export class PacedStream {
   discard(): void {
     this.#pieces = []
     this.#waitingBytes = 0
-    this.#ending = undefined
+    this.#emitEnd = undefined
   }
 
   #deliver(): void {
@@ -80,9 +80,9 @@ export class PacedStream {
   }
 
   #sendEnding(receiver: SourceReceiver): void {
-    const ending = this.#ending
-    this.#ending = undefined
-    ending?.(receiver)
+    const emitEnd = this.#emitEnd
+    this.#emitEnd = undefined
+    emitEnd?.(receiver)
   }
 
   /** Takes the bytes that may be forwarded in this turn. Yields when the limit of the turn is reached. */

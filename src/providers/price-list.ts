@@ -10,7 +10,7 @@ export interface PriceListOptions {
   readonly pricedAt: string
 }
 
-const CHECK = optionsOf(
+const checkPriceListOptions = optionsOf(
   { pricedAt: expects('a date, YYYY-MM-DD', (day) => typeof day === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(day)) },
   ['pricedAt'],
 )
@@ -30,15 +30,15 @@ const VENDOR_IDS: Readonly<Record<string, readonly string[]>> = {
  * Throws `invalid-request` for an invalid price or an unknown file format.
  */
 export function priceList(file: unknown, options: PriceListOptions): PriceList {
-  checkOptions('priceList', options, CHECK)
+  checkOptions('priceList', options, checkPriceListOptions)
   const { pricedAt } = options
-  const rows = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
-  if (rows === undefined) throw optionError("expected the parsed JSON of LiteLLM's or models.dev's price file")
+  const listModels = isJsonObject(file) ? (readModelsDev(file) ?? readLitellm(file)) : undefined
+  if (listModels === undefined) throw optionError("expected the parsed JSON of LiteLLM's or models.dev's price file")
   return {
     applyTo: (known, vendor) => {
       const byId = new Map(known.map((model) => [model.id, model]))
-      const listed = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => rows(id))
-      for (const model of listed.filter(({ price }) => price.input + price.output > 0)) {
+      const pricedModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => listModels(id))
+      for (const model of pricedModels.filter(({ price }) => price.input + price.output > 0)) {
         byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
       }
       return [...byId.values()]
@@ -46,10 +46,10 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   }
 }
 
-type ReadVendor = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
+type ListVendorModels = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
 /** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
-function readModelsDev(file: JsonObject): ReadVendor | undefined {
+function readModelsDev(file: JsonObject): ListVendorModels | undefined {
   const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
   if (!isModelsDev) return undefined
   return (id) => {
@@ -57,35 +57,35 @@ function readModelsDev(file: JsonObject): ReadVendor | undefined {
     return Object.entries(asObject(vendor?.['models']) ?? {}).flatMap(([modelId, value]) => {
       const model = asObject(value)
       const cost = asObject(model?.['cost'])
-      if (model === undefined || cost === undefined || !isForText(model)) return []
+      if (model === undefined || cost === undefined || !isTextModel(model)) return []
       const price = modelsDevPrice(modelId, cost)
       return [modelOf(modelId, price, asObject(model['limit']) ?? {}, ['context', 'output'])]
     })
   }
 }
 
-function isForText(model: JsonObject): boolean {
+function isTextModel(model: JsonObject): boolean {
   const output = asObject(model['modalities'])?.['output']
   return model['status'] !== 'deprecated' && (!Array.isArray(output) || (output.length === 1 && output[0] === 'text'))
 }
 
 function modelsDevPrice(id: string, cost: JsonObject): Price {
   const rates = (from: JsonObject): Omit<Price, 'long'> => ({
-    input: amount(id, from['input']),
-    output: amount(id, from['output']),
-    ...(from['cache_read'] !== undefined && { cacheRead: amount(id, from['cache_read']) }),
-    ...(from['cache_write'] !== undefined && { cacheWrite: amount(id, from['cache_write']) }),
+    input: dollarsPerMillion(id, from['input']),
+    output: dollarsPerMillion(id, from['output']),
+    ...(from['cache_read'] !== undefined && { cacheRead: dollarsPerMillion(id, from['cache_read']) }),
+    ...(from['cache_write'] !== undefined && { cacheWrite: dollarsPerMillion(id, from['cache_write']) }),
   })
   const tiers = Array.isArray(cost['tiers']) ? cost['tiers'].filter(isJsonObject) : []
-  const over = asObject(cost['context_over_200k'])
+  const over200k = asObject(cost['context_over_200k'])
   const [tier] = tiers
   const above = asCount(asObject(tier?.['tier'])?.['size'])
   if (tier !== undefined && above !== undefined) return { ...rates(cost), long: { ...rates(tier), above } }
-  return over === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over), above: 200_000 } }
+  return over200k === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over200k), above: 200_000 } }
 }
 
 /** `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
-function readLitellm(file: JsonObject): ReadVendor | undefined {
+function readLitellm(file: JsonObject): ListVendorModels | undefined {
   const entries = Object.entries(file).flatMap(([id, value]) => {
     const vendor = asString(asObject(value)?.['litellm_provider'])
     return isJsonObject(value) && vendor !== undefined ? [{ id, vendor, row: value }] : []
@@ -110,7 +110,7 @@ function litellmPrice(id: string, row: JsonObject): Price {
   const rates = (suffix: string): Omit<Price, 'long'> => {
     const rate = (field: string): number | undefined => {
       const value = row[`${field}${suffix}`] ?? (suffix === '' ? undefined : row[field])
-      return value === undefined || value === null ? undefined : amount(id, value, 1e6)
+      return value === undefined || value === null ? undefined : dollarsPerMillion(id, value, 1e6)
     }
     const cacheRead = rate('cache_read_input_token_cost')
     const cacheWrite = rate('cache_creation_input_token_cost')
@@ -141,7 +141,7 @@ function modelOf(
 const MAX_PRICE = 10_000
 
 /** In dollars per million tokens, without rounding errors. */
-function amount(id: string, value: unknown, factor = 1): number {
+function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
   throw optionError(

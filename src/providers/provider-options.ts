@@ -21,73 +21,73 @@ export interface ModelEntry extends Omit<
 
 type Schema<T> = z.ZodMiniType<T>
 
-export const tokenCount: Schema<number> = z
+export const tokenCountSchema: Schema<number> = z
   .int({ error: 'expected an integer' })
   .check(z.gte(1, { error: 'expected at least 1 token' }))
 
 /** The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
-const amount = z.number({ error: 'expected dollars per million tokens' }).check(
+const dollarsSchema = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',
   }),
 )
 
-const prices = {
-  input: amount,
-  output: amount,
-  cacheRead: z.exactOptional(amount),
-  cacheWrite: z.exactOptional(amount),
-  cacheWrite1h: z.exactOptional(amount),
+const priceFields = {
+  input: dollarsSchema,
+  output: dollarsSchema,
+  cacheRead: z.exactOptional(dollarsSchema),
+  cacheWrite: z.exactOptional(dollarsSchema),
+  cacheWrite1h: z.exactOptional(dollarsSchema),
 }
 
 export const priceSchema: Schema<Model['price']> = z.strictObject({
-  ...prices,
-  long: z.exactOptional(z.strictObject({ ...prices, above: tokenCount })),
+  ...priceFields,
+  long: z.exactOptional(z.strictObject({ ...priceFields, above: tokenCountSchema })),
 })
 
-export const modelId: Schema<string> = z
+export const modelIdSchema: Schema<string> = z
   .string()
   .check(z.regex(/^[\w.:@+/-]{1,200}$/, { error: 'expected a model id of letters, digits and . : @ + / _ -' }))
 
-export const nonEmpty: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
+export const nonEmptySchema: Schema<string> = z.string().check(z.minLength(1, { error: 'expected a non-empty string' }))
 
-const between = (min: number, max: number): Schema<number> => {
+const numberBetween = (min: number, max: number): Schema<number> => {
   const error = `expected a number from ${min} to ${max}`
   return z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }))
 }
 
 export const samplersSchema: Schema<NonNullable<Model['defaults']>> = z.strictObject({
-  temperature: z.exactOptional(between(0, 2)),
-  topP: z.exactOptional(between(0, 1)),
+  temperature: z.exactOptional(numberBetween(0, 2)),
+  topP: z.exactOptional(numberBetween(0, 1)),
 })
 
-export const thresholdFactor: Schema<number> = between(0.001, 100)
+export const thresholdFactorSchema: Schema<number> = numberBetween(0.001, 100)
 
 const modelFields = {
-  family: z.exactOptional(nonEmpty),
-  displayName: z.exactOptional(nonEmpty),
+  family: z.exactOptional(nonEmptySchema),
+  displayName: z.exactOptional(nonEmptySchema),
   kind: z.exactOptional(z.enum(['chat', 'embedding'], { error: 'expected chat or embedding' })),
   created: z.exactOptional(z.int({ error: 'expected seconds since 1970 as an integer' })),
-  contextWindow: z.exactOptional(tokenCount),
-  maxOutputTokens: z.exactOptional(tokenCount),
+  contextWindow: z.exactOptional(tokenCountSchema),
+  maxOutputTokens: z.exactOptional(tokenCountSchema),
   enforcesMaxOutput: z.exactOptional(z.boolean()),
   price: z.exactOptional(priceSchema),
   pricedAt: z.exactOptional(z.iso.date({ error: 'expected a date, YYYY-MM-DD' })),
-  small: z.exactOptional(modelId),
+  small: z.exactOptional(modelIdSchema),
   defaults: z.exactOptional(samplersSchema),
   refusesBothSamplers: z.exactOptional(z.boolean()),
   refusesSamplers: z.exactOptional(z.boolean()),
-  efforts: z.exactOptional(z.array(nonEmpty)),
+  efforts: z.exactOptional(z.array(nonEmptySchema)),
   withoutThinking: z.exactOptional(z.record(z.string(), z.json())),
-  thresholdFactor: z.exactOptional(thresholdFactor),
+  thresholdFactor: z.exactOptional(thresholdFactorSchema),
   tokenizer: z.exactOptional(z.enum(['o200k', 'cl100k'], { error: 'expected o200k or cl100k' })),
-  tokenFactor: z.exactOptional(between(1, 10)),
-  imageTokens: z.exactOptional(tokenCount),
+  tokenFactor: z.exactOptional(numberBetween(1, 10)),
+  imageTokens: z.exactOptional(tokenCountSchema),
 }
 
-export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelId, ...modelFields })
+export const modelEntrySchema: Schema<ModelEntry> = z.strictObject({ id: modelIdSchema, ...modelFields })
 
-export const providerName: Schema<string> = z
+export const providerNameSchema: Schema<string> = z
   .string()
   .check(z.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/i, { error: 'expected letters, digits, dots, dashes and underscores' }))
 
@@ -110,7 +110,7 @@ export const apiKeySchema: Schema<string> = z
   .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
 
 /** Set by the transport or the format. */
-const RESERVED = [
+const RESERVED_HEADERS = [
   'host',
   'connection',
   'content-length',
@@ -120,13 +120,15 @@ const RESERVED = [
   'accept-encoding',
 ]
 
-const headerName = z.string().check(
+const headerNameSchema = z.string().check(
   z.regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, { error: 'expected header names in lowercase' }),
-  z.refine((name) => !RESERVED.includes(name), { error: 'expected another header: this one is set by the gateway' }),
+  z.refine((name) => !RESERVED_HEADERS.includes(name), {
+    error: 'expected another header: this one is set by the gateway',
+  }),
 )
 
 export const headersSchema: Schema<Record<string, string>> = z.record(
-  headerName,
+  headerNameSchema,
   z.string().check(z.regex(/^[\t\x20-\x7e]*$/, { error: 'expected printable ASCII' })),
 )
 

@@ -1,18 +1,11 @@
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
-import { msLeft, reportFailure, type UpstreamAttempt } from './attempt.ts'
-
-export interface FailedTry {
-  readonly attempt: number
-  /** True if no other candidate follows. */
-  readonly isLast: boolean
-  readonly error: unknown
-}
+import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
 
 const FIRST_WAIT_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Longest delay in `Retry-After` that the gateway waits for. Longer delays are reported to the caller. */
+/** Maximum delay in `Retry-After` that the gateway waits for. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
@@ -20,12 +13,16 @@ const MAX_ADVISED_WAIT_MS = 20_000
  * The delay is random, and its maximum doubles with each attempt (full jitter). `Retry-After` applies only if no other
  * candidate can answer.
  */
-export function waitBeforeRetry({ attempt, isLast, error }: FailedTry, random: Runtime['random']): number | undefined {
+export function waitBeforeRetry(
+  { number, isLastCandidate }: Pick<UpstreamAttempt, 'number' | 'isLastCandidate'>,
+  error: unknown,
+  random: Runtime['random'],
+): number | undefined {
   if (!isRetryable(error)) return undefined
-  const advised = (error.details.retryAfterSeconds ?? 0) * 1000
-  if (advised > 0 && (!isLast || advised > MAX_ADVISED_WAIT_MS)) return undefined
-  const backoff = random() * Math.min(MAX_BACKOFF_MS, FIRST_WAIT_MS * 2 ** (attempt - 1))
-  return Math.max(advised, backoff)
+  const advisedMs = (error.details.retryAfterSeconds ?? 0) * 1000
+  if (advisedMs > 0 && (!isLastCandidate || advisedMs > MAX_ADVISED_WAIT_MS)) return undefined
+  const backoffMs = random() * Math.min(MAX_BACKOFF_MS, FIRST_WAIT_MS * 2 ** (number - 1))
+  return Math.max(advisedMs, backoffMs)
 }
 
 /** Timeouts are not retried with the same candidate, because the next candidate may be faster. */
@@ -34,26 +31,26 @@ function isRetryable(error: unknown): error is GatewayError {
   return error.kind === 'upstream' || error.kind === 'overloaded' || error.kind === 'upstream-rate-limited'
 }
 
-/** Waits before the next attempt. If there must be none, reports the failure to the circuit and throws it. */
+/** Waits before the next attempt. If no attempt may follow, reports the failure to the circuit breaker and throws it. */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
-  const wait = delayAfter(attempt, error)
-  if (wait === undefined) {
+  const waitMs = delayAfter(attempt, error)
+  if (waitMs === undefined) {
     reportFailure(attempt, error)
     throw error
   }
-  await pause(attempt.options.runtime, wait, attempt.call.cancellation).catch((reason: unknown) => {
-    attempt.pass.undecided()
+  await pause(attempt.options.runtime, waitMs, attempt.call.cancellation).catch((reason: unknown) => {
+    attempt.pass.discard()
     throw reason
   })
 }
 
 function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefined {
-  const { options, call, circuit, number, isLastCandidate } = attempt
+  const { options, call, circuit, number } = attempt
   if (number >= options.tries || call.cancellation.isCancelled) return undefined
   // A probe is a single call. A circuit that opens also stops the retries of active requests.
   if (options.breaker.isOpen(circuit, call.keyId)) return undefined
-  const wait = waitBeforeRetry({ attempt: number, isLast: isLastCandidate, error }, options.runtime.random)
-  return wait !== undefined && wait < msLeft(options, call) ? wait : undefined
+  const waitMs = waitBeforeRetry(attempt, error, options.runtime.random)
+  return waitMs !== undefined && waitMs < remainingMs(options, call) ? waitMs : undefined
 }
 
 /** Rejects with the cancellation reason if cancelled earlier. */

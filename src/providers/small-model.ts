@@ -2,7 +2,7 @@ import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
 import { costOf } from '../core/money.ts'
 import type { Runtime, Timeouts } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Candidate } from './attempt.ts'
+import type { Candidate } from '../upstream/attempts.ts'
 import type { SmallModel } from '../savings/models.ts'
 
 export interface SmallModelOptions {
@@ -18,21 +18,21 @@ type Question = Parameters<SmallModel['ask']>[0]
  * The small model belongs to the same provider and family, because prompts are never sent to another family. Returns
  * undefined if there is none.
  */
-export function smallModelFor(route: Candidate, options: SmallModelOptions): SmallModel | undefined {
-  const { provider, model } = route
+export function smallModelFor(candidate: Candidate, options: SmallModelOptions): SmallModel | undefined {
+  const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)
   if (small === undefined || small.family !== model.family) return undefined
   return createSmallModel({ provider, model: small }, options)
 }
 
-export function createSmallModel(route: Candidate, options: SmallModelOptions): SmallModel {
-  const { provider, model } = route
+export function createSmallModel(candidate: Candidate, options: SmallModelOptions): SmallModel {
+  const { provider, model } = candidate
   const { runtime, timeouts, deadlineMs = 30_000 } = options
   return {
     name: `${provider.name}/${model.id}`,
     async ask(question) {
       const { answer } = await provider.complete({
-        prompt: promptFor(question, route),
+        prompt: promptFor(question, candidate),
         model,
         runtime,
         signal: question.signal,
@@ -40,7 +40,7 @@ export function createSmallModel(route: Candidate, options: SmallModelOptions): 
         headers: {},
       })
       const text = textOf(answer)
-      return { text, spent: costOf(answer.usage ?? estimate(question, text), model.price) }
+      return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }
     },
     price: (promptTokens, outputTokens) =>
       costOf({ ...NO_USAGE, inputTokens: promptTokens, outputTokens }, model.price),
@@ -71,7 +71,7 @@ function textOf(completion: Completion): string {
 }
 
 /** Four characters per token, for upstreams that report no usage. */
-function estimate(question: Question, text: string): Usage {
+function estimateUsage(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,
     inputTokens: Math.ceil((question.instruction.length + question.text.length) / 4),

@@ -16,7 +16,7 @@ import {
   headersSchema,
   modelEntrySchema,
   priceSchema,
-  providerName,
+  providerNameSchema,
   type ModelEntry,
 } from './provider-options.ts'
 
@@ -58,15 +58,15 @@ type OptionFields<O> = {
   readonly [Field in keyof O]-?: z.ZodMiniExactOptional<z.ZodMiniType<NonNullable<O[Field]>>>
 }
 
-export const apiKeySourceSchema: z.ZodMiniType<ApiKey> = z.union([
+export const apiKeyOptionSchema: z.ZodMiniType<ApiKey> = z.union([
   apiKeySchema,
   functionSchema<() => MaybePromise<string>>('the key as a string, or a function that returns it'),
 ])
 
 /** Excludes `headers`, which `openai` and `anthropic` do not accept. */
 export const commonFields: OptionFields<Omit<VendorOptions, 'headers'>> = {
-  name: z.exactOptional(providerName),
-  apiKey: z.exactOptional(apiKeySourceSchema),
+  name: z.exactOptional(providerNameSchema),
+  apiKey: z.exactOptional(apiKeyOptionSchema),
   baseUrl: z.exactOptional(baseUrlSchema),
   models: z.exactOptional(z.array(modelEntrySchema)),
   prices: z.exactOptional(
@@ -83,7 +83,10 @@ export const vendorFields: OptionFields<VendorOptions> = {
   headers: z.exactOptional(headersSchema),
 }
 
-interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'secondFormat' | 'urls' | 'forwardedHeaders'> {
+interface VendorEndpoint extends Pick<
+  HttpProviderOptions,
+  'name' | 'format' | 'secondFormat' | 'urls' | 'forwardedHeaders'
+> {
   /** The name of the function in error messages. */
   readonly functionName: string
   readonly family: string
@@ -95,7 +98,7 @@ interface Vendor extends Pick<HttpProviderOptions, 'name' | 'format' | 'secondFo
 }
 
 /** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
-export function vendorProvider(options: VendorOptions, vendor: Vendor): Provider {
+export function vendorProvider(options: VendorOptions, vendor: VendorEndpoint): Provider {
   const { functionName, family, known, credentials = {}, headers, ...endpoint } = vendor
   const { models: entries, defaultPrice, headers: extraHeaders, fetch } = options
   const signedValues: string[] = []
@@ -179,21 +182,21 @@ interface KeySource {
 
 /** Unless `apiKey` is a string, the key is read for each call. */
 export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
-  const write = (key: string): Record<string, string> => ({
+  const toHeaders = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
   })
-  if (typeof apiKey === 'string') return { headers: write(apiKey) }
+  if (typeof apiKey === 'string') return { headers: toHeaders(apiKey) }
   return {
     sign: async (request) => {
-      const key = apiKey === undefined ? fromEnvironment(variables) : await apiKey()
+      const key = apiKey === undefined ? readEnvironment(variables) : await apiKey()
       if (!apiKeySchema.safeParse(key).success || key === undefined) throw missingKey(provider, apiKey ? [] : variables)
-      return { ...request, headers: { ...request.headers, ...write(key) } }
+      return { ...request, headers: { ...request.headers, ...toHeaders(key) } }
     },
   }
 }
 
 /** Returns the first variable that is set, or undefined on platforms without environment variables. */
-export function fromEnvironment(variables: readonly string[]): string | undefined {
+export function readEnvironment(variables: readonly string[]): string | undefined {
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }
 
@@ -208,22 +211,22 @@ export function missingKey(provider: string, variables: readonly string[]): Gate
 
 // Each format is loaded on the first request that uses it.
 
-export const CHAT: UpstreamFormatModule = {
+export const CHAT_FORMAT: UpstreamFormatModule = {
   dialect: 'openai',
   load: async () => (await import('../formats/chat/upstream.ts')).chatUpstream,
 }
 
-export const MESSAGES: UpstreamFormatModule = {
+export const MESSAGES_FORMAT: UpstreamFormatModule = {
   dialect: 'anthropic',
   load: async () => (await import('../formats/messages/upstream.ts')).messagesUpstream,
 }
 
-export const RESPONSES: UpstreamFormatModule & { readonly dialect: 'responses' } = {
+export const RESPONSES_FORMAT: UpstreamFormatModule & { readonly dialect: 'responses' } = {
   dialect: 'responses',
   load: async () => (await import('../formats/responses/upstream.ts')).responsesUpstream,
 }
 
-export const GEMINI: UpstreamFormatModule = {
+export const GEMINI_FORMAT: UpstreamFormatModule = {
   dialect: 'gemini',
   load: async () => (await import('../formats/gemini/upstream.ts')).geminiUpstream,
 }

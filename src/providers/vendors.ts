@@ -3,11 +3,11 @@ import type { Provider } from '../core/ports.ts'
 import { familyOf, type KnownModel, readCatalog } from './models.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
 import { chatProvider } from './openai-anthropic.ts'
-import { nonEmpty, parseOptions, trimSlash } from './provider-options.ts'
+import { nonEmptySchema, parseOptions, trimSlash } from './provider-options.ts'
 import {
   type ApiKey,
-  apiKeySourceSchema,
-  CHAT,
+  apiKeyOptionSchema,
+  CHAT_FORMAT,
   keyCredentials,
   pricedModels,
   vendorFields,
@@ -39,10 +39,10 @@ interface Vendor {
 function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
   return (options = {}) => {
     const parsed = parseOptions(name, schema, options)
-    const free = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
-    const all = { name, baseUrl, ...free, ...parsed }
-    const known = pricedModels(name, name, all, knownModelsOf(name))
-    return chatProvider(name, all, known, variable === undefined ? [] : [variable])
+    const localDefaults = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
+    const completeOptions = { name, baseUrl, ...localDefaults, ...parsed }
+    const known = pricedModels(name, name, completeOptions, knownModelsOf(name))
+    return chatProvider(name, completeOptions, known, variable === undefined ? [] : [variable])
   }
 }
 
@@ -105,8 +105,10 @@ const azureSchema: z.ZodMiniType<AzureOpenaiOptions> = z.strictObject({
   resource: z.exactOptional(
     z.string().check(z.regex(/^[a-z0-9][a-z0-9-]*$/i, { error: 'expected the name of an Azure resource' })),
   ),
-  apiVersion: z.exactOptional(nonEmpty.check(z.regex(/^[\w-]+$/, { error: 'expected a version such as 2024-10-21' }))),
-  token: z.exactOptional(apiKeySourceSchema),
+  apiVersion: z.exactOptional(
+    nonEmptySchema.check(z.regex(/^[\w-]+$/, { error: 'expected a version such as 2024-10-21' })),
+  ),
+  token: z.exactOptional(apiKeyOptionSchema),
 })
 
 /**
@@ -129,8 +131,8 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
     name,
     family: 'gpt',
     known: pricedModels('azureOpenai', 'azure', parsed),
-    format: CHAT,
-    urls: apiVersion === undefined ? v1Addresses(root) : deploymentAddresses(root, apiVersion),
+    format: CHAT_FORMAT,
+    urls: apiVersion === undefined ? v1Urls(root) : deploymentUrls(root, apiVersion),
     credentials:
       token === undefined
         ? keyCredentials({ provider: name, header: 'api-key', apiKey, variables })
@@ -138,19 +140,19 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   })
 }
 
-type Addresses = HttpProviderOptions['urls']
+type ProviderUrls = HttpProviderOptions['urls']
 
-function v1Addresses(root: string): Addresses {
+function v1Urls(root: string): ProviderUrls {
   const v1 = `${root}/openai/v1`
   return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models`, base: v1 }
 }
 
-function deploymentAddresses(root: string, apiVersion: string): Addresses {
+function deploymentUrls(root: string, apiVersion: string): ProviderUrls {
   const query = `?api-version=${apiVersion}`
-  const of = (id: string, path: string): string => `${root}/openai/deployments/${id}/${path}${query}`
+  const deploymentUrl = (id: string, path: string): string => `${root}/openai/deployments/${id}/${path}${query}`
   return {
-    create: (id) => of(id, 'chat/completions'),
-    embed: (id) => of(id, 'embeddings'),
+    create: (id) => deploymentUrl(id, 'chat/completions'),
+    embed: (id) => deploymentUrl(id, 'embeddings'),
     ping: `${root}/openai/models${query}`,
   }
 }

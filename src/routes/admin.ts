@@ -11,7 +11,7 @@ import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { findCaller, readBearer } from '../pipeline/authenticate.ts'
 import type { Endpoint } from '../http/router.ts'
-import { SharedRequest, webRequestOf } from '../http/web-handler.ts'
+import { SharedRequest, toWebRequest } from '../http/web-handler.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
@@ -204,7 +204,7 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     if (key !== undefined && hasAdminKey(request, key)) return request
     if (authorize !== undefined) {
       const shared = new SharedRequest(request)
-      if (await isTrueWithin(AUTHORIZE_MS, () => authorize(webRequestOf(shared, limits)), runtime)) return shared
+      if (await isTrueWithin(AUTHORIZE_MS, () => authorize(toWebRequest(shared, limits)), runtime)) return shared
     }
     throw new GatewayError(
       'unauthenticated',

@@ -15,7 +15,7 @@ import {
 } from '../pipeline/passthrough-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
-import { brokenUpstream } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/upstream-failure.ts'
 import { exchangeOf, sendToKey, type Call, type Handler } from './endpoint.ts'
 
 export interface PassthroughParts {
@@ -156,7 +156,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     },
     register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
-      if (!/^[\w-]{1,200}$/.test(id)) throw brokenUpstream(provider.name, 'sent a file without an id')
+      if (!/^[\w-]{1,200}$/.test(id)) throw upstreamError(provider.name, 'sent a file without an id')
       const value = JSON.stringify({ provider: provider.name, file: shortened(file) })
       try {
         await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })

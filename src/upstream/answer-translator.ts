@@ -21,7 +21,7 @@ import { ReceivedAnswer } from './received-answer.ts'
 export type TranslatedChunk = Uint8Array | string
 
 /** Maximum size of a complete answer, in bytes. */
-const MAX_BYTES = 32 * 1024 * 1024
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 export interface TranslatorOptions {
   /** The upstream's format. Absent for providers that produce chunks. */
@@ -35,8 +35,8 @@ export interface TranslatorOptions {
   readonly isNumbered: boolean
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
-  /** Returns the failure of a faulty stream. `what` completes "The provider …". */
-  readonly broken: (what: string, cause?: unknown) => GatewayError
+  /** Returns the error for a faulty stream. `what` completes "The provider …". */
+  readonly toError: (what: string, cause?: unknown) => GatewayError
 }
 
 /**
@@ -52,7 +52,7 @@ export class AnswerTranslator {
   hasContent = false
   /** True after the protocol's last event. */
   isComplete = false
-  /** The failure of an event that followed valid events in the same chunk. Later bytes are ignored. */
+  /** The error of an event that followed valid events in the same chunk. */
   failure: unknown = undefined
 
   readonly writer: StreamWriter
@@ -60,24 +60,24 @@ export class AnswerTranslator {
   readonly #reader: StreamReader | undefined
   readonly #canForward: CanForward | undefined
   readonly #parser: SseParser | undefined
-  readonly #collected: Collector = createCollector()
+  readonly #collector: Collector = createCollector()
   /** Absent if every event is parsed. */
-  readonly #received: ReceivedAnswer | undefined
-  #size = 0
+  readonly #receivedAnswer: ReceivedAnswer | undefined
+  #receivedBytes = 0
   #hasAnswer = false
   /** True while the parser contains the beginning of an event. */
-  #isOpen = false
+  #hasOpenEvent = false
   #endsInLineFeed = false
   #hasRelayed = false
-  #events = 0
+  #eventCount = 0
 
   constructor(options: TranslatorOptions) {
     this.#options = options
     this.writer = options.writer
     this.#reader = options.format?.createReader()
-    this.#parser = this.#reader && createSseParser(MAX_BYTES)
+    this.#parser = this.#reader && createSseParser(MAX_ANSWER_BYTES)
     this.#canForward = options.isSameFormat === true ? options.format?.canForward : undefined
-    this.#received = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
+    this.#receivedAnswer = this.#canForward && options.format && new ReceivedAnswer(options.format.createReader())
   }
 
   /**
@@ -87,7 +87,7 @@ export class AnswerTranslator {
   push(bytes: Uint8Array): TranslatedChunk {
     const chunks: TranslatedChunk[] = []
     try {
-      this.#take(bytes, chunks)
+      this.#process(bytes, chunks)
     } catch (error) {
       if (chunks.length === 0) throw error
       this.failure = error
@@ -97,26 +97,26 @@ export class AnswerTranslator {
 
   /** Reads a chunk from a provider without a wire format. */
   pushChunk(chunk: StreamChunk): string {
-    this.#note(chunk)
-    return this.#number(this.#options.writer.write(chunk))
+    this.#collect(chunk)
+    return this.write(this.#options.writer.write(chunk))
   }
 
   /** Called at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const events = this.#parser?.end() ?? []
-    if (this.#hasRelayed) this.#received?.read(true)
+    if (this.#hasRelayed) this.#receivedAnswer?.read(true)
     let text = ''
     for (const event of events) text += this.#translate(event)
     if (this.isComplete) return text
     if (this.#reader !== undefined && this.#reader.isComplete?.() !== true) {
-      throw this.#options.broken('ended its stream before the answer was complete')
+      throw this.#options.toError('ended its stream before the answer was complete')
     }
     return text + this.pushChunk({ parts: [{ type: 'done' }] })
   }
 
   /** True once the upstream has sent a finish reason. */
   get hasFinishReason(): boolean {
-    return this.#collected.hasFinishReason()
+    return this.#collector.hasFinishReason()
   }
 
   /** True if the answer received so far has text, thinking or a tool call. */
@@ -127,43 +127,47 @@ export class AnswerTranslator {
   }
 
   get usage(): Usage | undefined {
-    return this.#collected.completion().usage
+    return this.#collector.completion().usage
   }
 
   completion(): Completion {
-    const received = this.#hasRelayed ? this.#received?.read() : undefined
-    return (received ?? this.#collected).completion()
+    const received = this.#hasRelayed ? this.#receivedAnswer?.read() : undefined
+    return (received ?? this.#collector).completion()
   }
 
-  /** Serializes the events that end the stream: the last events of the answer, or an error. */
+  /** Serializes events for the caller, with ids if events are numbered. */
   write(events: readonly SseEvent[]): string {
-    return this.#number(events)
+    let text = ''
+    for (const event of events) {
+      text += this.#options.isNumbered ? writeSseEvent(event, String(++this.#eventCount)) : writeSseEvent(event)
+    }
+    return text
   }
 
-  #take(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
-    this.#size += bytes.byteLength
-    if (this.#size > MAX_BYTES) throw this.#options.broken('streamed an answer larger than 32 MiB')
+  #process(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
+    this.#receivedBytes += bytes.byteLength
+    if (this.#receivedBytes > MAX_ANSWER_BYTES) throw this.#options.toError('streamed an answer larger than 32 MiB')
     const canForward = this.#canForward
-    this.#received?.add(bytes)
-    if (canForward === undefined || this.#collected.hasFinishReason()) this.#parse(bytes, chunks)
+    this.#receivedAnswer?.add(bytes)
+    if (canForward === undefined || this.#collector.hasFinishReason()) this.#parse(bytes, chunks)
     else this.#relay(bytes, canForward, chunks)
   }
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
   #relay(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
-    const from = this.#isOpen ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
-    const to = from === -1 ? -1 : lastEventEnd(bytes, from)
-    if (to <= from) return this.#parse(bytes, chunks)
-    if (this.hasContent && to - from === bytes.length) return this.#relayEvents(bytes, canForward, chunks)
-    if (from > 0) this.#parse(bytes.subarray(0, from), chunks)
-    let rest = bytes.subarray(from, to)
-    while (!this.hasContent && rest.length > 0) {
-      const end = searchBytes(rest).find(EVENT_END) + EVENT_END.length
-      this.#parse(rest.subarray(0, end), chunks)
-      rest = rest.subarray(end)
+    const start = this.#hasOpenEvent ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
+    const end = start === -1 ? -1 : lastEventEnd(bytes, start)
+    if (end <= start) return this.#parse(bytes, chunks)
+    if (this.hasContent && end - start === bytes.length) return this.#relayEvents(bytes, canForward, chunks)
+    if (start > 0) this.#parse(bytes.subarray(0, start), chunks)
+    let events = bytes.subarray(start, end)
+    while (!this.hasContent && events.length > 0) {
+      const eventEnd = searchBytes(events).find(EVENT_END) + EVENT_END.length
+      this.#parse(events.subarray(0, eventEnd), chunks)
+      events = events.subarray(eventEnd)
     }
-    this.#relayEvents(rest, canForward, chunks)
-    if (to < bytes.length) this.#parse(bytes.subarray(to), chunks)
+    this.#relayEvents(events, canForward, chunks)
+    if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
   /**
@@ -172,12 +176,12 @@ export class AnswerTranslator {
    */
   #relayEvents(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
-    if (this.#collected.hasFinishReason()) return this.#parse(events, chunks)
+    if (this.#collector.hasFinishReason()) return this.#parse(events, chunks)
     const search = searchBytes(events)
     if (canForward(search)) {
       this.#hasRelayed = true
       this.writer.observeForwarded?.(search)
-      chunks.push(this.#options.isNumbered ? this.#numberBytes(events) : events)
+      chunks.push(this.#options.isNumbered ? this.#addEventIds(events) : events)
       return
     }
     if (events.length <= MAX_PARSED_BYTES) return this.#parse(events, chunks)
@@ -196,55 +200,44 @@ export class AnswerTranslator {
     } finally {
       if (text !== '') chunks.push(text)
     }
-    const last = bytes.at(-1)
-    const beforeLast = bytes.length > 1 ? bytes.at(-2) : this.#endsInLineFeed ? LF : 0
-    this.#isOpen = !(last === LF && beforeLast === LF)
-    this.#endsInLineFeed = last === LF
+    const endsInLineFeed = bytes.at(-1) === LF
+    const hasLineFeedBefore = bytes.length > 1 ? bytes.at(-2) === LF : this.#endsInLineFeed
+    this.#hasOpenEvent = !(endsInLineFeed && hasLineFeedBefore)
+    this.#endsInLineFeed = endsInLineFeed
   }
 
   #translate(event: SseEvent): string {
     // Events after the protocol's last event are dropped.
     if (this.isComplete || this.#reader === undefined) return ''
     this.#options.checkEvent?.(event.data)
-    return this.pushChunk(this.#read(event, this.#reader))
+    return this.pushChunk(this.#readEvent(event, this.#reader))
   }
 
-  /** Reads an event. Throws `upstream` for an event that cannot be parsed. */
-  #read(event: SseEvent, reader: StreamReader): StreamChunk {
+  #readEvent(event: SseEvent, reader: StreamReader): StreamChunk {
     try {
       return reader(event)
     } catch (error) {
-      throw GatewayError.is(error) ? error : this.#options.broken('sent an event that cannot be parsed', error)
+      throw GatewayError.is(error) ? error : this.#options.toError('sent an event that cannot be parsed', error)
     }
   }
 
-  #note(chunk: StreamChunk): void {
+  #collect(chunk: StreamChunk): void {
     for (const part of chunk.parts) {
       if (part.type === 'answer-start') this.answerId = part.id
       this.#hasAnswer ||= part.type !== 'done' && part.type !== 'usage'
       this.hasContent ||= isContent(part)
       if (part.type === 'done') this.isComplete = true
     }
-    if (this.isComplete && !this.#hasAnswer) {
-      throw this.#options.broken('ended its stream without an answer')
-    }
-    this.#collected.add(chunk)
+    if (this.isComplete && !this.#hasAnswer) throw this.#options.toError('ended its stream without an answer')
+    this.#collector.add(chunk)
   }
 
-  #number(events: readonly SseEvent[]): string {
-    let text = ''
-    for (const event of events) {
-      text += this.#options.isNumbered ? writeSseEvent(event, String(++this.#events)) : writeSseEvent(event)
-    }
-    return text
-  }
-
-  #numberBytes(bytes: Uint8Array): TranslatedChunk {
+  #addEventIds(bytes: Uint8Array): TranslatedChunk {
     const search = searchBytes(bytes)
     const pieces: TranslatedChunk[] = []
     for (let start = 0; start < bytes.length;) {
-      const end = search.find('\n\n', start) + 2
-      pieces.push(`id: ${++this.#events}\n`, bytes.subarray(start, end))
+      const end = search.find(EVENT_END, start) + EVENT_END.length
+      pieces.push(`id: ${++this.#eventCount}\n`, bytes.subarray(start, end))
       start = end
     }
     return joinChunks(pieces)
@@ -262,16 +255,16 @@ const MAX_PARSED_BYTES = 256
 /** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
   if (endsInLineFeed && bytes[0] === LF) return 1
-  const end = searchBytes(bytes).find('\n\n')
-  return end === -1 ? -1 : end + 2
+  const end = searchBytes(bytes).find(EVENT_END)
+  return end === -1 ? -1 : end + EVENT_END.length
 }
 
-/** Returns the index after the last complete event, at least `from`. */
-function lastEventEnd(bytes: Uint8Array, from: number): number {
-  for (let at = bytes.length; at - 2 >= from; at--) {
-    if (bytes[at - 1] === LF && bytes[at - 2] === LF) return at
+/** Returns the index after the last complete event, or `start` if no event is complete. */
+function lastEventEnd(bytes: Uint8Array, start: number): number {
+  for (let end = bytes.length; end - 2 >= start; end--) {
+    if (bytes[end - 1] === LF && bytes[end - 2] === LF) return end
   }
-  return from
+  return start
 }
 
 const encoder = new TextEncoder()

@@ -5,30 +5,29 @@ import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Provider } from '../core/ports.ts'
 
-export interface AttemptRoute {
+/** A provider and a model that can answer a request. */
+export interface Candidate {
   readonly provider: Provider
   readonly model: Model
 }
 
-/** An answer whose usage may increase while it is received. */
-interface UsageSource {
-  readonly usage?: Usage | undefined
-}
+/** The usage may increase while the answer is received. */
+type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
 
 /**
  * One upstream call. The vendor charges for a call that the upstream accepts (status 200), and for a call that the
  * gateway ends before the answer because of a timeout or a disconnected client. Calls that are rejected or do not reach
  * the upstream are free.
  */
-export class Attempt {
-  readonly route: AttemptRoute
+export class AttemptRecord {
+  readonly route: Candidate
   isBillable = false
   readonly #cancellation: Cancellation
   /** True if the client disconnected before the call was sent. */
   readonly #isUnsent: boolean
-  #answer: UsageSource = {}
+  #answer: AnswerWithUsage = {}
 
-  constructor(route: AttemptRoute, cancellation: Cancellation) {
+  constructor(route: Candidate, cancellation: Cancellation) {
     this.route = route
     this.#cancellation = cancellation
     this.#isUnsent = cancellation.isCancelled
@@ -38,12 +37,12 @@ export class Attempt {
     return this.#answer.usage ?? NO_USAGE
   }
 
-  answered(answer: UsageSource): void {
+  recordAnswer(answer: AnswerWithUsage): void {
     this.isBillable = true
     this.#answer = answer
   }
 
-  failed(error: unknown): void {
+  recordFailure(error: unknown): void {
     this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCancelled || isTimeout(error))
   }
 }
@@ -51,56 +50,51 @@ export class Attempt {
 /** The upstream calls of one request, including retries and fallbacks. */
 export class Attempts {
   readonly #cancellation: Cancellation
-  readonly #all: Attempt[] = []
+  readonly #records: AttemptRecord[] = []
 
   constructor(cancellation: Cancellation) {
     this.#cancellation = cancellation
   }
 
-  begin(route: AttemptRoute): Attempt {
-    const attempt = new Attempt(route, this.#cancellation)
-    this.#all.push(attempt)
-    return attempt
+  begin(route: Candidate): AttemptRecord {
+    const record = new AttemptRecord(route, this.#cancellation)
+    this.#records.push(record)
+    return record
   }
 
   /** True if at least one billable call has no reported prompt tokens. */
   get hasUnreportedPrompt(): boolean {
-    return this.#all.some(({ isBillable, usage }) => isBillable && promptTokens(usage) === 0)
+    return this.#records.some(({ isBillable, usage }) => isBillable && promptTokens(usage) === 0)
   }
 
-  /** Returns the cost of all billable calls. `sent`, the local count of the prompt, replaces missing prompt tokens. */
+  /** Returns the cost of all billable calls. `countPrompt` replaces prompt tokens that the upstream did not report. */
   cost(countPrompt: () => number): NanoUsd {
-    return costOfBillable(this.#all, countPrompt)
+    return costOfBillable(this.#records, countPrompt)
   }
 
   /** Returns the cost of all billable calls except the last, which produced the answer. */
   costOfUnused(countPrompt: () => number): NanoUsd {
-    return this.#all.length < 2 ? ZERO : costOfBillable(this.#all.slice(0, -1), countPrompt)
+    return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt)
   }
 
   /** Returns the last call if it is billable. */
-  last(): Attempt | undefined {
-    const attempt = this.#all.at(-1)
-    return attempt?.isBillable === true ? attempt : undefined
+  lastIfBillable(): AttemptRecord | undefined {
+    const record = this.#records.at(-1)
+    return record?.isBillable === true ? record : undefined
   }
 }
 
-function costOfBillable(attempts: readonly Attempt[], countPrompt: () => number): NanoUsd {
-  return attempts.reduce(
-    (sum, attempt) => (attempt.isBillable ? add(sum, costOfAttempt(attempt, countPrompt)) : sum),
-    ZERO,
-  )
-}
-
-function costOfAttempt({ route, usage }: Attempt, countPrompt: () => number): NanoUsd {
-  return costOf(withPromptTokens(usage, countPrompt), route.model.price)
+function costOfBillable(records: readonly AttemptRecord[], countPrompt: () => number): NanoUsd {
+  return records.reduce((sum, { isBillable, route, usage }) => {
+    return isBillable ? add(sum, costOf(addMissingPromptTokens(usage, countPrompt), route.model.price)) : sum
+  }, ZERO)
 }
 
 /**
  * Adds the local count of the prompt to usage that lacks prompt tokens. A prompt is never empty, so 0 means that the
  * upstream did not count it.
  */
-export function withPromptTokens(usage: Usage, countPrompt: () => number): Usage {
+export function addMissingPromptTokens(usage: Usage, countPrompt: () => number): Usage {
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }
 

@@ -15,40 +15,41 @@ const MAX_UNREAD_BYTES = 256 * 1024
  * slow them down.
  */
 export class ReceivedAnswer {
-  readonly #collected: Collector = createCollector()
+  readonly #collector: Collector = createCollector()
   #parser: SseParser | undefined
   #reader: StreamReader
-  #unread = new Uint8Array(MIN_BUFFER_BYTES)
-  #size = 0
+  #buffer = new Uint8Array(MIN_BUFFER_BYTES)
+  #unreadBytes = 0
 
   constructor(reader: StreamReader) {
     this.#reader = reader
   }
 
   add(bytes: Uint8Array): void {
-    if (this.#size >= MAX_UNREAD_BYTES) this.read()
-    const size = this.#size + bytes.length
-    if (size > this.#unread.length) {
+    if (this.#unreadBytes >= MAX_UNREAD_BYTES) this.read()
+    const size = this.#unreadBytes + bytes.length
+    if (size > this.#buffer.length) {
       const larger = new Uint8Array(2 * size)
-      larger.set(this.#unread)
-      this.#unread = larger
+      larger.set(this.#buffer)
+      this.#buffer = larger
     }
-    this.#unread.set(bytes, this.#size)
-    this.#size = size
+    this.#buffer.set(bytes, this.#unreadBytes)
+    this.#unreadBytes = size
   }
 
   /** Parses all unparsed bytes. If `isOver` is true, also parses a last event that no blank line follows. */
-  read(isOver: boolean = false): Collector {
+  read(isEndOfStream: boolean = false): Collector {
     // The translator limits the size of the answer.
     const parser = (this.#parser ??= createSseParser(Infinity))
-    const received = parser.read(this.#unread.subarray(0, this.#size))
-    this.#size = 0
+    const received = parser.read(this.#buffer.subarray(0, this.#unreadBytes))
+    this.#unreadBytes = 0
     try {
-      for (const event of isOver ? received.concat(parser.end()) : received) this.#collected.add(this.#reader(event))
+      for (const event of isEndOfStream ? received.concat(parser.end()) : received)
+        this.#collector.add(this.#reader(event))
     } catch {
       // The answer consists of the events before the faulty event.
       this.#reader = () => ({ parts: [] })
     }
-    return this.#collected
+    return this.#collector
   }
 }

@@ -6,14 +6,18 @@ import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 /** Maximum wait for the first content of a stream after the upstream responds with 200, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
-/** Reports the outcome of a stream to the circuit breaker. Exactly one of the methods is called, once. */
-export interface StreamEnd {
-  readonly completed: () => void
-  readonly failed: (error: unknown) => void
-  readonly disconnected: () => void
+/** Exactly one of the functions is called, once. */
+export interface StreamEndObserver {
+  readonly onComplete: () => void
+  readonly onFailure: (error: unknown) => void
+  readonly onDisconnect: () => void
 }
 
-/** Receives the chunks of an open stream. */
+/** The error is absent for a complete stream. */
+interface StreamOutcome {
+  readonly error?: unknown
+}
+
 export interface StreamListener {
   onChunk(chunk: TranslatedChunk): void
   /** Called once the answer is complete. */
@@ -31,11 +35,11 @@ export class UpstreamStream implements SourceReceiver {
   readonly #source: AnswerSource
   readonly #buffered: TranslatedChunk[] = []
   #listener: StreamListener | undefined
-  #end: StreamEnd | undefined
-  #outcome: { readonly error?: unknown } | undefined
+  #endObserver: StreamEndObserver | undefined
+  #outcome: StreamOutcome | undefined
   #onOpen: (() => void) | undefined
   #onFailure: ((error: unknown) => void) | undefined
-  #forget: () => void = () => {}
+  #cancelHold: () => void = () => {}
 
   constructor(source: AnswerSource, translator: AnswerTranslator) {
     this.#source = source
@@ -50,21 +54,20 @@ export class UpstreamStream implements SourceReceiver {
       this.#onOpen = resolve
       this.#onFailure = reject
       this.#source.read(this)
-      if (this.#onOpen !== undefined) this.#forget = after(holdMs, () => this.#opened())
+      if (this.#onOpen !== undefined) this.#cancelHold = after(holdMs, () => this.#markOpen())
     })
   }
 
-  /** Registers an observer for the end of the stream. */
-  countEnd(end: StreamEnd): void {
-    this.#end = end
-    if (this.#outcome !== undefined) this.#count(this.#outcome)
+  observeEnd(end: StreamEndObserver): void {
+    this.#endObserver = end
+    if (this.#outcome !== undefined) this.#notifyObserver(this.#outcome)
   }
 
   /** Passes earlier chunks to the listener immediately, and later chunks as they are received. */
   attach(listener: StreamListener): void {
     this.#listener = listener
     for (const chunk of this.#buffered.splice(0)) listener.onChunk(chunk)
-    if (this.#outcome !== undefined) this.#finish(this.#outcome, listener)
+    if (this.#outcome !== undefined) this.#notifyListener(this.#outcome, listener)
   }
 
   pause(): void {
@@ -83,15 +86,15 @@ export class UpstreamStream implements SourceReceiver {
     this.#listener = undefined
     if (this.#outcome !== undefined) return
     this.#outcome = {}
-    this.#end?.disconnected()
+    this.#endObserver?.onDisconnect()
     this.#abortSource()
-    this.#forget()
+    this.#cancelHold()
     this.#onOpen = undefined
     this.#onFailure?.(reason)
   }
 
-  /** Closes the connection and reports the failure to the listener. */
-  breakOff(error: unknown): void {
+  /** Closes the connection and reports the error to the listener. */
+  fail(error: unknown): void {
     this.#abortSource()
     this.#settle({ error })
   }
@@ -102,35 +105,35 @@ export class UpstreamStream implements SourceReceiver {
     try {
       chunk = this.translator.push(bytes)
     } catch (error) {
-      return this.breakOff(error)
+      return this.fail(error)
     }
-    this.#pass(chunk)
+    this.#forward(chunk)
   }
 
   onChunk(chunk: StreamChunk): void {
-    this.#take(() => this.translator.pushChunk(chunk))
+    this.#translate(() => this.translator.pushChunk(chunk))
   }
 
   onEnd(): void {
-    this.#take(() => this.translator.finish())
+    this.#translate(() => this.translator.finish())
   }
 
   onError(error: unknown): void {
     this.#settle({ error })
   }
 
-  #take(translate: () => TranslatedChunk): void {
+  #translate(translate: () => TranslatedChunk): void {
     if (this.#outcome !== undefined) return
     let chunk: TranslatedChunk
     try {
       chunk = translate()
     } catch (error) {
-      return this.breakOff(error)
+      return this.fail(error)
     }
-    this.#pass(chunk)
+    this.#forward(chunk)
   }
 
-  #pass(chunk: TranslatedChunk): void {
+  #forward(chunk: TranslatedChunk): void {
     if (chunk.length > 0) {
       if (this.#listener === undefined) this.#buffered.push(chunk)
       else this.#listener.onChunk(chunk)
@@ -140,11 +143,11 @@ export class UpstreamStream implements SourceReceiver {
       this.#settle({})
       return
     }
-    if (this.translator.hasContent) this.#opened()
-    if (this.translator.failure !== undefined) this.breakOff(this.translator.failure)
+    if (this.translator.hasContent) this.#markOpen()
+    if (this.translator.failure !== undefined) this.fail(this.translator.failure)
   }
 
-  /** Aborts the source. Ignores errors thrown by a custom source, so that the request still ends. */
+  /** Ignores errors thrown by a custom source, so that the request still ends. */
   #abortSource(): void {
     try {
       this.#source.abort()
@@ -153,41 +156,40 @@ export class UpstreamStream implements SourceReceiver {
     }
   }
 
-  #opened(): void {
-    this.#forget()
+  #markOpen(): void {
+    this.#cancelHold()
     this.#onOpen?.()
     this.#onOpen = undefined
     this.#onFailure = undefined
   }
 
-  #settle(outcome: { readonly error?: unknown }): void {
+  #settle(outcome: StreamOutcome): void {
     if (this.#outcome !== undefined) return
     this.#outcome = outcome
     const fail = this.#onFailure
     if ('error' in outcome && fail !== undefined) {
-      this.#forget()
+      this.#cancelHold()
       this.#onOpen = undefined
       fail(outcome.error)
       return
     }
-    this.#opened()
-    this.#count(outcome)
-    if (this.#listener !== undefined) this.#finish(outcome, this.#listener)
+    this.#markOpen()
+    this.#notifyObserver(outcome)
+    if (this.#listener !== undefined) this.#notifyListener(outcome, this.#listener)
   }
 
-  #count(outcome: { readonly error?: unknown }): void {
-    if ('error' in outcome) this.#end?.failed(outcome.error)
-    else this.#end?.completed()
+  #notifyObserver(outcome: StreamOutcome): void {
+    if ('error' in outcome) this.#endObserver?.onFailure(outcome.error)
+    else this.#endObserver?.onComplete()
   }
 
-  #finish(outcome: { readonly error?: unknown }, listener: StreamListener): void {
+  #notifyListener(outcome: StreamOutcome, listener: StreamListener): void {
     if ('error' in outcome) listener.onError(outcome.error)
     else listener.onComplete()
   }
 }
 
-/** Returns true for a source that pushes its events, and false for an iterable of chunks. */
-export function isSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
+export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
   return 'read' in answer
 }
 
@@ -205,8 +207,8 @@ export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource
   }
 }
 
-/** Ends an iterator. Ignores errors thrown by a custom iterator. */
-export function returnQuietly(iterator: AsyncIterator<StreamChunk>): void {
+/** Ignores errors thrown by a custom iterator. */
+export function closeIterator(iterator: AsyncIterator<StreamChunk>): void {
   try {
     void Promise.resolve(iterator.return?.()).catch(() => {})
   } catch {
@@ -240,11 +242,11 @@ export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: 
       receiver.onError(GatewayError.is(error) ? error : new GatewayError('upstream', message, { cause: error }))
     }
   }
-  const leave = (): void => {
+  const stop = (): void => {
     if (isOver) return
     isOver = true
     wake()
-    returnQuietly(iterator)
+    closeIterator(iterator)
   }
   return {
     read: (receiver) => void readAll(receiver),
@@ -255,7 +257,7 @@ export function createChunkSource(chunks: AsyncIterable<StreamChunk>, provider: 
       isPaused = false
       wake()
     },
-    complete: leave,
-    abort: leave,
+    complete: stop,
+    abort: stop,
   }
 }

@@ -4,7 +4,7 @@ import type { Completion, SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
 import { createSseParser } from '../../src/http/sse.ts'
-import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
+import { upstreamError } from '../../src/upstream/upstream-failure.ts'
 import { framesOf, type Answer } from '../support/upstream-answers.ts'
 import { frameText } from '../support/upstream.ts'
 import { chatFormat, messagesFormat, type WholeFormat } from '../support/whole-formats.ts'
@@ -31,7 +31,7 @@ function translatorOf(
     isSameFormat,
     isNumbered,
     checkEvent,
-    broken: (what, cause) => brokenUpstream('tiny', what, cause),
+    toError: (what, cause) => upstreamError('tiny', what, cause),
   })
 }
 

@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { Transport, TransportHandler } from '../../src/core/ports.ts'
 import { createGateway, type Gateway } from '../../src/index.ts'
 import { httpProvider } from '../../src/providers/http-provider.ts'
-import { CHAT, MESSAGES } from '../../src/providers/vendor.ts'
+import { CHAT_FORMAT, MESSAGES_FORMAT } from '../../src/providers/vendor.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
 import { framesOf, wholeAnswer } from '../support/upstream-answers.ts'
@@ -143,7 +143,7 @@ class Play {
     }
     const provider = httpProvider({
       name: 'script',
-      format: setting.dialect === 'openai' ? CHAT : MESSAGES,
+      format: setting.dialect === 'openai' ? CHAT_FORMAT : MESSAGES_FORMAT,
       models: [testModel],
       model: () => testModel,
       urls: { create: 'http://upstream.test/' },

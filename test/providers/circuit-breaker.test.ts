@@ -17,10 +17,10 @@ function breakerAt(options = OPTIONS) {
   const admit = ({ key = 'a', hasAlternative = false, circuit = 'p/m' }: Asking = {}): CircuitPass | undefined =>
     breaker.admit({ circuit, keyId: key, now: world.now, hasAlternative })
   const fail = (key = 'a', times = 1): void => {
-    for (let count = 0; count < times; count += 1) admit({ key })?.failed(world.now)
+    for (let count = 0; count < times; count += 1) admit({ key })?.recordFailure(world.now)
   }
   const succeed = (key = 'a', times = 1): void => {
-    for (let count = 0; count < times; count += 1) admit({ key })?.succeeded(world.now)
+    for (let count = 0; count < times; count += 1) admit({ key })?.recordSuccess(world.now)
   }
   const stateOf = (): unknown => breaker.reports(world.now)['p/m']
   return { breaker, world, admit, fail, succeed, stateOf }
@@ -60,16 +60,16 @@ describe('a closed circuit', () => {
 
   it('opens by default at half of 20 requests within 30 seconds', () => {
     const breaker = createCircuitBreaker()
-    const end = (keyId: string, outcome: 'succeeded' | 'failed'): void =>
+    const end = (keyId: string, outcome: 'recordSuccess' | 'recordFailure'): void =>
       breaker.admit({ circuit: 'p/m', keyId, now: 0, hasAlternative: false })?.[outcome](0)
     for (let count = 0; count < 5; count += 1) {
-      end('a', 'succeeded')
-      end('b', 'succeeded')
-      end('a', 'failed')
-      if (count < 4) end('b', 'failed')
+      end('a', 'recordSuccess')
+      end('b', 'recordSuccess')
+      end('a', 'recordFailure')
+      if (count < 4) end('b', 'recordFailure')
     }
     expect(breaker.isOpen('p/m', 'a')).toBe(false)
-    end('b', 'failed')
+    end('b', 'recordFailure')
     expect(breaker.isOpen('p/m', 'a')).toBe(true)
   })
 
@@ -127,8 +127,8 @@ describe('a closed circuit', () => {
   it('counts each request once, and does not count undecided ones', () => {
     const { admit, stateOf, world } = breakerAt()
     const pass = admit()
-    for (let count = 0; count < 10; count += 1) pass?.failed(world.now)
-    for (let count = 0; count < 10; count += 1) admit()?.undecided()
+    for (let count = 0; count < 10; count += 1) pass?.recordFailure(world.now)
+    for (let count = 0; count < 10; count += 1) admit()?.discard()
     expect(stateOf()).toEqual(CLOSED)
   })
 
@@ -167,7 +167,7 @@ describe('an open circuit', () => {
 
   it('closes when a probe succeeds, and counts from zero', () => {
     const { admit, world, stateOf, fail } = opened()
-    admit()?.succeeded(world.now)
+    admit()?.recordSuccess(world.now)
     expect(stateOf()).toEqual(CLOSED)
     fail('a', 1)
     fail('b', 1)
@@ -177,8 +177,8 @@ describe('an open circuit', () => {
   it('closes when the second of two probes succeeds', () => {
     const { admit, world, stateOf } = opened()
     const [one, two] = [admit({ key: 'a' }), admit({ key: 'b' })]
-    one?.failed(world.now)
-    two?.succeeded(world.now)
+    one?.recordFailure(world.now)
+    two?.recordSuccess(world.now)
     expect(stateOf()).toEqual(CLOSED)
   })
 
@@ -187,7 +187,7 @@ describe('an open circuit', () => {
     world.now += 5000
     const probe = admit({ hasAlternative: true })
     world.now += 100
-    probe?.failed(world.now)
+    probe?.recordFailure(world.now)
     expect(stateOf()).toEqual(OPEN_FOR_ALL)
     world.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()
@@ -198,7 +198,7 @@ describe('an open circuit', () => {
   it('admits another probe immediately after an undecided one, and after openMs if a probe never ends', () => {
     const { admit, world } = opened()
     world.now += 5000
-    admit({ hasAlternative: true })?.undecided()
+    admit({ hasAlternative: true })?.discard()
     expect(admit({ hasAlternative: true })).toBeDefined()
     world.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()
@@ -212,8 +212,8 @@ describe('an open circuit', () => {
     room.fail('a', 2)
     room.fail('b', 2)
     room.world.now += 4000
-    good?.succeeded(room.world.now)
-    bad?.failed(room.world.now)
+    good?.recordSuccess(room.world.now)
+    bad?.recordFailure(room.world.now)
     expect(room.stateOf()).toEqual(OPEN_FOR_ALL)
     room.world.now += 1000
     expect(room.admit({ hasAlternative: true })).toBeDefined()
@@ -241,7 +241,7 @@ describe('the circuits of a breaker', () => {
 
 it('a request is always admitted within one second without, and within openMs with, another candidate', () => {
   const step = fc.record({
-    kind: fc.constantFrom('failed', 'succeeded', 'undecided', 'never ends'),
+    kind: fc.constantFrom('recordFailure', 'recordSuccess', 'discard', 'never ends'),
     key: fc.constantFrom('a', 'b', 'c'),
     hasAlternative: fc.boolean(),
     afterMs: fc.nat(3000),
@@ -252,7 +252,7 @@ it('a request is always admitted within one second without, and within openMs wi
       for (const { kind, key, afterMs, hasAlternative: other } of steps) {
         world.now += afterMs
         const pass = admit({ key, hasAlternative: other })
-        if (kind === 'undecided') pass?.undecided()
+        if (kind === 'discard') pass?.discard()
         else if (kind !== 'never ends') pass?.[kind](world.now)
       }
       world.now += hasAlternative ? 5000 : 1000

@@ -7,7 +7,7 @@ import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/extractive.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
-import { isSource } from '../../src/upstream/upstream-stream.ts'
+import { isAnswerSource } from '../../src/upstream/upstream-stream.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
@@ -159,7 +159,7 @@ describe('the extractive provider', () => {
     expect((await failureOf(provider.complete(call('x', {}, gone)))).message).toBe('gone')
     const controller = new AbortController()
     const { answer } = await provider.stream(call(`${facts} Where?`, { stream: true }, controller.signal))
-    if (isSource(answer)) throw new Error('the extractive provider has no wire format')
+    if (isAnswerSource(answer)) throw new Error('the extractive provider has no wire format')
     const steps = answer[Symbol.asyncIterator]()
     await steps.next()
     controller.abort(new Error('left'))

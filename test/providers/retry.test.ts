@@ -2,8 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails } from '../../src/core/errors.ts'
 import { waitBeforeRetry } from '../../src/providers/retry.ts'
 
-const wait = (details: FailureDetails, more: { attempt?: number; isLast?: boolean } = {}): number | undefined =>
-  waitBeforeRetry({ attempt: 1, isLast: true, error: new GatewayError('overloaded', 'x', details), ...more }, () => 0.5)
+const wait = (details: FailureDetails, more: { number?: number; isLastCandidate?: boolean } = {}): number | undefined =>
+  waitBeforeRetry(
+    { number: 1, isLastCandidate: true, ...more },
+    new GatewayError('overloaded', 'x', details),
+    () => 0.5,
+  )
 
 describe('the delay before a retry', () => {
   it.each([
@@ -19,11 +23,11 @@ describe('the delay before a retry', () => {
     ['advice against a retry', { advice: { shouldRetry: 'false' } }, true, undefined],
     ['advice for a retry', { advice: { shouldRetry: 'true' } }, true, 250],
   ] as const)('with %s', (_name, details, isLast, expected) => {
-    expect(wait(details, { isLast })).toBe(expected)
+    expect(wait(details, { isLastCandidate: isLast })).toBe(expected)
   })
 
   it('doubles its maximum with each attempt, up to eight seconds', () => {
-    expect([1, 2, 3, 4, 5, 6, 20].map((attempt) => wait({}, { attempt }))).toEqual([
+    expect([1, 2, 3, 4, 5, 6, 20].map((attempt) => wait({}, { number: attempt }))).toEqual([
       250, 500, 1000, 2000, 4000, 4000, 4000,
     ])
   })
@@ -32,11 +36,11 @@ describe('the delay before a retry', () => {
     'is undefined after %s',
     (kind) => {
       const error = new GatewayError(kind, 'x')
-      expect(waitBeforeRetry({ attempt: 1, isLast: true, error }, () => 0.5)).toBeUndefined()
+      expect(waitBeforeRetry({ number: 1, isLastCandidate: true }, error, () => 0.5)).toBeUndefined()
     },
   )
 
   it('is undefined after an error of the gateway', () => {
-    expect(waitBeforeRetry({ attempt: 1, isLast: true, error: new TypeError('x') }, () => 0.5)).toBeUndefined()
+    expect(waitBeforeRetry({ number: 1, isLastCandidate: true }, new TypeError('x'), () => 0.5)).toBeUndefined()
   })
 })

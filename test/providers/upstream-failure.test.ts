@@ -1,7 +1,7 @@
 import { isTooDeep, parseObject, readNesting } from '../../src/core/json.ts'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readAdvice } from '../../src/upstream/refusal.ts'
+import { readRetryAdvice } from '../../src/upstream/rejection.ts'
 
 /** How deep a value is nested, by walking through it. */
 function depthOf(value: unknown): number {
@@ -79,6 +79,6 @@ describe('Retry-After', () => {
     [{ 'x-should-retry': 'false' }, { advice: { shouldRetry: 'false' } }],
   ] as const)('%j is read as %j', (headers, meaning) => {
     const header = (name: string): string | undefined => (headers as Record<string, string>)[name]
-    expect(readAdvice({ header }, now)).toEqual(meaning)
+    expect(readRetryAdvice(header, now)).toEqual(meaning)
   })
 })

@@ -1,9 +1,9 @@
 import type { StreamChunk, AnswerSource } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
-import { brokenUpstream } from '../../src/upstream/upstream-failure.ts'
+import { upstreamError } from '../../src/upstream/upstream-failure.ts'
 import { isTooDeep } from '../../src/core/json.ts'
-import { isSource, createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
+import { isAnswerSource, createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */
@@ -17,9 +17,9 @@ export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
     format: source.format,
     writer: new StepKeeper(),
     isNumbered: false,
-    broken: (what, cause) => brokenUpstream(provider, what, cause),
+    toError: (what, cause) => upstreamError(provider, what, cause),
     checkEvent: (data) => {
-      if (isTooDeep(data)) throw brokenUpstream(provider, 'sent an event that is nested too deep')
+      if (isTooDeep(data)) throw upstreamError(provider, 'sent an event that is nested too deep')
     },
   })
 }
@@ -27,7 +27,7 @@ export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerT
 /** Reads an answer through a translator, as the gateway does. The source is paused while no step is waited for. */
 export function stepsOf(answer: Streamed): StepsReader {
   if (answer instanceof UpstreamStream) return read(answer)
-  const source = isSource(answer) ? answer : createChunkSource(answer, 'tiny')
+  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, 'tiny')
   const stream = new UpstreamStream(source, stepTranslator(source))
   const queue = queueOf(stream)
   stream.open({ after: () => () => {} }, 0).catch((error: unknown) => queue.break(error))

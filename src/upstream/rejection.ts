@@ -1,42 +1,38 @@
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
-import { withoutSecrets } from './upstream-failure.ts'
+import { redactSecrets } from './upstream-failure.ts'
 
-interface Refused {
-  readonly response: { readonly status: number; readonly header: (name: string) => string | undefined }
-  /** Current time in milliseconds since 1970. */
-  readonly now: number
-  readonly secrets: readonly string[]
-}
+type GetHeader = (name: string) => string | undefined
 
 /**
  * Adds the status and the retry headers of a response to the failure parsed from its body, and removes the provider's
  * secrets.
  */
-export function readRejection(failure: GatewayError, { response, now, secrets }: Refused): GatewayError {
-  const { status } = response
-  const advised = readAdvice(response, now)
-  const refusal = new GatewayError(failure.kind, failure.message, {
+export function addResponseDetails(
+  failure: GatewayError,
+  { status, header }: { readonly status: number; readonly header: GetHeader },
+  now: number,
+  secrets: readonly string[],
+): GatewayError {
+  const retry = readRetryAdvice(header, now)
+  // A retry cannot succeed if the upstream rejects the gateway's credentials or permissions.
+  const rejectsGateway = status === 401 || status === 402 || status === 403
+  const rejection = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
-    ...advised,
-    ...(refusesGateway(status) && { advice: { ...advised.advice, shouldRetry: 'false' } }),
+    ...retry,
+    ...(rejectsGateway && { advice: { ...retry.advice, shouldRetry: 'false' } }),
     ...(status < 500 && { isCallerSide: true }),
   })
-  return withoutSecrets(refusal, secrets)
-}
-
-/** A retry cannot succeed if the upstream rejects the gateway's credentials or permissions. */
-function refusesGateway(status: number): boolean {
-  return status === 401 || status === 402 || status === 403
+  return redactSecrets(rejection, secrets)
 }
 
 /** `retry-after-ms` takes precedence over `retry-after`, which contains seconds or a date. */
-export function readAdvice(
-  response: { readonly header: (name: string) => string | undefined },
+export function readRetryAdvice(
+  header: GetHeader,
   now: number,
 ): { readonly advice?: RetryAdvice; readonly retryAfterSeconds?: number } {
-  const retryAfter = response.header('retry-after')
-  const retryAfterMs = response.header('retry-after-ms')
-  const shouldRetry = response.header('x-should-retry')
+  const retryAfter = header('retry-after')
+  const retryAfterMs = header('retry-after-ms')
+  const shouldRetry = header('x-should-retry')
   const advice: RetryAdvice = {
     ...(retryAfter !== undefined && { retryAfter }),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
@@ -56,6 +52,6 @@ function secondsFrom(value: string | undefined, perSecond: number): number | und
 
 function secondsUntil(value: string | undefined, now: number): number | undefined {
   // Only the HTTP date format is accepted, because Date.parse would also accept strings such as "-5".
-  const at = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
-  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1000))
+  const retryAt = /^[a-z]{3}, /i.test(value ?? '') ? Date.parse(value ?? '') : NaN
+  return Number.isNaN(retryAt) ? undefined : Math.max(0, Math.ceil((retryAt - now) / 1000))
 }
