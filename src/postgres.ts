@@ -29,4 +29,5 @@ export {
 } from './stores/postgres/vector-index.ts'
 export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { PostgresClient, QueryClient, UnsafeClient } from './stores/postgres.ts'
-export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'
+export type { BulkLimits } from './stores/durable-store.ts'
+export type { PoolLimit } from './stores/store-rules.ts'

@@ -16,4 +16,5 @@ export { redisAnswerStore, redisStore, type RedisAnswerStoreOptions, type RedisS
 export { redisVectorIndex, type RedisVectorIndexOptions } from './stores/redis/vector-index.ts'
 export type { StoredAnswersOptions } from './stores/stored-answers.ts'
 export type { IoredisClient, NodeRedisClient, RedisClient, UpstashClient } from './stores/redis/client.ts'
-export type { BulkLimits, PoolLimit } from './stores/durable-store.ts'
+export type { BulkLimits } from './stores/durable-store.ts'
+export type { PoolLimit } from './stores/store-rules.ts'

@@ -2,7 +2,8 @@ import { functionCheck, checkOptions, optionsOf, integerFrom } from '../core/opt
 import type { Store } from '../core/store.ts'
 import { createCounters, createTallies } from './memory/counters.ts'
 import { createLogs } from './memory/logs.ts'
-import { createValues, type PoolBounds } from './memory/values.ts'
+import { createValues } from './memory/values.ts'
+import type { PoolLimit } from './store-rules.ts'
 
 /** Limits of a memory store. */
 export interface MemoryBounds {
@@ -10,18 +11,18 @@ export interface MemoryBounds {
    * Values without an expiry or a quota: keys, budgets and rate limits. When full, a write fails with `overloaded`.
    * @default 500,000 entries, 256 MiB
    */
-  readonly durable: PoolBounds
+  readonly durable: PoolLimit
   /**
    * Values without an expiry that count against a key's quota: message batches. A write fails with `quota-exceeded` if
    * the key would use more than its quota, or more than remains free for other keys. @default 500,000 entries, 256 MiB
    */
-  readonly owned: PoolBounds
+  readonly owned: PoolLimit
   /**
    * Values with an expiry: contexts, recordings, answers. A full pool drops the least recently used value of its
    * largest share (one kind of one key), which protects the values of keys that use less.
    * @default 50,000 entries, 128 MiB
    */
-  readonly expiring: PoolBounds
+  readonly expiring: PoolLimit
   /**
    * Maximum number of counters for limits and budgets. Above it, a reservation that needs another counter fails with
    * `overloaded`. @default 500,000
@@ -38,7 +39,7 @@ export interface MemoryBounds {
    * Log entries. A full pool drops the oldest entry of its largest share (one key, or one log for entries without a
    * quota). @default 100,000 entries and 64 MiB in total, 50,000 entries per log
    */
-  readonly logs: PoolBounds & { readonly entriesOfOneLog: number }
+  readonly logs: PoolLimit & { readonly entriesOfOneLog: number }
 }
 
 /** Options for `memoryStore()`. */

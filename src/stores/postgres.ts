@@ -1,36 +1,17 @@
-import type { RunQuery } from './postgres/schema.ts'
 import type { AnswerStore } from '../core/cache-ports.ts'
 import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/option-checks.ts'
+import type { LogEntry, LogQuery, Store } from '../core/store.ts'
+import { BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
+import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import {
-  type LogEntry,
-  type LogQuery,
-  quotaExceeded,
-  type ReserveRequest,
-  type ReserveResult,
-  type Settlement,
-  type Store,
-  type WriteOptions,
-} from '../core/store.ts'
-import {
-  BULK_LIMITS,
-  type BulkLimits,
-  decodeText,
-  encodeText,
-  entryRequest,
+  type CallStep,
+  createRemoteCounters,
+  createRemoteValues,
   fieldOf,
-  levelIn,
   listOf,
   numberOf,
-  reserveRequest,
-  settlementRequest,
-  STORE_CHECKS,
-  storeFullError,
   textOf,
-  throwReserveError,
-  valueRequest,
-} from './durable-store.ts'
-import { migratePostgres } from './postgres/schema.ts'
-import { checkAmount, checkClaims } from './reservation-rules.ts'
+} from './remote-store.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `postgresStore()`. */
@@ -79,75 +60,27 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const { client, schema = 'sluice', now } = options
   const limits = { ...BULK_LIMITS, ...options.limits }
   const runQuery = createRunQuery(client)
-  const call = createCallFunction(runQuery, schema, now)
-  const sweep = createSweep(call, limits)
-
-  async function write(
-    key: string,
-    value: string | undefined,
-    options: WriteOptions = {},
-    expectation: object = {},
-  ): Promise<unknown> {
-    const reply = await call('write_value', { ...valueRequest(key, value, options, limits), ...expectation })
-    sweep.start()
-    if (fieldOf(reply, 'full') === true)
-      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
+  const callFunction = createCallFunction(runQuery, schema, now)
+  const sweep = createSweep(callFunction, limits)
+  const call: CallStep = async (step, request) => {
+    const reply = await callFunction(step, request)
+    if (SWEEPING_STEPS.has(step)) sweep.start()
     return reply
   }
-
-  async function reserve(request: ReserveRequest): Promise<ReserveResult> {
-    checkClaims(request)
-    const reply = await call('reserve_claims', reserveRequest(request))
-    throwReserveError(reply)
-    const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
-    const refused = fieldOf(reply, 'refused')
-    if (refused !== undefined) return { accepted: false, refused: numberOf(refused), levels }
-    return { accepted: true, granted: numberOf(fieldOf(reply, 'granted')), levels }
-  }
-
-  async function settle(settlement: Settlement): Promise<boolean> {
-    for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
-    const reply = await call('settle_reservation', settlementRequest(settlement, limits))
-    sweep.start()
-    return fieldOf(reply, 'settled') === true
-  }
-
-  async function list(prefix: string, after: string | undefined, limit: number): Promise<readonly string[]> {
-    const start = encodeText(prefix)
-    const position = after === undefined ? {} : { after: encodeText(after) }
-    const keys = listOf(await call('list_keys', { prefix: start, limit, ...position })).map(textOf)
-    const end = keys.findIndex((key) => !key.startsWith(start))
-    return keys.slice(0, end === -1 ? keys.length : end).map(decodeText)
-  }
-
   return {
-    get: async (key) => {
-      const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
-      return value === undefined ? undefined : decodeText(textOf(value))
-    },
-    set: async (key, value, options) => void (await write(key, value, options)),
-    swap: async (key, expected, value, options) => {
-      const expectation = expected === undefined ? {} : { expected: encodeText(expected) }
-      return fieldOf(await write(key, value, options, { isSwap: true, ...expectation }), 'done') === true
-    },
-    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
-    list: (prefix, { after, limit }) => list(prefix, after, limit),
-    reserve,
-    settle,
-    levels: async (names) => listOf(await call('read_levels', { counters: names.map(encodeText) })).map(levelIn),
-    tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
-    append: async (log, entry) => {
-      await call('append', { entries: [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits)) })
-      sweep.start()
-    },
+    ...createRemoteValues(call, limits),
+    ...createRemoteCounters(call, limits),
     entries: async (log, query) =>
-      listOf(await call('read_entries', { ...entriesRequest(query), log: encodeText(log) })).map(entryIn),
+      listOf(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(entryIn),
     ping: async () => void (await runQuery('SELECT 1', [])),
     warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(warningOf),
     close: () => sweep.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
 }
+
+/** A sweep can follow these steps. */
+const SWEEPING_STEPS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
 
 /** Settings that can cause the loss of a committed step. */
 const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
@@ -162,7 +95,7 @@ const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
 /** An unknown cursor starts from the beginning. */
-function entriesRequest({ from, to, after = '', limit }: LogQuery): object {
+function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
 }
@@ -171,11 +104,6 @@ function entryIn(row: unknown): LogEntry {
   const [writer, id, at, value] = listOf(row)
   const cursor = textOf(writer).padStart(WRITER_DIGITS, '0') + textOf(id).padStart(ID_DIGITS, '0')
   return { cursor, at: numberOf(at), value: decodeText(textOf(value)) }
-}
-
-function amountsIn(row: unknown): Readonly<Record<string, number>> {
-  const fields = typeof row === 'object' && row !== null ? Object.entries(row) : []
-  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
 }
 
 /** Options for `postgresAnswerStore()`. */
@@ -224,35 +152,26 @@ type CallFunction = (name: string, request: object) => Promise<unknown>
 /**
  * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the step, so it can be repeated.
  */
-const RETRYABLE = new Set(['40P01', '40001'])
+const RETRYABLE_CODES = new Set(['40P01', '40001'])
+/** SQLSTATE codes of undefined_function and invalid_schema_name. */
+const MISSING_SCHEMA_CODES = new Set(['42883', '3F000'])
 const MAX_ATTEMPTS = 5
 
 export function createCallFunction(run: RunQuery, schema: string, now: (() => number) | undefined): CallFunction {
-  async function callOnce(name: string, request: object): Promise<unknown> {
-    const rows = await run(`SELECT ${schema}.${name}($1::text) AS result`, [JSON.stringify(request)])
-    const [row] = rows
-    const result = typeof row === 'object' && row !== null ? Reflect.get(row, 'result') : undefined
-    return typeof result === 'string' ? JSON.parse(result) : undefined
-  }
-
   return async (name, request) => {
-    const timed = now === undefined ? request : { ...request, now: now() }
+    const parameter = JSON.stringify(now === undefined ? request : { ...request, now: now() })
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await callOnce(name, timed)
+        const [row] = await run(`SELECT ${schema}.${name}($1::text) AS result`, [parameter])
+        const result = fieldOf(row, 'result')
+        return typeof result === 'string' ? JSON.parse(result) : undefined
       } catch (error) {
-        if (isMissing(error)) throw missingSchema(schema, error)
-        if (attempt >= MAX_ATTEMPTS || !RETRYABLE.has(codeOf(error))) throw error
+        const code = textOf(fieldOf(error, 'code'))
+        if (MISSING_SCHEMA_CODES.has(code)) throw missingSchema(schema, error)
+        if (attempt >= MAX_ATTEMPTS || !RETRYABLE_CODES.has(code)) throw error
       }
     }
   }
-}
-
-/** SQLSTATE codes of undefined_function and invalid_schema_name. */
-const MISSING = new Set(['42883', '3F000'])
-
-function isMissing(error: unknown): boolean {
-  return MISSING.has(codeOf(error))
 }
 
 function missingSchema(schema: string, cause: unknown): Error {
@@ -260,11 +179,6 @@ function missingSchema(schema: string, cause: unknown): Error {
     `The PostgreSQL schema ${schema} is missing, or its version differs from this version of sluice. Run "npx sluice migrate", or await store.migrate() at start. For a vector index, await its migrate().`,
     { cause },
   )
-}
-
-function codeOf(error: unknown): string {
-  const code: unknown = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
-  return typeof code === 'string' ? code : ''
 }
 
 /** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */

@@ -1,22 +1,20 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
 import { checkOptions, expects, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
-import { quotaExceeded, type Store, type WriteOptions } from '../core/store.ts'
+import type { LogEntry, LogQuery, Store } from '../core/store.ts'
+import { type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
+import { createRunScript, type RedisClient } from './redis/client.ts'
+import { STEP_SCRIPTS } from './redis/counter-scripts.ts'
+import { createShardedCounters } from './redis/sharded-counters.ts'
+import { READ_SETTINGS } from './redis/value-scripts.ts'
 import {
-  type BulkLimits,
-  decodeText,
-  encodeText,
-  entryRequest,
+  type CallStep,
+  createRemoteCounters,
+  createRemoteValues,
   fieldOf,
   listOf,
   numberOf,
-  STORE_CHECKS,
-  storeFullError,
   textOf,
-  valueRequest,
-} from './durable-store.ts'
-import { createContext, createRunScript, type RedisClient, type RedisContext } from './redis/client.ts'
-import { createCounters } from './redis/counters.ts'
-import { APPEND, ENTRIES, GET, LIST, READ_SETTINGS, WRITE } from './redis/value-scripts.ts'
+} from './remote-store.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `redisStore()`. */
@@ -46,7 +44,7 @@ export const REDIS_CHECKS: Readonly<Record<'client' | 'prefix' | 'now', OptionCh
 }
 
 const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByOwner: oneOf(true, false) }, ['client'])
-const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
+const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
  * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
@@ -56,17 +54,30 @@ const LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 export function redisStore(options: RedisStoreOptions): Store {
   checkOptions('redisStore', options, CHECK)
   const { client, prefix = 'sluice', shardByOwner = false, now } = options
-  const limits: BulkLimits = { owned: LIMIT, expiring: LIMIT, logs: LIMIT, ...options.limits }
-  const context = createContext({ runScript: createRunScript(client), prefix, limits, isSharded: shardByOwner, now })
-  const values = createValues(context)
-  const counters = createCounters(context)
+  const limits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT, ...options.limits }
+  const run = createRunScript(client, { prefix, isSharded: shardByOwner, now })
+  const call: CallStep = (step, request) => run(STEP_SCRIPTS[step], request)
+  const values = createRemoteValues(call, limits)
   return {
     ...values,
-    ...counters,
+    ...(shardByOwner ? createShardedCounters(run, limits) : createRemoteCounters(call, limits)),
+    entries: async (log, query) =>
+      listOf(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(entryIn),
     ping: async () => void (await values.get('')),
-    warnings: async () => warningsOf(await context.run(READ_SETTINGS, undefined, {})),
+    warnings: async () => warningsOf(await run(READ_SETTINGS, {})),
     close: async () => {},
   }
+}
+
+/** An unknown cursor starts from the beginning. */
+function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
+  const cursor = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
+  return { limit, after: cursor, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
+}
+
+function entryIn(entry: unknown): LogEntry {
+  const [cursor, at, value] = listOf(entry)
+  return { cursor: textOf(cursor), at: numberOf(at), value: decodeText(textOf(value)) }
 }
 
 function warningsOf(settings: unknown): readonly string[] {
@@ -83,58 +94,6 @@ function warningsOf(settings: unknown): readonly string[] {
     )
   }
   return warnings
-}
-
-type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append' | 'entries'>
-
-function createValues({ run, limits }: RedisContext): Values {
-  async function write(
-    key: string,
-    value: string | undefined,
-    options: WriteOptions = {},
-    expectation: object = {},
-  ): Promise<unknown> {
-    const reply = await run(WRITE, undefined, { ...expectation, ...valueRequest(key, value, options, limits) })
-    if (fieldOf(reply, 'full') === true)
-      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
-    return reply
-  }
-
-  return {
-    get: async (key) => {
-      const value = fieldOf(await run(GET, undefined, { key: encodeText(key) }), 'value')
-      return value === undefined ? undefined : decodeText(textOf(value))
-    },
-    set: async (key, value, options) => void (await write(key, value, options)),
-    swap: async (key, expected, value, options) => {
-      const expectation = expected === undefined ? {} : { expected: encodeText(expected) }
-      return fieldOf(await write(key, value, options, { isSwap: true, ...expectation }), 'done') === true
-    },
-    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
-    list: async (prefix, { after, limit }) => {
-      const start = { prefix: encodeText(prefix), ...(after !== undefined && { after: encodeText(after) }) }
-      const reply = await run(LIST, undefined, { ...start, limit })
-      return listOf(fieldOf(reply, 'keys')).map((key) => decodeText(textOf(key)))
-    },
-    append: async (log, entry) => {
-      const entries = [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits))
-      await run(APPEND, undefined, { limits, entries })
-    },
-    entries: async (log, { from, to, after = '', limit }) => {
-      const reply = await run(ENTRIES, undefined, {
-        log: encodeText(log),
-        // An unknown cursor starts from the beginning.
-        after: /^\d{1,16}$/.test(after) ? String(Number(after)) : '0',
-        limit,
-        ...(from !== undefined && { from }),
-        ...(to !== undefined && { to }),
-      })
-      return listOf(fieldOf(reply, 'entries')).map((entry) => {
-        const [cursor, at, value] = listOf(entry)
-        return { cursor: textOf(cursor), at: numberOf(at), value: decodeText(textOf(value)) }
-      })
-    },
-  }
 }
 
 /** Options for `redisAnswerStore()`. */

@@ -1,14 +1,7 @@
 import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
-import {
-  BULK_LIMITS,
-  type BulkLimits,
-  bytesOf,
-  decodeText,
-  encodeText,
-  isOversized,
-  STORE_CHECKS,
-} from './durable-store.ts'
+import { BULK_LIMITS, type BulkLimits, decodeText, encodeText, isOversized, STORE_CHECKS } from './durable-store.ts'
+import { addAmount } from './memory/counters.ts'
 import {
   createSql,
   migrateSqlite,
@@ -20,16 +13,16 @@ import {
   textIn,
 } from './sqlite/database.ts'
 import { createLogs, createValues } from './sqlite/values.ts'
-import { addField } from './memory/counters.ts'
 import {
-  amountOf,
+  bytesOf,
   checkAmount,
   checkRequest,
-  decide,
-  LATE_MS,
-  MAX_AMOUNT,
+  decideReservation,
   duplicateReservationId,
-} from './reservation-rules.ts'
+  heldAmount,
+  LATE_SETTLEMENT_MS,
+  MAX_AMOUNT,
+} from './store-rules.ts'
 
 /** Options for `sqliteStore()`. */
 export interface SqliteStoreOptions {
@@ -78,15 +71,10 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
   migrateSqlite(sql, (script) => database.exec(script))
-  const values = createValues(sql, now, limits)
   const counters = createCounters(sql, now)
   const logs = createLogs(sql, now, limits)
   return {
-    get: (key) => values.get(key),
-    set: async (key, value, options) => values.set(key, value, options),
-    swap: async (key, expected, value, options) => values.swap(key, expected, value, options),
-    delete: async (key) => values.delete(key),
-    list: async (prefix, { after, limit }) => values.list(prefix, after, limit),
+    ...createValues(sql, now, limits),
     reserve: (request) => sql.atomically(() => counters.reserve(request)),
     settle: ({ reservationId, charges, tallies, entries = [] }) =>
       sql.atomically(() => {
@@ -118,20 +106,11 @@ function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }
 
-/** `reserve`, `settle` and `add` must run within a transaction. */
-interface SqliteCounters {
-  reserve(request: ReserveRequest): ReserveResult
-  /** Returns false if the reservation is unknown or already settled. */
-  settle(reservationId: string, charges: readonly Charge[]): boolean
-  level(name: string): Level
-  add(tally: Tally): void
-  tally(name: string): Readonly<Record<string, number>>
-}
-
 const ZERO: Level = { spent: 0, held: 0 }
 const SWEEP_INTERVAL_MS = 1_000
 
-function createCounters(sql: Sql, now: () => number): SqliteCounters {
+/** `reserve`, `settle` and `add` must run within a transaction. */
+function createCounters(sql: Sql, now: () => number) {
   let nextSweepAt = 0
 
   function releaseExpired(at: number): void {
@@ -147,7 +126,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
   /** Reads ignore expired rows, so their removal is not urgent. */
   function sweep(at: number): void {
     nextSweepAt = at + SWEEP_INTERVAL_MS
-    sql.run('DELETE FROM reservations WHERE expires_at <= ?', at - LATE_MS)
+    sql.run('DELETE FROM reservations WHERE expires_at <= ?', at - LATE_SETTLEMENT_MS)
     sql.run('DELETE FROM holds WHERE counter IN (SELECT name FROM counters WHERE ends_at <= ?)', at)
     sql.run('DELETE FROM counters WHERE ends_at <= ?', at)
     sql.run('DELETE FROM tallies WHERE ends_at <= ?', at)
@@ -167,21 +146,22 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
       const { spent, held } = read(encodeText(counter), at) ?? ZERO
       return Math.min(MAX_AMOUNT, spent + held)
     })
-    const decision = decide(request, before)
+    const decision = decideReservation(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
     const { granted } = decision
     const expiresAt = at + request.expiresAfterMs
     sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
     for (const claim of request.claims) {
-      const amount = amountOf(claim, granted)
+      const amount = heldAmount(claim, granted)
       const counter = encodeText(claim.counter)
       write(counter, read(counter, at), { spent: 0, held: amount }, claim.expiresAt)
       sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
     }
-    const levels = request.claims.map((claim, index) => (before[index] ?? 0) + amountOf(claim, granted))
+    const levels = request.claims.map((claim, index) => (before[index] ?? 0) + heldAmount(claim, granted))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
+  /** Returns false if the reservation is unknown or already settled. */
   function settle(reservationId: string, charges: readonly Charge[]): boolean {
     const at = now()
     releaseExpired(at)
@@ -245,7 +225,7 @@ function createCounters(sql: Sql, now: () => number): SqliteCounters {
   function add({ name, amounts, expiresAt }: Tally): void {
     if (expiresAt !== undefined && expiresAt <= now()) return
     const sums = new Map(Object.entries(tally(name)))
-    for (const [field, amount] of Object.entries(amounts)) addField(sums, field, amount)
+    for (const [field, amount] of Object.entries(amounts)) addAmount(sums, field, amount)
     const text = encodeText(JSON.stringify(Object.fromEntries(sums)))
     sql.run(
       `INSERT INTO tallies VALUES (?, ?, ?) ON CONFLICT DO UPDATE

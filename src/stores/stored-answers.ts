@@ -2,7 +2,7 @@ import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
 import { integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
-import { bytesOf } from './durable-store.ts'
+import { bytesOf } from './store-rules.ts'
 import { GatewayError } from '../core/errors.ts'
 
 /** Quota for the answers of one key. A full quota drops the oldest answer. */

@@ -46,7 +46,7 @@ it('returns scheduled, rescheduled and removed items once, in order, at their la
       }
       const came: [number, number][] = []
       for (let now = 0; now <= 100; now += 1) {
-        for (let item = queue.due(now); item !== undefined; item = queue.due(now)) came.push([item.id, now])
+        for (let item = queue.takeDue(now); item !== undefined; item = queue.takeDue(now)) came.push([item.id, now])
       }
       expect(came.toSorted()).toEqual([...expected].toSorted())
     }),

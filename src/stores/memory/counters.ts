@@ -1,14 +1,14 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import {
-  amountOf,
   checkAmount,
   checkRequest,
-  decide,
-  LATE_MS,
+  decideReservation,
+  LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
   duplicateReservationId,
-} from '../reservation-rules.ts'
-import { createExpiryQueue, type Dated } from './sorted.ts'
+  heldAmount,
+} from '../store-rules.ts'
+import { createExpiryQueue, type Schedulable } from './sorted.ts'
 import { storeFullError } from './values.ts'
 
 export interface MemoryCounters {
@@ -19,13 +19,13 @@ export interface MemoryCounters {
   clear(): void
 }
 
-interface Counter extends Dated {
+interface Counter extends Schedulable {
   readonly name: string
   spent: number
   held: number
 }
 
-interface Reservation extends Dated {
+interface Reservation extends Schedulable {
   readonly id: string
   holds: readonly { readonly counter: Counter; readonly amount: number }[]
   isExpired: boolean
@@ -36,7 +36,7 @@ interface Reservation extends Dated {
  */
 export function createCounters(
   now: () => number,
-  bounds: { readonly counters: number; readonly reservations: number },
+  limits: { readonly counters: number; readonly reservations: number },
 ): MemoryCounters {
   const counters = new Map<string, Counter>()
   const reservations = new Map<string, Reservation>()
@@ -44,17 +44,23 @@ export function createCounters(
   const reservationExpiries = createExpiryQueue<Reservation>()
 
   function sweep(at: number): void {
-    for (let due = reservationExpiries.due(at); due !== undefined; due = reservationExpiries.due(at)) {
-      if (due.isExpired) reservations.delete(due.id)
-      else expire(due, at)
-    }
-    for (let due = counterExpiries.due(at); due !== undefined; due = counterExpiries.due(at)) counters.delete(due.name)
+    reservationExpiries.forEachDue(at, expire)
+    counterExpiries.forEachDue(at, removeCounter)
   }
 
+  /** An expired reservation can still be settled until it is due again. */
   function expire(reservation: Reservation, at: number): void {
+    if (reservation.isExpired) {
+      reservations.delete(reservation.id)
+      return
+    }
     release(reservation)
     reservation.isExpired = true
-    reservationExpiries.schedule(reservation, at + LATE_MS)
+    reservationExpiries.schedule(reservation, at + LATE_SETTLEMENT_MS)
+  }
+
+  function removeCounter({ name }: Counter): void {
+    counters.delete(name)
   }
 
   /** A reservation still references its counter objects after the counters have expired. */
@@ -74,7 +80,8 @@ export function createCounters(
     return counter === undefined ? 0 : Math.min(MAX_AMOUNT, counter.spent + counter.held)
   }
 
-  function touch(name: string, expiresAt: number): Counter {
+  /** Creates the counter, or extends its expiry. */
+  function getOrCreate(name: string, expiresAt: number): Counter {
     let counter = counters.get(name)
     if (counter === undefined) {
       counter = { name, spent: 0, held: 0, dueAt: Infinity }
@@ -84,10 +91,10 @@ export function createCounters(
     return counter
   }
 
-  function throwIfFull(required: readonly { readonly counter: string }[]): void {
-    if (counters.size + required.length <= bounds.counters) return
-    const added = required.filter(({ counter }) => !counters.has(counter)).length
-    if (counters.size + added > bounds.counters) throw storeFullError('counters')
+  function throwIfFull(requests: readonly { readonly counter: string }[]): void {
+    if (counters.size + requests.length <= limits.counters) return
+    const added = requests.filter(({ counter }) => !counters.has(counter)).length
+    if (counters.size + added > limits.counters) throw storeFullError('counters')
   }
 
   function reserve(request: ReserveRequest): ReserveResult {
@@ -96,14 +103,14 @@ export function createCounters(
     sweep(at)
     if (reservations.has(request.reservationId)) throw duplicateReservationId()
     const before = request.claims.map((claim) => levelSum(claim.counter))
-    const decision = decide(request, before)
+    const decision = decideReservation(request, before)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
     throwIfFull(request.claims)
-    if (reservations.size >= bounds.reservations) throw storeFullError('open reservations')
+    if (reservations.size >= limits.reservations) throw storeFullError('open reservations')
     const { granted } = decision
     const holds = request.claims.map((claim) => {
-      const counter = touch(claim.counter, claim.expiresAt)
-      const amount = amountOf(claim, granted)
+      const counter = getOrCreate(claim.counter, claim.expiresAt)
+      const amount = heldAmount(claim, granted)
       counter.held += amount
       return { counter, amount }
     })
@@ -119,15 +126,15 @@ export function createCounters(
     sweep(at)
     const reservation = reservations.get(reservationId)
     if (reservation === undefined) return false
-    const isPresent = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
-    const present = charges.every(isPresent) ? charges : charges.filter(isPresent)
-    for (const charge of present) checkAmount(charge.counter, charge.amount)
-    throwIfFull(present)
+    const isOpen = (charge: Charge): boolean => charge.expiresAt > at || counters.has(charge.counter)
+    const openCharges = charges.every(isOpen) ? charges : charges.filter(isOpen)
+    for (const charge of openCharges) checkAmount(charge.counter, charge.amount)
+    throwIfFull(openCharges)
     release(reservation)
     reservations.delete(reservationId)
     reservationExpiries.schedule(reservation, Infinity)
-    for (const { counter: name, amount, expiresAt } of present) {
-      const counter = touch(name, expiresAt)
+    for (const { counter: name, amount, expiresAt } of openCharges) {
+      const counter = getOrCreate(name, expiresAt)
       counter.spent = Math.min(MAX_AMOUNT, counter.spent + amount)
     }
     return true
@@ -153,7 +160,7 @@ interface Tallies {
   clear(): void
 }
 
-interface Sums extends Dated {
+interface Sums extends Schedulable {
   readonly name: string
   readonly amounts: Map<string, number>
 }
@@ -167,10 +174,6 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   const expiries = createExpiryQueue<Sums>()
   let size = 0
 
-  function sweep(at: number): void {
-    for (let due = expiries.due(at); due !== undefined; due = expiries.due(at)) remove(due)
-  }
-
   function remove(sums: Sums): void {
     tallies.delete(sums.name)
     expiries.schedule(sums, Infinity)
@@ -179,12 +182,12 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
 
   function add({ name, amounts, expiresAt }: Tally): void {
     const at = now()
-    sweep(at)
+    expiries.forEachDue(at, remove)
     if (expiresAt !== undefined && expiresAt <= at) return
     const sums = moveToEnd(name)
     if (expiresAt !== undefined) expiries.schedule(sums, expiresAt)
     size -= sums.amounts.size
-    for (const field of Object.keys(amounts)) addField(sums.amounts, field, amounts[field] ?? 0)
+    for (const field of Object.keys(amounts)) addAmount(sums.amounts, field, amounts[field] ?? 0)
     size += sums.amounts.size
     dropOldest()
   }
@@ -207,7 +210,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
   }
 
   function get(name: string): Readonly<Record<string, number>> {
-    sweep(now())
+    expiries.forEachDue(now(), remove)
     return Object.fromEntries(tallies.get(name)?.amounts ?? [])
   }
 
@@ -221,7 +224,7 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
 }
 
 /** Ignores amounts that are not safe integers, and fields beyond the maximum. */
-export function addField(amounts: Map<string, number>, field: string, amount: number): void {
+export function addAmount(amounts: Map<string, number>, field: string, amount: number): void {
   if (!Number.isSafeInteger(amount)) return
   if (!amounts.has(field) && amounts.size >= MAX_FIELDS) return
   const sum = (amounts.get(field) ?? 0) + amount

@@ -1,6 +1,6 @@
 import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceeded } from '../../core/store.ts'
-import { createExpiryQueue, type Dated } from './sorted.ts'
-import type { PoolBounds } from './values.ts'
+import { createExpiryQueue, type Schedulable } from './sorted.ts'
+import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
 /**
  * Append-only logs that share one limit. The entries of one quota, or of one log without a quota, form a share. A full
@@ -35,7 +35,7 @@ interface Queue {
   dropped: number
 }
 
-interface Share extends Dated {
+interface Share extends Schedulable {
   readonly queue: Queue
   bytes: number
 }
@@ -50,7 +50,7 @@ const STEPS = 8192
 /** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(now: () => number, bounds: PoolBounds & { readonly entriesOfOneLog: number }): MemoryLogs {
+export function createLogs(now: () => number, bounds: PoolLimit & { readonly entriesOfOneLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
   /** Shares, ordered by negative size. The largest share is due first. */
@@ -66,7 +66,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
   function append(log: string, entry: NewLogEntry): void {
     const { quota } = entry
     const limit = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
-    const name = quota === undefined ? `log:${log}` : `quota:${quota.name}`
+    const name = logShareOf(log, quota)
     const size = sizeOfLine(log, entry.value)
     if (quota !== undefined && isOversized(log, entry)) throw quotaExceeded(quota)
     const old = shares.get(name)
@@ -109,7 +109,7 @@ export function createLogs(now: () => number, bounds: PoolBounds & { readonly en
 
   /** Returns the largest share, or the share `writer` if it is equally large. */
   function largestShare(writer: string): Share | undefined {
-    const largest = bySize.due(0)
+    const largest = bySize.takeDue(0)
     if (largest === undefined) return undefined
     reposition(largest)
     const own = shares.get(writer)

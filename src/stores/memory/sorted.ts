@@ -1,14 +1,16 @@
 /** An item with a due time, which is Infinity while the item is not scheduled. Only the queue writes `dueAt`. */
-export interface Dated {
+export interface Schedulable {
   dueAt: number
 }
 
-/** Items ordered by due time. The queue has no timer: its owner calls `due`. */
-interface ExpiryQueue<Item extends Dated> {
+/** Items ordered by due time. The queue has no timer: its owner calls `takeDue` or `forEachDue`. */
+interface ExpiryQueue<Item extends Schedulable> {
   /** Infinity removes the item. */
   schedule(item: Item, at: number): void
   /** Removes and returns the item with the earliest due time, if it is due. */
-  due(now: number): Item | undefined
+  takeDue(now: number): Item | undefined
+  /** Removes all due items, and calls `handle` for each. */
+  forEachDue(now: number, handle: (item: Item, now: number) => void): void
   clear(): void
 }
 
@@ -23,7 +25,7 @@ interface Slot<Item> {
 const MAX_EXCESS_SLOTS = 256
 
 /** A binary heap. Each operation takes O(log n), and the cost of removing stale slots is amortized. */
-export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
+export function createExpiryQueue<Item extends Schedulable>(): ExpiryQueue<Item> {
   let heap: Slot<Item>[] = []
   let scheduled = 0
 
@@ -44,7 +46,7 @@ export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
     heap = [...live.values()].sort((a, b) => a.at - b.at)
   }
 
-  function due(now: number): Item | undefined {
+  function takeDue(now: number): Item | undefined {
     for (let first = heap[0]; first !== undefined && first.at <= now; first = heap[0]) {
       removeFirst(heap)
       if (first.item.dueAt !== first.at) continue
@@ -55,12 +57,16 @@ export function createExpiryQueue<Item extends Dated>(): ExpiryQueue<Item> {
     return undefined
   }
 
+  function forEachDue(now: number, handle: (item: Item, now: number) => void): void {
+    for (let item = takeDue(now); item !== undefined; item = takeDue(now)) handle(item, now)
+  }
+
   function clear(): void {
     heap = []
     scheduled = 0
   }
 
-  return { schedule, due, clear }
+  return { schedule, takeDue, forEachDue, clear }
 }
 
 function siftUp<Item>(heap: Slot<Item>[], from: number): void {
@@ -79,16 +85,11 @@ function removeFirst<Item>(heap: Slot<Item>[]): void {
   let index = 0
   for (;;) {
     const left = 2 * index + 1
-    const child = isEarlier(heap, left + 1, left) ? left + 1 : left
+    const right = left + 1
+    const child = (heap[right]?.at ?? Infinity) < (heap[left]?.at ?? Infinity) ? right : left
     if (!swapIfEarlier(heap, child, index)) return
     index = child
   }
-}
-
-function isEarlier<Item>(heap: readonly Slot<Item>[], index: number, than: number): boolean {
-  const a = heap[index]
-  const b = heap[than]
-  return a !== undefined && b !== undefined && a.at < b.at
 }
 
 function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, than: number): boolean {

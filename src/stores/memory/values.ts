@@ -1,6 +1,18 @@
 import { GatewayError } from '../../core/errors.ts'
 import { type Quota, quotaExceeded, type WriteOptions } from '../../core/store.ts'
-import { createExpiryQueue, createOrderedKeys, type Dated } from './sorted.ts'
+import {
+  bytesOf,
+  exceedsQuota,
+  growthOf,
+  isOver,
+  limitOf,
+  type PoolLimit,
+  poolOf,
+  type PoolSize,
+  shareOf,
+  type ValuePool,
+} from '../store-rules.ts'
+import { createExpiryQueue, createOrderedKeys, type Schedulable } from './sorted.ts'
 
 export interface MemoryValues {
   get(key: string): string | undefined
@@ -10,19 +22,13 @@ export interface MemoryValues {
   clear(): void
 }
 
-export interface ValueBounds {
-  readonly durable: PoolBounds
-  readonly owned: PoolBounds
-  readonly expiring: PoolBounds
-}
-
-/** Approximate overhead of a value, in bytes. */
-const OVERHEAD_BYTES = 128
-
-export function createValues(now: () => number, bounds: ValueBounds): MemoryValues {
-  const durable = createPool(bounds.durable)
-  const owned = createPool(bounds.owned)
-  const expiring = createPool(bounds.expiring)
+export function createValues(now: () => number, limits: Readonly<Record<ValuePool, PoolLimit>>): MemoryValues {
+  const pools = {
+    durable: createPool(limits.durable),
+    owned: createPool(limits.owned),
+    expiring: createPool(limits.expiring),
+  }
+  const { durable, owned, expiring } = pools
   const keys = createOrderedKeys()
   const expiries = createExpiryQueue<PoolEntry>()
 
@@ -32,13 +38,8 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
     keys.remove(entry.key)
   }
 
-  function sweep(): void {
-    const at = now()
-    for (let entry = expiries.due(at); entry !== undefined; entry = expiries.due(at)) remove(entry)
-  }
-
   function find(key: string): PoolEntry | undefined {
-    sweep()
+    expiries.forEachDue(now(), remove)
     return durable.get(key) ?? owned.get(key) ?? expiring.get(key)
   }
 
@@ -48,18 +49,12 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
     return entry?.value
   }
 
-  function set(key: string, value: string, { ttlMs, quota, mustFit = false }: WriteOptions = {}): void {
+  function set(key: string, value: string, options: WriteOptions = {}): void {
+    const { ttlMs, quota, mustFit = false } = options
     const old = find(key)
-    const pool = ttlMs !== undefined ? expiring : quota !== undefined ? owned : durable
-    const bytes = 2 * (key.length + value.length) + OVERHEAD_BYTES
-    const entry: PoolEntry = {
-      key,
-      value,
-      bytes,
-      pool,
-      share: quota?.name ?? key.slice(0, key.indexOf(':') + 1),
-      dueAt: Infinity,
-    }
+    const pool = pools[poolOf(options)]
+    const bytes = bytesOf(key, value)
+    const entry: PoolEntry = { key, value, bytes, pool, share: shareOf(key, quota), dueAt: Infinity }
     if (pool === expiring) rejectOversized(entry, quota)
     else if (!mustFit) throwIfFull(entry, old, quota)
     if (old !== undefined) remove(old)
@@ -71,25 +66,12 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   }
 
   function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
-    if (quota !== undefined) {
-      const own = { entries: quota.maxEntries, bytes: quota.maxBytes }
-      dropWhile(
-        () => isOver(expiring.sizeOfShare(share), bytes, own),
-        () => expiring.oldestOf(share),
-      )
+    const nextToDrop = (): PoolEntry | undefined => {
+      const isShareOver = quota !== undefined && isOver(expiring.sizeOfShare(share), bytes, limitOf(quota))
+      if (isShareOver) return expiring.oldestOf(share)
+      return isOver(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
     }
-    dropWhile(
-      () => isOver(expiring, bytes, expiring.bounds),
-      () => expiring.oldestOfLargest(share),
-    )
-  }
-
-  function dropWhile(isFull: () => boolean, next: () => PoolEntry | undefined): void {
-    while (isFull()) {
-      const entry = next()
-      if (entry === undefined) return
-      remove(entry)
-    }
+    for (let entry = nextToDrop(); entry !== undefined; entry = nextToDrop()) remove(entry)
   }
 
   function deleteValue(key: string): boolean {
@@ -99,7 +81,7 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   }
 
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
-    sweep()
+    expiries.forEachDue(now(), remove)
     return keys.list(prefix, after, limit)
   }
 
@@ -110,37 +92,23 @@ export function createValues(now: () => number, bounds: ValueBounds): MemoryValu
   return { get, set, delete: deleteValue, list, clear }
 }
 
-function isOver({ entries, bytes }: PoolBounds, added: number, limit: PoolBounds): boolean {
-  return entries + 1 > limit.entries || bytes + added > limit.bytes
-}
-
 /** Throws if a value would not fit even if all other values were dropped. */
 function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
   if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
-  if (bytes > pool.bounds.bytes) throw storeFullError()
+  if (bytes > pool.limit.bytes) throw storeFullError()
 }
 
 /** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
-function throwIfFull(entry: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
-  const { pool, share, bytes } = entry
+function throwIfFull({ pool, share, bytes }: PoolEntry, old: PoolEntry | undefined, quota: Quota | undefined): void {
   const isReplaced = old?.pool === pool && old.share === share
-  const moreEntries = isReplaced ? 0 : 1
-  const moreBytes = bytes - (isReplaced ? old.bytes : 0)
-  if (moreEntries === 0 && moreBytes <= 0) return
-  const free = {
-    entries: pool.bounds.entries - pool.entries - moreEntries,
-    bytes: pool.bounds.bytes - pool.bytes - moreBytes,
-  }
-  if (quota === undefined) {
-    if (free.entries < 0 || free.bytes < 0) throw storeFullError()
+  const growth = growthOf(bytes, isReplaced ? old.bytes : undefined)
+  if (quota !== undefined) {
+    if (exceedsQuota(growth, pool.sizeOfShare(share), pool, quota)) throw quotaExceeded(quota)
     return
   }
-  // A key may use at most as much as remains free, which leaves capacity for other keys.
-  const held = pool.sizeOfShare(share)
-  const fits =
-    held.entries + moreEntries <= Math.min(quota.maxEntries, free.entries) &&
-    held.bytes + moreBytes <= Math.min(quota.maxBytes, free.bytes)
-  if (!fits) throw quotaExceeded(quota)
+  if (growth.entries === 0 && growth.bytes <= 0) return
+  const { entries, bytes: poolBytes, limit } = pool
+  if (entries + growth.entries > limit.entries || poolBytes + growth.bytes > limit.bytes) throw storeFullError()
 }
 
 export function storeFullError(items = 'values'): GatewayError {
@@ -150,16 +118,7 @@ export function storeFullError(items = 'values'): GatewayError {
   )
 }
 
-/**
- * Maximum number of entries and their total size in bytes: two per UTF-16 code unit of key and value, plus the
- * overhead.
- */
-export interface PoolBounds {
-  readonly entries: number
-  readonly bytes: number
-}
-
-export interface PoolEntry extends Dated {
+interface PoolEntry extends Schedulable {
   readonly key: string
   readonly value: string
   readonly bytes: number
@@ -168,12 +127,10 @@ export interface PoolEntry extends Dated {
   readonly share: string
 }
 
-export interface Pool {
-  readonly bounds: PoolBounds
-  readonly entries: number
-  readonly bytes: number
+interface Pool extends PoolSize {
+  readonly limit: PoolLimit
   get(key: string): PoolEntry | undefined
-  sizeOfShare(name: string): PoolBounds
+  sizeOfShare(name: string): PoolSize
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
   touch(entry: PoolEntry): void
@@ -186,16 +143,16 @@ export interface Pool {
   clear(): void
 }
 
-interface Share extends Dated {
+interface Share extends Schedulable {
   readonly name: string
   /** Least recently used first, because a Map preserves insertion order. */
   readonly entries: Map<string, PoolEntry>
   bytes: number
 }
 
-const EMPTY: PoolBounds = { entries: 0, bytes: 0 }
+const EMPTY: PoolSize = { entries: 0, bytes: 0 }
 
-export function createPool(bounds: PoolBounds): Pool {
+function createPool(limit: PoolLimit): Pool {
   const all = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
   /** Shares by negative size, so that the largest one is due first. */
@@ -203,7 +160,7 @@ export function createPool(bounds: PoolBounds): Pool {
   let bytes = 0
 
   function updateOrder(share: Share): void {
-    const fraction = Math.max(share.entries.size / bounds.entries, share.bytes / bounds.bytes)
+    const fraction = Math.max(share.entries.size / limit.entries, share.bytes / limit.bytes)
     bySize.schedule(share, share.entries.size === 0 ? Infinity : -fraction)
   }
 
@@ -232,7 +189,7 @@ export function createPool(bounds: PoolBounds): Pool {
   }
 
   function oldestOfLargest(writer: string): PoolEntry | undefined {
-    const largest = bySize.due(0)
+    const largest = bySize.takeDue(0)
     if (largest === undefined) return undefined
     updateOrder(largest)
     const own = shares.get(writer)
@@ -240,7 +197,7 @@ export function createPool(bounds: PoolBounds): Pool {
   }
 
   return {
-    bounds,
+    limit,
     get entries() {
       return all.size
     },

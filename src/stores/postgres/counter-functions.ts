@@ -1,4 +1,4 @@
-import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 
 /**
  * Returns the SQL functions for counters, reservations and tallies.
@@ -159,7 +159,7 @@ function settle(schema: string): string {
       counter_names text[];
       counter_ends bigint[];
     BEGIN
-      PERFORM 1 FROM ${schema}.reservations r WHERE r.id = reservation_id AND r.expires_at + ${LATE_MS} > moment FOR UPDATE;
+      PERFORM 1 FROM ${schema}.reservations r WHERE r.id = reservation_id AND r.expires_at + ${LATE_SETTLEMENT_MS} > moment FOR UPDATE;
       IF NOT FOUND THEN RETURN '{"settled":false}'; END IF;
       -- Drops a charge to an expired counter, which no request can read.
       SELECT coalesce(array_agg(involved.name), '{}'), coalesce(array_agg(involved.ends_at), '{}')

@@ -1,4 +1,4 @@
-import { LATE_MS } from '../reservation-rules.ts'
+import { LATE_SETTLEMENT_MS } from '../store-rules.ts'
 import { counterFunctions } from './counter-functions.ts'
 import { logFunctions, valueFunctions } from './value-functions.ts'
 
@@ -210,7 +210,7 @@ function sweepFunctions(schema: string): string {
       DELETE FROM ${schema}.holds h WHERE h.counter = ANY (expired);
       DELETE FROM ${schema}.counters c WHERE c.name = ANY (expired);
       DELETE FROM ${schema}.reservations r WHERE r.id IN (
-        SELECT old.id FROM ${schema}.reservations old WHERE old.expires_at <= moment - ${LATE_MS} LIMIT 1000 FOR UPDATE SKIP LOCKED);
+        SELECT old.id FROM ${schema}.reservations old WHERE old.expires_at <= moment - ${LATE_SETTLEMENT_MS} LIMIT 1000 FOR UPDATE SKIP LOCKED);
       DELETE FROM ${schema}.tallies t WHERE t.name IN (
         SELECT old.name FROM ${schema}.tallies old WHERE old.ends_at <= moment LIMIT 1000 FOR UPDATE SKIP LOCKED);
       FOR due IN

@@ -1,4 +1,4 @@
-import { MAX_AMOUNT } from '../reservation-rules.ts'
+import { MAX_AMOUNT } from '../store-rules.ts'
 
 const NEVER = MAX_AMOUNT
 

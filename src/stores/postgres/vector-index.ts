@@ -1,6 +1,7 @@
 import type { VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
-import { encodeText, fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
+import { encodeText } from '../durable-store.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../remote-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
 import type { RunQuery } from './schema.ts'

@@ -1,5 +1,3 @@
-import type { BulkLimits } from '../durable-store.ts'
-
 /** ioredis: `new Redis()` or `new Cluster()`. Set `enableOfflineQueue: false` to report outages immediately. */
 export interface IoredisClient {
   evalsha(sha: string, keyCount: number, ...keysAndArguments: string[]): Promise<unknown>
@@ -33,8 +31,8 @@ export interface Script {
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the keys of one slot in one call. `base` is the key prefix. */
-type RunScript = (script: Script, base: string, request: object) => Promise<unknown>
+/** Runs a script on the data of an owner, or on values and logs without an owner. Each run is one call. */
+export type RunScript = (script: Script, request: object, owner?: string) => Promise<unknown>
 
 export function defineScript(text: string): Script {
   return { text, sha: sha1(text) }
@@ -67,24 +65,38 @@ async function sha1(text: string): Promise<string> {
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
+interface RunOptions {
+  readonly prefix: string
+  readonly isSharded: boolean
+  readonly now: (() => number) | undefined
+}
+
 /**
  * Sends EVALSHA, or EVAL if the server does not have the script, for example after a restart, SCRIPT FLUSH or a
  * failover. Scripts take and return JSON. Clients with the Upstash interface parse the returned JSON.
  */
-export function createRunScript(client: RedisClient): RunScript {
-  const send = senderOf(client)
-  return async (script, base, request) => {
-    const argument = JSON.stringify(request)
+export function createRunScript(client: RedisClient, { prefix, isSharded, now }: RunOptions): RunScript {
+  const send = createSend(client)
+  /** The braces form a hash tag, from which a cluster derives the slot. */
+  const baseOf = (owner: string | undefined): string =>
+    isSharded && owner !== undefined ? `${prefix}:{o:${escapeTag(owner)}}` : `{${escapeTag(prefix)}}`
+  return async (script, request, owner) => {
+    const base = baseOf(owner)
+    const argument = JSON.stringify(now === undefined ? request : { ...request, now: now() })
     const sha = await script.sha
     let result: unknown
     try {
       result = await send('sha', sha, base, argument)
     } catch (error) {
-      if (!isMissingScript(error)) throw error
+      if (!(error instanceof Error && error.message.includes('NOSCRIPT'))) throw error
       result = await send('text', script.text, base, argument)
     }
     return typeof result === 'string' ? JSON.parse(result) : result
   }
+}
+
+function escapeTag(name: string): string {
+  return name.replaceAll('}', '%7D')
 }
 
 type Send = (form: 'sha' | 'text', script: string, base: string, argument: string) => Promise<unknown>
@@ -98,7 +110,7 @@ function keysOf(base: string): [string, string] {
   return [base, `${base}:slot`]
 }
 
-function senderOf(client: RedisClient): Send {
+function createSend(client: RedisClient): Send {
   if ('evalSha' in client) {
     return (form, script, base, argument) => {
       const options = { keys: keysOf(base), arguments: [argument] }
@@ -107,42 +119,7 @@ function senderOf(client: RedisClient): Send {
   }
   if ('call' in client) {
     return (form, script, base, argument) =>
-      form === 'sha'
-        ? client.evalsha(script, 2, ...keysOf(base), argument)
-        : client.eval(script, 2, ...keysOf(base), argument)
+      client[form === 'sha' ? 'evalsha' : 'eval'](script, 2, ...keysOf(base), argument)
   }
-  return (form, script, base, argument) =>
-    form === 'sha' ? client.evalsha(script, keysOf(base), [argument]) : client.eval(script, keysOf(base), [argument])
-}
-
-function isMissingScript(error: unknown): boolean {
-  return error instanceof Error && error.message.includes('NOSCRIPT')
-}
-
-export interface RedisContext {
-  /** Runs a script on an owner's data, or on values and logs if `owner` is undefined. */
-  readonly run: (script: Script, owner: string | undefined, request: object) => Promise<unknown>
-  readonly limits: BulkLimits
-  readonly isSharded: boolean
-}
-
-interface ContextOptions {
-  readonly runScript: RunScript
-  readonly prefix: string
-  readonly limits: BulkLimits
-  readonly isSharded: boolean
-  readonly now: (() => number) | undefined
-}
-
-/** The braces form a hash tag, from which a cluster derives the slot. */
-export function createContext({ runScript, prefix, limits, isSharded, now }: ContextOptions): RedisContext {
-  const tagOf = (owner: string): string => owner.replaceAll('}', '%7D')
-  const baseOf = (owner: string | undefined): string =>
-    isSharded && owner !== undefined ? `${prefix}:{o:${tagOf(owner)}}` : `{${tagOf(prefix)}}`
-  return {
-    run: (script, owner, request) =>
-      runScript(script, baseOf(owner), now === undefined ? request : { ...request, now: now() }),
-    limits,
-    isSharded,
-  }
+  return (form, script, base, argument) => client[form === 'sha' ? 'evalsha' : 'eval'](script, keysOf(base), [argument])
 }

@@ -1,6 +1,7 @@
-import { LATE_MS, MAX_AMOUNT } from '../reservation-rules.ts'
+import type { RemoteStep } from '../remote-store.ts'
+import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 import { COMMON, defineScript, type Script } from './client.ts'
-import { ITEMS } from './value-scripts.ts'
+import { APPEND, ENTRIES, GET, ITEMS, LIST, WRITE } from './value-scripts.ts'
 
 /**
  * Counters: `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
@@ -11,7 +12,7 @@ import { ITEMS } from './value-scripts.ts'
  * data.
  */
 const COUNTERS = `
-local MAX, LATE = ${MAX_AMOUNT}, ${LATE_MS}
+local MAX, LATE = ${MAX_AMOUNT}, ${LATE_SETTLEMENT_MS}
 local function readCounter(name)
   local found = call('GET', base .. ':c:' .. name)
   if not found then return nil end
@@ -79,7 +80,7 @@ local function addTally(tally)
 end
 `
 
-export const RESERVE: Script = defineScript(`${COMMON}${COUNTERS}
+const RESERVE: Script = defineScript(`${COMMON}${COUNTERS}
 releaseExpired()
 if readReservation(request.reservation) then return cjson.encode({ error = 'duplicate' }) end
 local counters, before, levels = {}, {}, {}
@@ -116,7 +117,7 @@ return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
 /** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
-export const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
+const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
 releaseExpired()
 local id = request.reservation
 local reservation = readReservation(id)
@@ -163,22 +164,36 @@ writeReservation(request.reservation, reservation)
 return '{}'
 `)
 
-export const READ_LEVELS: Script = defineScript(`${COMMON}${COUNTERS}
+const READ_LEVELS: Script = defineScript(`${COMMON}${COUNTERS}
 releaseExpired()
 local levels = {}
 for index, name in ipairs(request.counters) do
   local counter = readCounter(name)
   levels[index] = { text(counter and counter.spent or 0), text(counter and counter.held or 0) }
 end
-return cjson.encode({ levels = levels })
+return cjson.encode(levels)
 `)
 
-export const READ_TALLIES: Script = defineScript(`${COMMON}
+const READ_TALLIES: Script = defineScript(`${COMMON}
 local tallies = {}
 for index, name in ipairs(request.names) do
-  local found = call('HGETALL', base .. ':y:' .. name)
-  local ends = call('HGET', base .. ':y:' .. name, 'ends')
-  tallies[index] = (ends and tonumber(ends) <= now) and {} or found
+  local fields, sums, ends = call('HGETALL', base .. ':y:' .. name), {}, nil
+  for at = 1, #fields, 2 do
+    if fields[at] == 'ends' then ends = tonumber(fields[at + 1]) else sums[string.sub(fields[at], 2)] = fields[at + 1] end
+  end
+  tallies[index] = (ends and ends <= now) and {} or sums
 end
-return cjson.encode({ tallies = tallies })
+return cjson.encode(tallies)
 `)
+
+export const STEP_SCRIPTS: Readonly<Record<RemoteStep, Script>> = {
+  read_value: GET,
+  write_value: WRITE,
+  list_keys: LIST,
+  append: APPEND,
+  read_entries: ENTRIES,
+  reserve_claims: RESERVE,
+  settle_reservation: SETTLE,
+  read_levels: READ_LEVELS,
+  read_tallies: READ_TALLIES,
+}

@@ -84,7 +84,7 @@ local function dropUntilFits(pool, share, bytes, quota, limit)
 end
 local function append(entry)
   sweep()
-  dropUntilFits('logs', entry.share, entry.bytes, entry.quota, request.limits.logs)
+  dropUntilFits('logs', entry.share, entry.bytes, entry.quota, request.logLimit)
   local id = text(call('INCR', base .. ':sequence'))
   local item = 'l' .. string.rep('0', 16 - #id) .. id
   call('ZADD', base .. ':log:' .. entry.log, id, item)
@@ -156,7 +156,7 @@ for _, key in ipairs(call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 
   if string.sub(key, 1, #prefix) ~= prefix then break end
   keys[#keys + 1] = key
 end
-return cjson.encode({ keys = keys })
+return cjson.encode(keys)
 `)
 
 export const APPEND: Script = defineScript(`${COMMON}${ITEMS}
@@ -181,7 +181,7 @@ while #found < request.limit do
   if #page < 200 then break end
   after = '(' .. text(tonumber(string.sub(page[#page], 2)))
 end
-return cjson.encode({ entries = found })
+return cjson.encode(found)
 `)
 
 /** Returns the settings that determine durability, except those that the server does not report. */

@@ -2,10 +2,10 @@ import { LRUCache } from 'lru-cache'
 import { lazy } from '../../core/async.ts'
 import type { Neighbor, VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../durable-store.ts'
+import { fieldOf, listOf, numberOf, textOf } from '../remote-store.ts'
 import { REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { checkVector } from '../stored-answers.ts'
-import { COMMON, createContext, createRunScript, defineScript, type Script } from './client.ts'
+import { COMMON, createRunScript, defineScript, type Script } from './client.ts'
 
 /** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
@@ -40,17 +40,10 @@ const MAX_SCANNED = 256
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
   const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = MAX_VECTORS } = options
-  const limits = { entries: 0, bytes: 0 }
-  const { run } = createContext({
-    runScript: createRunScript(client),
-    prefix,
-    limits: { owned: limits, expiring: limits, logs: limits },
-    isSharded: false,
-    now,
-  })
-  const hasSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, undefined, {}), 'sets') === true)
+  const run = createRunScript(client, { prefix, isSharded: false, now })
+  const hasSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
-    run(script, undefined, { ...request, dimensions, scans: !(await hasSets()) })
+    run(script, { ...request, dimensions, scans: !(await hasSets()) })
   const mirror = createVectorMirror((scope, after) => send(READ_VECTORS, { scope, after, page: PAGE }), dimensions)
 
   async function nearestInSet(scope: string, vector: Float32Array, limit: number): ReturnType<typeof mirror.nearest> {

@@ -4,42 +4,29 @@ import {
   type NewLogEntry,
   type Quota,
   quotaExceeded,
+  type Store,
   type WriteOptions,
 } from '../../core/store.ts'
+import { type BulkLimits, decodeText, encodeText, rejectOversized } from '../durable-store.ts'
 import {
-  type BulkLimits,
   bytesOf,
-  decodeText,
-  encodeText,
+  exceedsQuota,
+  growthOf,
+  isOver,
+  limitOf,
   logShareOf,
   type PoolLimit,
-  type ValuePool,
   poolOf,
-  rejectOversized,
+  type PoolSize,
   shareOf,
-} from '../durable-store.ts'
+} from '../store-rules.ts'
 import { NEVER, numberIn, type Row, type Sql, textIn } from './database.ts'
 
-export interface SqliteValues {
-  get(key: string): string | undefined
-  set(key: string, value: string, options?: WriteOptions): void
-  swap(key: string, expected: string | undefined, value: string | undefined, options?: WriteOptions): boolean
-  delete(key: string): boolean
-  list(prefix: string, after: string | undefined, limit: number): readonly string[]
-}
+type Values = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list'>
 
-interface Entry {
-  readonly key: string
-  readonly value: string
-  readonly bytes: number
-  readonly pool: ValuePool
-  readonly share: string
-  readonly expiresAt: number
-}
+const MAX_SWEPT_ROWS = 1_000
 
-const MAX_SWEPT = 1_000
-
-export function createValues(sql: Sql, now: () => number, limits: BulkLimits): SqliteValues {
+export function createValues(sql: Sql, now: () => number, limits: BulkLimits): Values {
   function get(key: string): string | undefined {
     const row = sql.row('SELECT value FROM entries WHERE key = ? AND expires_at > ?', encodeText(key), now())
     return row === undefined ? undefined : decodeText(textIn(row, 'value'))
@@ -49,51 +36,39 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     sql.run(
       'DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
       now(),
-      MAX_SWEPT,
+      MAX_SWEPT_ROWS,
     )
   }
 
   function write(key: string, value: string, options: WriteOptions): void {
     sweep()
     const { ttlMs, quota, mustFit = false } = options
-    const entry: Entry = {
-      key: encodeText(key),
-      value: encodeText(value),
-      bytes: bytesOf(key, value),
-      pool: poolOf(options),
-      share: encodeText(shareOf(key, quota)),
-      expiresAt: ttlMs === undefined ? NEVER : now() + ttlMs,
-    }
-    if (entry.pool === 'expiring') rejectOversized(entry.bytes, limits.expiring, quota)
-    const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', entry.key)
-    if (entry.pool === 'owned' && quota !== undefined && !mustFit) throwIfFull(entry, old, quota)
-    if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', entry.key)
+    const pool = poolOf(options)
+    const name = encodeText(key)
+    const share = encodeText(shareOf(key, quota))
+    const bytes = bytesOf(key, value)
+    if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
+    const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', name)
+    if (pool === 'owned' && quota !== undefined && !mustFit) throwIfFull(share, bytes, old, quota)
+    if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', name)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
-    if (entry.pool === 'expiring')
-      dropOldest(sql, { pool: 'expiring', share: entry.share, bytes: entry.bytes }, { quota, limit: limits.expiring })
+    if (pool === 'expiring') dropUntilFits(sql, { pool, share, bytes, quota, limit: limits.expiring })
     sql.run(
       'INSERT INTO entries (key, value, bytes, pool, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
-      entry.key,
-      entry.value,
-      entry.bytes,
-      entry.pool,
-      entry.share,
-      entry.expiresAt,
+      name,
+      encodeText(value),
+      bytes,
+      pool,
+      share,
+      ttlMs === undefined ? NEVER : now() + ttlMs,
     )
   }
 
-  /** Throws if a value without an expiry does not fit. A value may always replace one that is at least as large. */
-  function throwIfFull(entry: Entry, old: Row | undefined, quota: Quota): void {
-    const isReplaced = old?.['pool'] === 'owned' && old['share'] === entry.share
-    const moreEntries = isReplaced ? 0 : 1
-    const moreBytes = entry.bytes - (isReplaced ? numberIn(old, 'bytes') : 0)
-    if (moreEntries === 0 && moreBytes <= 0) return
-    const held = sizeOfShare(sql, 'owned', entry.share)
-    const all = sizeOfPool(sql, 'owned')
-    // A key may use at most as much as remains free, which leaves capacity for other keys.
-    const maxEntries = Math.min(quota.maxEntries, limits.owned.entries - all.entries - moreEntries)
-    const maxBytes = Math.min(quota.maxBytes, limits.owned.bytes - all.bytes - moreBytes)
-    if (held.entries + moreEntries > maxEntries || held.bytes + moreBytes > maxBytes) throw quotaExceeded(quota)
+  function throwIfFull(share: string, bytes: number, old: Row | undefined, quota: Quota): void {
+    const isReplaced = old?.['pool'] === 'owned' && old['share'] === share
+    const growth = growthOf(bytes, isReplaced ? numberIn(old, 'bytes') : undefined)
+    const pool = { ...sizeOfPool(sql, 'owned'), limit: limits.owned }
+    if (exceedsQuota(growth, sizeOfShare(sql, 'owned', share), pool, quota)) throw quotaExceeded(quota)
   }
 
   function remove(key: string): boolean {
@@ -104,34 +79,31 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): S
     return true
   }
 
-  /** Keys with a common prefix are contiguous, so the list ends before the first key without the prefix. */
   function list(prefix: string, after: string | undefined, limit: number): readonly string[] {
     const start = encodeText(prefix)
     const rows = sql.rows(
-      `SELECT key FROM entries WHERE key >= ? AND key > ? AND expires_at > ?
-       ORDER BY key LIMIT ?`,
+      'SELECT key FROM entries WHERE key >= ? AND key > ? AND expires_at > ? ORDER BY key LIMIT ?',
       start,
       after === undefined ? '' : encodeText(after),
       now(),
       limit,
     )
     const keys = rows.map((row) => textIn(row, 'key'))
-    const end = keys.findIndex((key) => !key.startsWith(start))
-    return keys.slice(0, end === -1 ? keys.length : end).map(decodeText)
+    return keys.filter((key) => key.startsWith(start)).map(decodeText)
   }
 
   return {
     get,
-    set: (key, value, options = {}) => sql.atomically(() => write(key, value, options)),
-    swap: (key, expected, value, options = {}) =>
+    set: async (key, value, options = {}) => sql.atomically(() => write(key, value, options)),
+    swap: async (key, expected, value, options = {}) =>
       sql.atomically(() => {
         if (get(key) !== expected) return false
         if (value === undefined) remove(key)
         else write(key, value, options)
         return true
       }),
-    delete: (key) => sql.atomically(() => remove(key)),
-    list,
+    delete: async (key) => sql.atomically(() => remove(key)),
+    list: async (prefix, { after, limit }) => list(prefix, after, limit),
   }
 }
 
@@ -139,35 +111,26 @@ interface NewRow {
   readonly pool: 'expiring' | 'logs'
   readonly share: string
   readonly bytes: number
+  readonly quota: Quota | undefined
+  /** The limit of the pool. */
+  readonly limit: PoolLimit
 }
 
 /**
  * Drops rows until the new row fits: first the oldest of its own share while that share exceeds its quota, then the
  * oldest of the largest share.
  */
-function dropOldest(
-  sql: Sql,
-  { pool, share, bytes }: NewRow,
-  { quota, limit }: { readonly quota: Quota | undefined; readonly limit: PoolLimit },
-): void {
+function dropUntilFits(sql: Sql, { pool, share, bytes, quota, limit }: NewRow): void {
   const table = pool === 'logs' ? 'log_entries' : 'entries'
   const condition = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
-  const dropFrom = (name: string): void =>
+  const dropOldest = (name: string): void =>
     sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${condition})`, name)
-  if (quota !== undefined) {
-    const own = { entries: quota.maxEntries, bytes: quota.maxBytes }
-    while (isOver(sizeOfShare(sql, pool, share), bytes, own)) dropFrom(share)
-  }
+  while (quota !== undefined && isOver(sizeOfShare(sql, pool, share), bytes, limitOf(quota))) dropOldest(share)
   while (isOver(sizeOfPool(sql, pool), bytes, limit)) {
     const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
     if (largest === undefined) return
-    dropFrom(textIn(largest, 'share'))
+    dropOldest(textIn(largest, 'share'))
   }
-}
-
-interface PoolSize {
-  readonly entries: number
-  readonly bytes: number
 }
 
 function sizeOfShare(sql: Sql, pool: string, share: string): PoolSize {
@@ -180,10 +143,6 @@ function sizeOfPool(sql: Sql, pool: string): PoolSize {
 
 function sizeOf(row: Row | undefined): PoolSize {
   return { entries: numberIn(row, 'entries'), bytes: numberIn(row, 'bytes') }
-}
-
-function isOver({ entries, bytes }: PoolSize, added: number, limit: PoolLimit): boolean {
-  return entries > 0 && (entries + 1 > limit.entries || bytes + added > limit.bytes)
 }
 
 export interface SqliteLogs {
@@ -204,10 +163,10 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
     sql.run(
       'DELETE FROM log_entries WHERE id IN (SELECT id FROM log_entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)',
       time,
-      MAX_SWEPT,
+      MAX_SWEPT_ROWS,
     )
     const share = encodeText(logShareOf(log, quota))
-    dropOldest(sql, { pool: 'logs', share, bytes }, { quota, limit: limits.logs })
+    dropUntilFits(sql, { pool: 'logs', share, bytes, quota, limit: limits.logs })
     sql.run(
       'INSERT INTO log_entries (log, at, value, bytes, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
       encodeText(log),

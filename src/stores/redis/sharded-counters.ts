@@ -1,0 +1,216 @@
+import type { MaybePromise } from '../../core/async.ts'
+import type { Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../../core/store.ts'
+import { type BulkLimits, encodeText } from '../durable-store.ts'
+import { createRemoteCounters, fieldOf, settledEntriesRequest, settlementRequest } from '../remote-store.ts'
+import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
+import type { RunScript } from './client.ts'
+import { SHRINK, STEP_SCRIPTS } from './counter-scripts.ts'
+
+type Counters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
+
+/** The part of a reservation that one owner has accepted. `indexes` are the positions of its claims in the request. */
+interface AcceptedPart {
+  readonly owner: string
+  /** Undefined without elastic claims. */
+  readonly granted: number | undefined
+  readonly indexes: readonly number[]
+}
+
+/** Maximum number of reservations whose owners this process remembers. */
+const MAX_REMEMBERED = 100_000
+
+/**
+ * Counters whose owners are in different slots. Each step of one owner is one call.
+ *
+ * A reservation that involves several owners is made one owner at a time. The key comes first, because otherwise a key
+ * above its own limits could hold a part of a shared budget. A rejection releases the amounts held by earlier owners.
+ * No limit is exceeded, because each owner holds at least the granted amount until the settlement.
+ */
+export function createShardedCounters(run: RunScript, limits: BulkLimits): Counters {
+  /** Owners by reservation. */
+  const owners = new Map<string, readonly string[]>()
+  const countersOf = (owner: string): Counters =>
+    createRemoteCounters((step, request) => run(STEP_SCRIPTS[step], request, owner), limits)
+
+  async function reserve(request: ReserveRequest): Promise<ReserveResult> {
+    checkClaims(request)
+    const { reservationId, claims } = request
+    const groups = groupByOwner(claims, ({ counter }) => counter)
+    const order = groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []] as const]
+    remember(reservationId, order)
+    const levels = claims.map(() => 0)
+    const accepted: AcceptedPart[] = []
+    let granted: number | undefined
+    for (const [owner, indexes] of order) {
+      const part = select(claims, indexes).map((claim) => limitClaim(claim, granted))
+      const result = await countersOf(owner).reserve({ ...request, claims: part })
+      for (const [at, level] of result.levels.entries()) levels[indexes[at] ?? 0] = level
+      if (!result.accepted) {
+        await releaseAll(request, accepted, levels)
+        await readLevels(
+          request,
+          order.slice(accepted.length + 1).flatMap(([, unread]) => unread),
+          levels,
+        )
+        return { accepted: false, refused: indexes[result.refused] ?? 0, levels }
+      }
+      const isElastic = part.some(({ elastic }) => elastic === true)
+      accepted.push({ owner, granted: isElastic ? result.granted : undefined, indexes })
+      if (isElastic) granted = result.granted
+    }
+    for (const part of accepted) await shrink(request, part, granted, levels)
+    return { accepted: true, granted: granted ?? 0, levels }
+  }
+
+  async function releaseAll(
+    { reservationId, claims }: ReserveRequest,
+    accepted: readonly AcceptedPart[],
+    levels: number[],
+  ): Promise<void> {
+    for (const { owner, granted, indexes } of accepted) {
+      for (const index of indexes) {
+        const claim = claims[index]
+        if (claim !== undefined) levels[index] = (levels[index] ?? 0) - heldAmount(claim, granted ?? 0)
+      }
+      await countersOf(owner).settle({ reservationId, charges: [], tallies: [] })
+    }
+    owners.delete(reservationId)
+  }
+
+  /** A rejection reports the levels of all claims, including those of owners that were not asked to reserve. */
+  async function readLevels({ claims }: ReserveRequest, indexes: readonly number[], levels: number[]): Promise<void> {
+    const read = await readByOwner(
+      select(claims, indexes).map(({ counter }) => counter),
+      (counters, names) => counters.levels(names),
+    )
+    for (const [at, { spent, held }] of read.entries()) levels[indexes[at] ?? 0] = spent + held
+  }
+
+  /** Reduces a part to the smallest grant, because all elastic claims of a request get the same grant. */
+  async function shrink(
+    { reservationId, claims }: ReserveRequest,
+    part: AcceptedPart,
+    granted: number | undefined,
+    levels: number[],
+  ): Promise<void> {
+    if (granted === undefined || part.granted === undefined || part.granted === granted) return
+    const indexes = part.indexes.filter((index) => claims[index]?.elastic === true)
+    for (const index of indexes) levels[index] = (levels[index] ?? 0) - (part.granted - granted)
+    const counters = Object.fromEntries(select(claims, indexes).map(({ counter }) => [encodeText(counter), true]))
+    await run(SHRINK, { reservation: encodeText(reservationId), counters, amount: granted }, part.owner)
+  }
+
+  /**
+   * Settles with the first owner that has the reservation, then with the others. Each owner marks the reservation as
+   * settled, so a repeated settlement completes only the missing parts.
+   */
+  async function settle(settlement: Settlement): Promise<boolean> {
+    const { reservationId, entries = [] } = settlement
+    for (const { counter, amount } of settlement.charges) checkAmount(counter, amount)
+    const charges = groupByOwner(settlement.charges, ({ counter }) => counter)
+    const tallies = groupByOwner(settlement.tallies, ({ name }) => name)
+    const chargedOwners = [...charges.keys(), ...tallies.keys()].toSorted()
+    const reservedOwners = owners.get(reservationId)
+    const involvedOwners = new Set([...(reservedOwners ?? []), ...chargedOwners])
+    const mark = involvedOwners.size > 1
+    /** With `force`, charges an owner without a reservation, because another owner has settled it. */
+    const settlePart = (owner: string, force: boolean): Promise<unknown> => {
+      const part = {
+        reservationId,
+        charges: select(settlement.charges, charges.get(owner)),
+        tallies: select(settlement.tallies, tallies.get(owner)),
+      }
+      return run(STEP_SCRIPTS.settle_reservation, { ...settlementRequest(part, limits), mark, force }, owner)
+    }
+    for (const owner of reservedOwners ?? new Set([...chargedOwners, reservationOwner(reservationId)])) {
+      const reply = await settlePart(owner, false)
+      const isSettled = fieldOf(reply, 'settled') === true
+      if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
+      const otherOwners = [...involvedOwners].filter((other) => other !== owner)
+      await Promise.all(otherOwners.map((other) => settlePart(other, true)))
+      if (isSettled && entries.length > 0) await run(STEP_SCRIPTS.append, settledEntriesRequest(entries, limits))
+      owners.delete(reservationId)
+      return isSettled
+    }
+    return false
+  }
+
+  function remember(reservationId: string, order: readonly (readonly [owner: string, ...unknown[]])[]): void {
+    owners.set(
+      reservationId,
+      order.map(([owner]) => owner),
+    )
+    for (const oldest of owners.keys()) {
+      if (owners.size <= MAX_REMEMBERED) return
+      owners.delete(oldest)
+    }
+  }
+
+  async function readByOwner<Found>(
+    names: readonly string[],
+    read: (counters: Counters, ownNames: readonly string[]) => MaybePromise<readonly Found[]>,
+  ): Promise<readonly Found[]> {
+    const results: Found[] = []
+    const reads = Array.from(
+      groupByOwner(names, (name) => name),
+      async ([owner, indexes]) => {
+        const ownResults = await read(countersOf(owner), select(names, indexes))
+        for (const [at, found] of ownResults.entries()) results[indexes[at] ?? 0] = found
+      },
+    )
+    await Promise.all(reads)
+    return results
+  }
+
+  return {
+    reserve,
+    settle,
+    levels: (names) => readByOwner(names, (counters, ownNames) => counters.levels(ownNames)),
+    tallies: (names) => readByOwner(names, (counters, ownNames) => counters.tallies(ownNames)),
+  }
+}
+
+function select<Item>(items: readonly Item[], indexes: readonly number[] = []): readonly Item[] {
+  return indexes.flatMap((index) => items[index] ?? [])
+}
+
+function limitClaim(claim: Claim, granted: number | undefined): Claim {
+  if (claim.elastic !== true || granted === undefined) return claim
+  return { ...claim, amount: Math.min(claim.amount, granted) }
+}
+
+/**
+ * Returns the owner of a counter or tally. In cluster mode, each owner's data is in one slot.
+ *
+ * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is
+ * `key:<id>` or `shared:<id>`. Other tallies are named `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
+ * other name is a separate owner.
+ */
+function ownerOf(name: string): string {
+  const [, counterOwner] = COUNTER_NAME.exec(name) ?? []
+  if (counterOwner !== undefined) return counterOwner
+  const [, keyId] = TALLY_NAME.exec(name) ?? []
+  return keyId === undefined ? name : `key:${keyId}`
+}
+
+const COUNTER_NAME = /^(?:requests|tokens|budget|billed):((?:key|shared):.*):[^:]+:\d+$/s
+const TALLY_NAME = /^usage(?:-by-model)?:(.*):[^:]+:\d+$/s
+
+/** Groups item indexes by owner, in ascending order: keys before shared owners. */
+function groupByOwner<Item>(
+  items: readonly Item[],
+  nameOf: (item: Item) => string,
+): ReadonlyMap<string, readonly number[]> {
+  const groups = new Map<string, number[]>()
+  for (const [index, item] of items.entries()) {
+    const owner = ownerOf(nameOf(item))
+    const group = groups.get(owner) ?? []
+    groups.set(owner, group)
+    group.push(index)
+  }
+  return new Map([...groups].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+function reservationOwner(reservationId: string): string {
+  return `reservation:${reservationId}`
+}

@@ -1,0 +1,219 @@
+import {
+  type Claim,
+  type Level,
+  quotaExceeded,
+  type ReserveRequest,
+  type SettledEntry,
+  type Settlement,
+  type Store,
+  type WriteOptions,
+} from '../core/store.ts'
+import {
+  type BulkLimits,
+  decodeText,
+  encodeText,
+  isOversized,
+  rejectOversized,
+  storeFullError,
+} from './durable-store.ts'
+import {
+  bytesOf,
+  checkAmount,
+  checkClaims,
+  duplicateReservationId,
+  expiredCounter,
+  limitOf,
+  logShareOf,
+  poolOf,
+  shareOf,
+} from './store-rules.ts'
+
+/** The steps that both Redis scripts and PostgreSQL functions implement. */
+export type RemoteStep =
+  | 'read_value'
+  | 'write_value'
+  | 'list_keys'
+  | 'append'
+  | 'read_entries'
+  | 'reserve_claims'
+  | 'settle_reservation'
+  | 'read_levels'
+  | 'read_tallies'
+
+/** Runs a step in the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
+export type CallStep = (step: RemoteStep, request: object) => Promise<unknown>
+
+type RemoteValues = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append'>
+
+export function createRemoteValues(call: CallStep, limits: BulkLimits): RemoteValues {
+  async function write(
+    key: string,
+    value: string | undefined,
+    options: WriteOptions = {},
+    expectation: object = {},
+  ): Promise<unknown> {
+    const reply = await call('write_value', { ...valueRequest(key, value, options, limits), ...expectation })
+    if (fieldOf(reply, 'full') === true)
+      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
+    return reply
+  }
+
+  return {
+    get: async (key) => {
+      const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
+      return value === undefined ? undefined : decodeText(textOf(value))
+    },
+    set: async (key, value, options) => void (await write(key, value, options)),
+    swap: async (key, expected, value, options) => {
+      const expectation = { isSwap: true, ...(expected !== undefined && { expected: encodeText(expected) }) }
+      return fieldOf(await write(key, value, options, expectation), 'done') === true
+    },
+    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
+    list: async (prefix, { after, limit }) => {
+      const start = encodeText(prefix)
+      const position = after === undefined ? {} : { after: encodeText(after) }
+      const keys = listOf(await call('list_keys', { prefix: start, limit, ...position })).map(textOf)
+      return keys.filter((key) => key.startsWith(start)).map(decodeText)
+    },
+    append: async (log, entry) => {
+      const entries = [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits))
+      await call('append', { entries, logLimit: limits.logs })
+    },
+  }
+}
+
+type RemoteCounters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
+
+export function createRemoteCounters(call: CallStep, limits: BulkLimits): RemoteCounters {
+  return {
+    reserve: async (request) => {
+      checkClaims(request)
+      const reply = await call('reserve_claims', reserveRequest(request))
+      const error = fieldOf(reply, 'error')
+      if (error === 'duplicate') throw duplicateReservationId()
+      if (error === 'expired') throw expiredCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
+      const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
+      const refused = fieldOf(reply, 'refused')
+      if (refused !== undefined) return { accepted: false, refused: numberOf(refused), levels }
+      return { accepted: true, granted: numberOf(fieldOf(reply, 'granted')), levels }
+    },
+    settle: async (settlement) =>
+      fieldOf(await call('settle_reservation', settlementRequest(settlement, limits)), 'settled') === true,
+    levels: async (counters) => listOf(await call('read_levels', { counters: counters.map(encodeText) })).map(levelIn),
+    tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
+  }
+}
+
+/** Without a value, the request deletes the key. */
+function valueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
+  if (value === undefined) return { key: encodeText(key) }
+  const { ttlMs, quota, mustFit = false } = options
+  const pool = poolOf(options)
+  const bytes = bytesOf(key, value)
+  if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
+  return {
+    key: encodeText(key),
+    value: encodeText(value),
+    pool,
+    share: encodeText(shareOf(key, quota)),
+    bytes,
+    mustFit,
+    ...(pool !== 'durable' && { limit: limits[pool] }),
+    ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
+    ...(quota !== undefined && { quota: limitOf(quota) }),
+  }
+}
+
+function entryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
+  const bytes = bytesOf(log, value)
+  rejectOversized(bytes, limits.logs, quota)
+  return {
+    log: encodeText(log),
+    at,
+    value: encodeText(value),
+    bytes,
+    share: encodeText(logShareOf(log, quota)),
+    ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
+    ...(quota !== undefined && { quota: limitOf(quota) }),
+  }
+}
+
+function reserveRequest({ reservationId, claims, least, expiresAfterMs }: ReserveRequest): object {
+  return {
+    reservation: encodeText(reservationId),
+    claims: claims.map(claimRequest),
+    expiresAfter: Math.ceil(expiresAfterMs),
+    ...(least !== undefined && { minimum: least }),
+  }
+}
+
+/** PostgreSQL uses `ordinal` to restore the order of the claims. */
+function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
+  return {
+    ordinal,
+    counter: encodeText(counter),
+    amount,
+    max,
+    ends: expiresAt,
+    ...(elastic === true && { elastic: true }),
+  }
+}
+
+export function settlementRequest(settlement: Settlement, limits: BulkLimits): object {
+  const { reservationId, charges, tallies, entries = [] } = settlement
+  for (const { counter, amount } of charges) checkAmount(counter, amount)
+  return {
+    reservation: encodeText(reservationId),
+    charges: charges.map(({ counter, amount, expiresAt }) => ({
+      counter: encodeText(counter),
+      amount,
+      ends: expiresAt,
+    })),
+    tallies: tallies.map(({ name, amounts, expiresAt }) => ({
+      name: encodeText(name),
+      amounts: safeAmounts(amounts),
+      ...(expiresAt !== undefined && { ends: expiresAt }),
+    })),
+    ...settledEntriesRequest(entries, limits),
+  }
+}
+
+/** Omits entries larger than their quota, which must not prevent the settlement. */
+export function settledEntriesRequest(entries: readonly SettledEntry[], limits: BulkLimits): object {
+  const fitting = entries.filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
+  return { entries: fitting.map((entry) => entryRequest(entry, limits)), logLimit: limits.logs }
+}
+
+/** Omits amounts that are not safe integers, which would corrupt later sums. */
+function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
+  const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
+  return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
+}
+
+function levelIn(pair: unknown): Level {
+  const [spent = 0, held = 0] = listOf(pair).map(numberOf)
+  return { spent, held }
+}
+
+function amountsIn(sums: unknown): Readonly<Record<string, number>> {
+  const fields = typeof sums === 'object' && sums !== null ? Object.entries(sums) : []
+  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
+}
+
+export function fieldOf(reply: unknown, name: string): unknown {
+  return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
+}
+
+/** Lua encodes an empty list as an empty object. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : String(value ?? '')
+}
+
+/** Scripts return numbers as text. */
+export function numberOf(value: unknown): number {
+  return Number(value ?? 0)
+}

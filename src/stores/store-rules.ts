@@ -1,0 +1,138 @@
+import type { Claim, Quota, ReserveRequest, WriteOptions } from '../core/store.ts'
+
+/** Maximum absolute value of a counter or tally. */
+export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
+
+/** How long an expired reservation can still be settled, in milliseconds. */
+export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
+
+export type Decision = { readonly refused: number } | { readonly granted: number }
+
+/**
+ * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
+ * fit. `levels[i]` is the sum of the spent and held amounts of claim i's counter.
+ */
+export function decideReservation({ claims, least }: ReserveRequest, levels: readonly number[]): Decision {
+  let granted = Infinity
+  for (const [index, { max, amount, elastic }] of claims.entries()) {
+    const remaining = max - (levels[index] ?? 0)
+    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
+    if (needed > remaining) return { refused: index }
+    if (elastic === true) granted = Math.min(granted, amount, remaining)
+  }
+  return { granted }
+}
+
+export function heldAmount({ elastic, amount }: Claim, granted: number): number {
+  return elastic === true ? granted : amount
+}
+
+/** @param now The current time of the store. */
+export function checkRequest(request: ReserveRequest, now: number): void {
+  checkClaims(request)
+  for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounter(counter)
+}
+
+export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
+  if (hasDuplicates(claims)) {
+    throw new RangeError('Two claims of one reservation name the same counter. Merge them into one claim.')
+  }
+  for (const claim of claims) {
+    checkAmount(claim.counter, claim.amount)
+    checkAmount(claim.counter, claim.max)
+  }
+  if (least !== undefined) checkAmount('least', least)
+  if (!(expiresAfterMs > 0)) throw new RangeError(`expiresAfterMs is ${expiresAfterMs}; expected a number above 0.`)
+}
+
+/** Compares each pair, which is faster than a Set because a reservation has few claims. */
+function hasDuplicates(claims: readonly Claim[]): boolean {
+  return claims.some(({ counter }, index) => {
+    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
+    return false
+  })
+}
+
+export function expiredCounter(counter: string): RangeError {
+  return new RangeError(
+    `The counter ${counter} has expired according to the store's clock. Use the same clock for the store and the gateway.`,
+  )
+}
+
+export function duplicateReservationId(): RangeError {
+  return new RangeError('A reservation with this reservationId already exists. Use a unique id for each reservation.')
+}
+
+/** NaN, fractions, negative amounts and unsafe integers would break later comparisons. */
+export function checkAmount(name: string, amount: number): void {
+  if (Number.isSafeInteger(amount) && amount >= 0) return
+  throw new RangeError(`The amount of ${name} is ${amount}; expected an integer from 0 to 2^53 - 1.`)
+}
+
+/**
+ * Maximum number of values and their total size in bytes: two per UTF-16 code unit of key and value, plus 128 per
+ * value.
+ */
+export interface PoolLimit {
+  readonly entries: number
+  readonly bytes: number
+}
+
+/** The size of a pool, or of a share of a pool. */
+export type PoolSize = PoolLimit
+
+/** The pools of values. Log entries are in a fourth pool, `logs`. */
+export type ValuePool = 'durable' | 'owned' | 'expiring'
+
+const OVERHEAD_BYTES = 128
+
+export function bytesOf(key: string, value: string): number {
+  return 2 * (key.length + value.length) + OVERHEAD_BYTES
+}
+
+export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
+  if (ttlMs !== undefined) return 'expiring'
+  return quota === undefined ? 'durable' : 'owned'
+}
+
+/** Returns the share of its pool that a value counts against: its quota, or the first word of its key (`turn:`). */
+export function shareOf(key: string, quota: Quota | undefined): string {
+  return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
+}
+
+/** Returns the share of the log pool that an entry counts against: its quota, or its log. */
+export function logShareOf(log: string, quota: Quota | undefined): string {
+  return quota === undefined ? `log:${log}` : `quota:${quota.name}`
+}
+
+/** @param replacedBytes The size of the value that is replaced in the same share. */
+export function growthOf(bytes: number, replacedBytes: number | undefined): PoolSize {
+  return { entries: replacedBytes === undefined ? 1 : 0, bytes: bytes - (replacedBytes ?? 0) }
+}
+
+/**
+ * Returns true if a value of the pool `owned` does not fit. A value may always replace one that is at least as large. A
+ * key may use at most as much as remains free, which leaves capacity for other keys.
+ */
+export function exceedsQuota(
+  growth: PoolSize,
+  share: PoolSize,
+  pool: PoolSize & { readonly limit: PoolLimit },
+  quota: Quota,
+): boolean {
+  if (growth.entries === 0 && growth.bytes <= 0) return false
+  const { entries, bytes, limit } = pool
+  return (
+    share.entries + growth.entries > Math.min(quota.maxEntries, limit.entries - entries - growth.entries) ||
+    share.bytes + growth.bytes > Math.min(quota.maxBytes, limit.bytes - bytes - growth.bytes)
+  )
+}
+
+/** Returns true if another value requires that a value is dropped. */
+export function isOver({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
+  return entries > 0 && (entries + 1 > limit.entries || bytes + addedBytes > limit.bytes)
+}
+
+export function limitOf({ maxEntries, maxBytes }: Quota): PoolLimit {
+  return { entries: maxEntries, bytes: maxBytes }
+}
