@@ -1,6 +1,5 @@
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
 import { cutToQuery } from '../../src/savings/cut.ts'
-import { conversationOf } from '../../src/savings/conversation.ts'
 import { createSegmentAnalyzer } from '../../src/savings/segment-analysis.ts'
 import type { WaterfallResult, TierJob } from '../../src/savings/tier.ts'
 import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
@@ -111,6 +110,6 @@ const tools = {
 export function selectionAt(cap: number): Method {
   return async (prompt) => {
     if ((await meter.countOf(prompt)) <= cap) return prompt
-    return (await cutToQuery(jobOf(prompt), conversationOf(prompt), { cap }, tools))?.prompt ?? prompt
+    return (await cutToQuery(jobOf(prompt), { cap }, tools))?.prompt ?? prompt
   }
 }

@@ -11,6 +11,7 @@ import { digestOf } from '../core/digest.ts'
 import { sha256 } from '#hash'
 import { LRUCache } from 'lru-cache'
 import { quotaOf, type Store } from '../core/store.ts'
+import type { TierJob } from './tier.ts'
 
 /**
  * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,
@@ -36,8 +37,7 @@ export interface SplitConversation {
 export function splitConversation(messages: readonly Message[]): SplitConversation {
   const segments = segmentsOf(messages)
   const question = lastUserIndex(messages)
-  const last =
-    question === -1 ? segments.length - 1 : segments.findLastIndex((segment) => (segment.indexes[0] ?? 0) <= question)
+  const last = segments.findLastIndex(({ indexes }) => question === -1 || (indexes[0] ?? 0) <= question)
   const start = Math.max(0, last)
   return { old: segments.slice(0, start), live: segments.slice(start) }
 }
@@ -67,50 +67,53 @@ function kindOf(message: Message): Segment['kind'] {
 
 export interface Conversation {
   readonly prompt: Prompt
+  readonly system: readonly Message[]
   readonly turns: SplitConversation
   readonly segments: readonly Segment[]
-  readonly chain: Chain
+  readonly prefixHashes: PrefixHashes
 }
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
 /** Cached per prompt, because each tier of a request calls it. */
 export function conversationOf(prompt: Prompt): Conversation {
-  const known = conversations.get(prompt)
-  if (known !== undefined) return known
+  const cached = conversations.get(prompt)
+  if (cached !== undefined) return cached
   const turns = splitConversation(prompt.messages)
   const segments = [...turns.old, ...turns.live]
   const system = prompt.messages.filter((message) => message.role === 'system')
-  const conversation = { prompt, turns, segments, chain: createChain(system, segments) }
+  const conversation = { prompt, system, turns, segments, prefixHashes: createPrefixHashes(system, segments) }
   conversations.set(prompt, conversation)
   return conversation
 }
 
 /** SHA-256 hashes of a conversation's prefixes. A prefix has the same hash on every turn. */
-export interface Chain {
-  /** Returns the hash of the system prompt and the first `segments` segments, in 64 hex digits. */
-  at(segments: number): string
+export interface PrefixHashes {
+  /** Returns the hash of the system prompt and the first `count` segments, in 64 hex digits. */
+  at(count: number): string
 }
 
 const CHECKPOINT_LENGTH = 8000
 
 /** Hashes each prefix from the preceding checkpoint, so the total cost is linear in the length of the conversation. */
-export function createChain(system: readonly Message[], segments: readonly Pick<Segment, 'messages'>[]): Chain {
-  const texts = segments.map((segment) => segment.messages.map(hashedText).join('\u0001'))
-  const checkpoints: { readonly segments: number; readonly hash: string }[] = []
+export function createPrefixHashes(
+  system: readonly Message[],
+  segments: readonly Pick<Segment, 'messages'>[],
+): PrefixHashes {
+  const texts = segments.map((segment) => segment.messages.map(hashInputOfMessage).join('\u0001'))
+  const checkpoints: { readonly count: number; readonly hash: string }[] = []
 
   const build = (): void => {
-    let hash = sha256(system.map(hashedText).join('\u0001'))
-    checkpoints.push({ segments: 0, hash })
-    let pending: string[] = []
+    let hash = sha256(system.map(hashInputOfMessage).join('\u0001'))
+    checkpoints.push({ count: 0, hash })
+    let from = 0
     let length = 0
     for (const [index, text] of texts.entries()) {
-      pending.push(text)
       length += text.length
       if (length < CHECKPOINT_LENGTH) continue
-      hash = extendHash(hash, pending)
-      checkpoints.push({ segments: index + 1, hash })
-      pending = []
+      hash = extendHash(hash, texts.slice(from, index + 1))
+      from = index + 1
+      checkpoints.push({ count: from, hash })
       length = 0
     }
   }
@@ -118,9 +121,9 @@ export function createChain(system: readonly Message[], segments: readonly Pick<
   return {
     at(count) {
       if (checkpoints.length === 0) build()
-      const last = checkpoints.findLast((checkpoint) => checkpoint.segments <= count)
+      const last = checkpoints.findLast((checkpoint) => checkpoint.count <= count)
       if (last === undefined) return ''
-      return last.segments === count ? last.hash : extendHash(last.hash, texts.slice(last.segments, count))
+      return last.count === count ? last.hash : extendHash(last.hash, texts.slice(last.count, count))
     },
   }
 }
@@ -130,28 +133,28 @@ function extendHash(hash: string, texts: readonly string[]): string {
 }
 
 /** The content that a model receives from a message. */
-function hashedText(message: Message): string {
-  return `${message.role}\u0003${message.parts.map(hashedPart).join('\u0003')}`
+function hashInputOfMessage(message: Message): string {
+  return `${message.role}\u0003${message.parts.map(hashInputOfPart).join('\u0003')}`
 }
 
-function hashedPart(part: Part): string {
+function hashInputOfPart(part: Part): string {
   switch (part.type) {
     case 'text':
     case 'thinking':
       return `${part.type}\u0004${part.text}`
     case 'image':
     case 'document':
-      return `${part.type}\u0004${hashedSource(part.source)}`
+      return `${part.type}\u0004${hashInputOfSource(part.source)}`
     case 'tool-call':
       return `call\u0004${part.id}\u0004${part.name}\u0004${part.input}`
     case 'tool-result':
-      return `result\u0004${part.callId}\u0004${part.content.map(hashedPart).join('\u0005')}`
+      return `result\u0004${part.callId}\u0004${part.content.map(hashInputOfPart).join('\u0005')}`
     case 'opaque':
       return `opaque\u0004${JSON.stringify(part.native.value)}`
   }
 }
 
-function hashedSource(source: Source | TextSource): string {
+function hashInputOfSource(source: Source | TextSource): string {
   switch (source.type) {
     case 'base64':
       return digestOf(source, source.data, sha256)
@@ -176,21 +179,21 @@ const TTL_MS = 60 * 60 * 1000
 const MAX_CACHED_BYTES = 32 * 1024 * 1024
 const MAX_VALUE_LENGTH = 256 * 1024
 
-interface MemoryOptions {
-  readonly store: Pick<Store, 'get' | 'set'>
-  readonly now: () => number
-}
-
 /**
  * Creates a memory backed by the store and a cache in this process. Values expire after one hour. No method rejects.
  */
-export function createMemory({ store, now }: MemoryOptions): ConversationMemory {
+export function createMemory({
+  store,
+  now,
+}: {
+  readonly store: Pick<Store, 'get' | 'set'>
+  readonly now: () => number
+}): ConversationMemory {
   const cache = new LRUCache<string, { readonly value: string; readonly expiresAt: number }>({
     maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (entry, key) => 2 * (entry.value.length + key.length) + 64,
   })
   const keyOf = (owner: string, key: string): string => `savings:${owner}:${key}`
-
   const peek = (owner: string, key: string): string | undefined => {
     const entry = cache.get(keyOf(owner, key))
     return entry !== undefined && entry.expiresAt > now() ? entry.value : undefined
@@ -198,8 +201,8 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
   return {
     peek,
     async recall(owner, key) {
-      const known = peek(owner, key)
-      if (known !== undefined) return known
+      const cached = peek(owner, key)
+      if (cached !== undefined) return cached
       try {
         const value = await store.get(keyOf(owner, key))
         if (value !== undefined) cache.set(keyOf(owner, key), { value, expiresAt: now() + TTL_MS })
@@ -223,36 +226,31 @@ export function createMemory({ store, now }: MemoryOptions): ConversationMemory 
 /** Number of shorter prefixes to try. A turn usually adds two segments, but some clients add several turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
-interface OwnedPrompt {
-  readonly owner: string
-  readonly prompt: Prompt
-}
-
-export async function rememberAt(
+export async function rememberLatest(
   memory: ConversationMemory,
-  { owner, prompt }: OwnedPrompt,
+  { owner, prompt }: Pick<TierJob, 'owner' | 'prompt'>,
   kind: string,
   value: string,
 ): Promise<void> {
-  const { chain, segments } = conversationOf(prompt)
-  await memory.remember(owner, `${kind}:${chain.at(segments.length)}`, value)
+  const { prefixHashes, segments } = conversationOf(prompt)
+  await memory.remember(owner, `${kind}:${prefixHashes.at(segments.length)}`, value)
 }
 
 /**
  * Returns the value for this conversation or, if there is none, for its longest recent prefix that has one. With
  * `minAdded` 1, ignores the value of an earlier attempt of this request.
  */
-export async function recallAt(
+export async function recallLatest(
   memory: ConversationMemory,
-  { owner, prompt }: OwnedPrompt,
+  { owner, prompt }: Pick<TierJob, 'owner' | 'prompt'>,
   kind: string,
   minAdded = 0,
 ): Promise<string | undefined> {
-  const { chain, segments } = conversationOf(prompt)
-  const counts = Array.from(
-    { length: MAX_ADDED_SEGMENTS + 1 - minAdded },
-    (_, at) => segments.length - minAdded - at,
-  ).filter((count) => count > 0)
-  const found = await Promise.all(counts.map((count) => memory.recall(owner, `${kind}:${chain.at(count)}`)))
-  return found.find((value) => value !== undefined)
+  const { prefixHashes, segments } = conversationOf(prompt)
+  const max = segments.length - minAdded
+  const counts = Array.from({ length: MAX_ADDED_SEGMENTS + 1 - minAdded }, (_, at) => max - at)
+  const values = await Promise.all(
+    counts.filter((count) => count > 0).map((count) => memory.recall(owner, `${kind}:${prefixHashes.at(count)}`)),
+  )
+  return values.find((value) => value !== undefined)
 }

@@ -1,8 +1,8 @@
 import type { Message, Prompt } from '../core/prompt.ts'
-import { roundTokens } from './summary.ts'
-import type { Conversation, Segment } from './conversation.ts'
+import { formatTokens } from './summary.ts'
+import { type Conversation, conversationOf, type Segment } from './conversation.ts'
 import { asksForAnswer, queryOf } from './query.ts'
-import { isCut, rebuild, type Selected } from './excerpt.ts'
+import { isCut, rebuildPrompt, type SelectionResult } from './excerpt.ts'
 import { select, type SelectionTools } from './selection.ts'
 import type { TierJob } from './tier.ts'
 
@@ -10,10 +10,9 @@ import type { TierJob } from './tier.ts'
 export interface Cut {
   readonly prompt: Prompt
   readonly tokens: number
-  /** Selected old segments, including excerpts. */
-  readonly selectedCount: number
-  readonly matches: number
-  readonly selected: Selected
+  /** Number of old segments that are sent, including excerpts. */
+  readonly sentCount: number
+  readonly result: SelectionResult
   readonly notice: string
 }
 
@@ -32,16 +31,23 @@ export interface CutOptions {
    * Newest messages to keep unchanged: at least this many, including the live turn, and at least this many tokens,
    * excluding it.
    */
-  readonly newest?: { readonly messages: number; readonly tokens: number }
+  readonly minNewest?: { readonly messages: number; readonly tokens: number }
   /** Maximum size of the last exchange before the live turn that stays unchanged, in tokens. @default 0 */
   readonly exchangeTokens?: number
   /** Also ranks segments by the configured embedder. @default false */
-  readonly byMeaning?: boolean
-  readonly terms?: readonly string[]
+  readonly ranksByMeaning?: boolean
+  readonly searchTerms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
   readonly noticeTokens?: number
   /** Returns the text that replaces the cut segments. @default a notice with their number of tokens */
-  readonly notice?: (cut: readonly Segment[], tokens: number) => Promise<string>
+  readonly createNotice?: (cut: readonly Segment[], tokens: number) => Promise<string>
+}
+
+interface CutContext {
+  readonly job: TierJob
+  readonly conversation: Conversation
+  readonly options: CutOptions
+  readonly tools: SelectionTools
 }
 
 const NOTICE_TOKENS = 48
@@ -51,43 +57,34 @@ const MAX_ATTEMPTS = 6
  * Reduces a prompt to the cap. Selects again with another capacity if the result exceeds the cap or leaves too much of
  * it unused. Returns undefined if no segment can be cut.
  */
-export async function cutToQuery(
-  job: TierJob,
-  conversation: Conversation,
-  options: CutOptions,
-  tools: SelectionTools,
-): Promise<Cut | undefined> {
-  const { pinned, segments, steps, newestCapacity, fixedTokens, overflows } = await planLayout(
-    job,
-    conversation,
-    options,
-    tools,
-  )
-  if (segments.length === 0) return undefined
-  const query = queryOf(conversation.turns, options.terms)
+export async function cutToQuery(job: TierJob, options: CutOptions, tools: SelectionTools): Promise<Cut | undefined> {
+  const conversation = conversationOf(job.prompt)
+  const { turns } = conversation
+  const context = { job, conversation, options, tools }
+  const { pinned, candidates, steps, newestCapacity, fixedTokens, isLiveTooLong } = await planLayout(context)
+  if (candidates.length === 0) return undefined
   const { owner, signal } = job
-  const similarities = options.byMeaning === true ? await job.semantics?.similarities(conversation) : undefined
+  const similarities = options.ranksByMeaning === true ? await job.semantics?.similarities(conversation) : undefined
   const selection = {
-    segments,
+    segments: candidates,
     steps,
-    query,
-    ...(similarities !== undefined && { similarities }),
-    asksForAnswer: asksForAnswer(conversation.turns),
+    query: queryOf(turns, options.searchTerms),
+    similarities,
+    asksForAnswer: asksForAnswer(turns),
     newestCapacity,
     owner,
     signal,
   }
-  const limit = overflows ? (options.excerptCap ?? options.cap) : options.cap
+  const limit = isLiveTooLong ? (options.excerptCap ?? options.cap) : options.cap
   let capacity = Math.max(options.minOldTokens ?? 0, limit - fixedTokens)
   const cap = fixedTokens + capacity
   let fitting: Cut | undefined
   for (let attempt = 1; ; attempt++) {
-    const picked = await select({ ...selection, capacity }, tools)
+    const selected = await select({ ...selection, capacity }, tools)
     const unchanged: [Segment, readonly Message[]][] = pinned.map((segment) => [segment, segment.messages])
-    const selected = { ...picked, selection: new Map([...picked.selection, ...unchanged]) }
-    const cut = await assemble(job, conversation, { options, selected }, tools)
+    const cut = await assemble(context, { ...selected, selection: new Map([...selected.selection, ...unchanged]) })
     const unused = cap - cut.tokens
-    if (unused >= 0 && (fitting !== undefined || !mayRefill(job, options, unused / cap))) return cut
+    if (unused >= 0 && (fitting !== undefined || !mayRefill(context, unused / cap))) return cut
     if (fitting !== undefined) return fitting
     if (unused >= 0) {
       fitting = cut
@@ -95,7 +92,7 @@ export async function cutToQuery(
       continue
     }
     // The cap takes priority over a notice, but not over a summary, which contains the content of the cut segments.
-    if (capacity === 0) return options.notice === undefined ? withoutNotice(job, conversation, cut, tools) : cut
+    if (capacity === 0) return options.createNotice === undefined ? removeNotice(context, cut) : cut
     capacity = attempt < MAX_ATTEMPTS ? Math.max(0, capacity + unused - NOTICE_TOKENS) : 0
   }
 }
@@ -111,90 +108,82 @@ const REFILLED_SHARE = 0.95
  * Joined messages have fewer frames, which leaves tokens unused. A cut with a summary is never refilled, because the
  * summary would be paid for twice.
  */
-function mayRefill({ prompt }: TierJob, { notice }: CutOptions, unusedShare: number): boolean {
-  return prompt.native.dialect === 'anthropic' && notice === undefined && unusedShare > MIN_REFILL_SHARE
+function mayRefill({ job, options }: CutContext, unusedShare: number): boolean {
+  return (
+    job.prompt.native.dialect === 'anthropic' && options.createNotice === undefined && unusedShare > MIN_REFILL_SHARE
+  )
 }
 
 interface Layout {
+  /** Segments that are sent unchanged. */
   readonly pinned: readonly Segment[]
-  readonly segments: readonly Segment[]
-  /** The steps of a live turn that exceeds its cap. */
+  readonly candidates: readonly Segment[]
+  /** The candidates that are steps of the live turn. Empty unless the live turn exceeds its cap. */
   readonly steps: ReadonlySet<Segment>
   /** Tokens for excerpts from a last answer that is too long to stay unchanged. */
   readonly newestCapacity: number
   readonly fixedTokens: number
-  readonly overflows: boolean
+  readonly isLiveTooLong: boolean
 }
 
-async function planLayout(
-  job: TierJob,
-  conversation: Conversation,
-  options: CutOptions,
-  tools: SelectionTools,
-): Promise<Layout> {
-  const { turns } = conversation
-  const frame = await tools.meter.countOf({ ...job.prompt, messages: systemOf(job.prompt) }, job.signal)
+async function planLayout(context: CutContext): Promise<Layout> {
+  const { job, conversation, options, tools } = context
+  const { system, turns } = conversation
+  const frame = await tools.meter.countOf({ ...job.prompt, messages: system }, job.signal)
   const noticeTokens = options.noticeTokens ?? NOTICE_TOKENS
-  const liveSize = await countSegments(turns.live, job, tools)
+  const liveSize = await countSegments(context, turns.live)
   const liveCap = options.liveCap ?? options.cap
-  const overflows = frame + liveSize + noticeTokens > liveCap
-  const maxTokens = overflows ? 0 : liveCap - frame - liveSize
-  const newest = await newestSegments(job, conversation, { options, maxTokens }, tools)
+  const isLiveTooLong = frame + liveSize + noticeTokens > liveCap
+  const maxTokens = isLiveTooLong ? 0 : liveCap - frame - liveSize
+  const newest = await newestSegments(context, maxTokens)
   const old = turns.old.slice(0, turns.old.length - newest.length)
   const exchangeTokens = newest.length > 0 ? 0 : Math.min(options.exchangeTokens ?? 0, maxTokens)
-  const exchange = await lastExchange(job, old, exchangeTokens, tools)
-  const candidates = old.filter((segment) => !exchange.includes(segment))
-  const steps = overflows ? turns.live.slice(1) : []
-  const pinned = [...exchange, ...newest, ...(overflows ? turns.live.slice(0, 1) : turns.live)]
+  const exchange = await lastExchange(context, old, exchangeTokens)
+  const steps = isLiveTooLong ? turns.live.slice(1) : []
+  const pinned = [...exchange, ...newest, ...(isLiveTooLong ? turns.live.slice(0, 1) : turns.live)]
   const answer = old.at(-1)
-  const isTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
+  const isAnswerTooLong = answer?.kind === 'assistant' && !exchange.includes(answer)
   return {
     pinned,
-    segments: [...candidates, ...steps],
+    candidates: [...old.filter((segment) => !exchange.includes(segment)), ...steps],
     steps: new Set(steps),
-    newestCapacity: isTooLong ? exchangeTokens - (await countSegments(exchange, job, tools)) : 0,
-    fixedTokens: frame + (await countSegments(pinned, job, tools)) + noticeTokens,
-    overflows,
+    newestCapacity: isAnswerTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
+    fixedTokens: frame + (await countSegments(context, pinned)) + noticeTokens,
+    isLiveTooLong,
   }
 }
 
 /** Stops at the first segment that does not fit. */
-async function newestSegments(
-  job: TierJob,
-  { turns }: Conversation,
-  { options, maxTokens }: { readonly options: CutOptions; readonly maxTokens: number },
-  tools: SelectionTools,
-): Promise<readonly Segment[]> {
-  const { newest } = options
-  if (newest === undefined) return []
-  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
+async function newestSegments(context: CutContext, maxTokens: number): Promise<readonly Segment[]> {
+  const { turns } = context.conversation
+  const { minNewest } = context.options
+  if (minNewest === undefined) return []
+  const newest: Segment[] = []
+  let messages = turns.live.flatMap((segment) => segment.messages).length
   let tokens = 0
-  let from = turns.old.length
-  while (from > 0 && (messages < newest.messages || tokens < newest.tokens)) {
-    const segment = turns.old[from - 1]
-    const size = segment === undefined ? 0 : await countSegments([segment], job, tools)
+  for (const segment of turns.old.toReversed()) {
+    if (messages >= minNewest.messages && tokens >= minNewest.tokens) break
+    const size = await countSegments(context, [segment])
     if (tokens + size > maxTokens) break
     tokens += size
-    messages += segment?.messages.length ?? 0
-    from--
+    messages += segment.messages.length
+    newest.unshift(segment)
   }
-  return turns.old.slice(from)
+  return newest
 }
 
 /** Returns the last answer before the live turn and its question, without the tool calls between them, if they fit. */
 async function lastExchange(
-  job: TierJob,
+  context: CutContext,
   old: readonly Segment[],
   maxTokens: number,
-  tools: SelectionTools,
 ): Promise<readonly Segment[]> {
-  const answer = old.at(-1)
   const question = old.findLast((segment) => segment.kind === 'user')
   const exchange: Segment[] = []
   let tokens = 0
-  for (const segment of new Set([answer, question])) {
+  for (const segment of new Set([old.at(-1), question])) {
     if (segment === undefined || segment.kind === 'exchange') continue
-    const size = await countSegments([segment], job, tools)
+    const size = await countSegments(context, [segment])
     if (tokens + size > maxTokens) continue
     tokens += size
     exchange.push(segment)
@@ -202,47 +191,34 @@ async function lastExchange(
   return exchange
 }
 
-async function assemble(
-  job: TierJob,
-  conversation: Conversation,
-  { options, selected }: { readonly options: CutOptions; readonly selected: Selected },
-  tools: SelectionTools,
-): Promise<Cut> {
-  const cut = conversation.segments.filter((segment) => isCut(segment, selected.selection))
-  const excerpts = cut.map((segment) => ({ ...segment, messages: selected.selection.get(segment) ?? [] }))
-  const size = (await countSegments(cut, job, tools)) - (await countSegments(excerpts, job, tools))
-  const notice = options.notice === undefined ? noticeOf(size) : await options.notice(cut, size)
-  const prompt = rebuild(job.prompt, conversation.turns, selected.selection, { notice })
-  return {
-    prompt,
-    tokens: await tools.meter.countOf(prompt, job.signal),
-    selectedCount: conversation.turns.old.filter((segment) => selected.selection.has(segment)).length,
-    matches: selected.matches,
-    selected,
-    notice,
-  }
+async function assemble(context: CutContext, result: SelectionResult): Promise<Cut> {
+  const { job, conversation, options, tools } = context
+  const { selection } = result
+  const cut = conversation.segments.filter((segment) => isCut(segment, selection))
+  const excerpts = cut.map((segment) => ({ ...segment, messages: selection.get(segment) ?? [] }))
+  const size = (await countSegments(context, cut)) - (await countSegments(context, excerpts))
+  const notice = options.createNotice === undefined ? noticeOf(size) : await options.createNotice(cut, size)
+  const prompt = rebuildPrompt(conversation, selection, { notice })
+  const tokens = await tools.meter.countOf(prompt, job.signal)
+  const sentCount = conversation.turns.old.filter((segment) => selection.has(segment)).length
+  return { prompt, tokens, sentCount, result, notice }
 }
 
-async function withoutNotice(job: TierJob, { turns }: Conversation, cut: Cut, tools: SelectionTools): Promise<Cut> {
-  const prompt = rebuild(job.prompt, turns, cut.selected.selection, { notice: '' })
+async function removeNotice({ job, conversation, tools }: CutContext, cut: Cut): Promise<Cut> {
+  const prompt = rebuildPrompt(conversation, cut.result.selection, { notice: '' })
   return { ...cut, prompt, notice: '', tokens: await tools.meter.countOf(prompt, job.signal) }
 }
 
-function systemOf(prompt: Prompt): readonly Message[] {
-  return prompt.messages.filter((message) => message.role === 'system')
-}
-
-async function countSegments(segments: readonly Segment[], job: TierJob, tools: SelectionTools): Promise<number> {
+async function countSegments({ job, tools }: CutContext, segments: readonly Segment[]): Promise<number> {
   const { meter, pause } = tools
   let tokens = 0
   for (const segment of segments) {
-    const due = pause()
-    if (due !== undefined) await due
+    await pause()
     for (const message of segment.messages) tokens += await meter.countOfMessage(message, job.signal)
   }
   return tokens
 }
 
 function noticeOf(tokens: number): string {
-  return `[About ${roundTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
+  return `[About ${formatTokens(tokens)} tokens of this conversation are left out, here and between the messages below.]`
 }

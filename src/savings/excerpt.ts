@@ -1,6 +1,14 @@
 import { asArray, asCount, isJsonObject, parseJson } from '../core/json.ts'
 import { type Message, type Part, type Prompt, type TextPart, type ToolResultPart, withParts } from '../core/prompt.ts'
-import type { Conversation, Segment, SplitConversation } from './conversation.ts'
+import {
+  type Conversation,
+  type ConversationMemory,
+  conversationOf,
+  recallLatest,
+  rememberLatest,
+  type Segment,
+} from './conversation.ts'
+import type { TierJob } from './tier.ts'
 
 export interface TextLocation {
   readonly message: number
@@ -24,9 +32,11 @@ export interface Snippet {
 /** The messages to send for each segment, unchanged or excerpted. Segments without an entry are omitted. */
 export type Selection = ReadonlyMap<Segment, readonly Message[]>
 
-export interface Selected {
+export interface SelectionResult {
   readonly selection: Selection
+  /** Indexes of the selected snippets of each excerpted segment. */
   readonly picks: ReadonlyMap<Segment, readonly number[]>
+  /** Number of segments that match the query. */
   readonly matches: number
 }
 
@@ -38,54 +48,55 @@ const GAP = '[…]'
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
-    const own = snippets.filter((snippet) => snippet.location.message === index)
-    return excerptMessage(message, own, segment.kind)
+    const ownSnippets = snippets.filter((snippet) => snippet.location.message === index)
+    return excerptMessage(message, ownSnippets, segment.kind)
   })
 }
 
 function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Segment['kind']): Message {
   if (kind === 'user' && snippets.length === 0) return message
+  const hasToolResult = message.parts.some((part) => part.type === 'tool-result')
   const parts = message.parts.flatMap((part, at): readonly Part[] => {
-    const own = snippets.filter((snippet) => snippet.location.part === at)
-    if (part.type === 'text' && message.role !== 'tool') return shortenText(part, own, message)
-    return part.type === 'tool-result' ? [shortenResult(part, own)] : [part]
+    const ownSnippets = snippets.filter((snippet) => snippet.location.part === at)
+    if (part.type === 'tool-result') return [shortenResult(part, ownSnippets)]
+    // User text next to tool results stays unchanged.
+    if (part.type !== 'text' || message.role === 'tool' || (message.role === 'user' && hasToolResult)) return [part]
+    return shortenText(part, ownSnippets)
   })
-  if (parts.length === message.parts.length && parts.every((part, at) => part === message.parts[at])) return message
+  if (hasSameParts(parts, message.parts)) return message
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
 }
 
-/** Keeps user text next to tool results unchanged. Drops other text without snippets. */
-function shortenText(part: TextPart, snippets: readonly Snippet[], message: Message): readonly Part[] {
-  if (message.role === 'user' && message.parts.some((other) => other.type === 'tool-result')) return [part]
+function shortenText(part: TextPart, snippets: readonly Snippet[]): readonly Part[] {
   if (snippets.length === 0) return []
   const text = joinSnippets(part.text, snippets)
   return [text === part.text ? part : { type: 'text', text }]
 }
 
+function hasSameParts(parts: readonly Part[], others: readonly Part[]): boolean {
+  return parts.length === others.length && parts.every((part, at) => part === others[at])
+}
+
 function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
   const remaining = part.content.flatMap((piece, inner): readonly Part[] => {
-    const own = snippets.filter((snippet) => snippet.location.piece === inner)
-    if (piece.type !== 'text' || own.length === 0) return []
-    const text = joinSnippets(piece.text, own)
-    return [text === piece.text ? piece : { type: 'text', text }]
+    const ownSnippets = snippets.filter((snippet) => snippet.location.piece === inner)
+    return piece.type === 'text' ? shortenText(piece, ownSnippets) : []
   })
-  if (remaining.length === part.content.length && remaining.every((piece, at) => piece === part.content[at]))
-    return part
+  if (hasSameParts(remaining, part.content)) return part
   const content: readonly Part[] = remaining.length > 0 ? remaining : [{ type: 'text', text: GAP }]
   return { type: 'tool-result', callId: part.callId, content, failed: part.failed }
 }
 
 function joinSnippets(text: string, snippets: readonly Snippet[]): string {
-  const ordered = snippets.toSorted((a, b) => a.start - b.start)
   const pieces: string[] = []
   let at = 0
-  for (const { start, end } of ordered) {
+  for (const { start, end } of snippets.toSorted((a, b) => a.start - b.start)) {
     if (start > at) pieces.push(at === 0 ? `${GAP}\n` : `\n${GAP}\n`)
     pieces.push(text.slice(start, end))
     at = end
   }
-  if (at < text.length && text.slice(at).trim() !== '') pieces.push(`\n${GAP}`)
-  else pieces.push(text.slice(at))
+  const remainder = text.slice(at)
+  pieces.push(remainder.trim() === '' ? remainder : `\n${GAP}`)
   return pieces.join('')
 }
 
@@ -93,14 +104,6 @@ function joinSnippets(text: string, snippets: readonly Snippet[]): string {
 interface IndexedMessage {
   readonly message: Message
   readonly index: number
-}
-
-interface Insertions {
-  /** Inserted before the first cut segment. Not inserted if empty. */
-  readonly notice: string
-  /** Index of the last user message at the time of the cut. @default none */
-  readonly asked?: number
-  readonly blocks?: readonly Block[]
 }
 
 /** Earlier parts of the conversation, inserted before the message with the index `before`. */
@@ -113,24 +116,30 @@ export interface Block {
  * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
  * messages with the same role that become adjacent are joined, except with the last user message.
  */
-export function rebuild(prompt: Prompt, turns: SplitConversation, selection: Selection, inserted: Insertions): Prompt {
+export function rebuildPrompt(
+  { prompt, segments, turns }: Conversation,
+  selection: Selection,
+  { notice, asked, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
+): Prompt {
   const replacements = new Map<number, Message | undefined>()
-  const segments = [...turns.old, ...turns.live]
   for (const segment of segments) {
     const messages = selection.get(segment)
     for (const [at, index] of segment.indexes.entries()) replacements.set(index, messages?.[at])
   }
-  const noticeIndex = noticeIndexOf(segments, turns, selection)
-  const blocks = new Map(inserted.blocks?.map((block) => [block.before, block.text]))
+  const question = turns.live[0]?.indexes[0]
+  const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
+  /** Never after the last user message. */
+  const noticeIndex = firstCut === undefined || question === undefined ? firstCut : Math.min(firstCut, question)
+  const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
   const indexed: IndexedMessage[] = []
   for (const [index, message] of prompt.messages.entries()) {
-    if (index === noticeIndex && inserted.notice !== '') indexed.push(insertedText(inserted.notice))
-    const block = blocks.get(index)
-    if (block !== undefined) indexed.push(insertedText(block))
+    if (index === noticeIndex && notice !== '') indexed.push(toInsertion(notice))
+    const block = blockTexts.get(index)
+    if (block !== undefined) indexed.push(toInsertion(block))
     const sent = replacements.has(index) ? replacements.get(index) : message
     if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const unchanged = new Set([turns.live[0]?.indexes[0], inserted.asked, ...blocks.keys()])
+  const unchanged = new Set([question, asked, ...blockTexts.keys()])
   const messages =
     prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
@@ -141,18 +150,7 @@ export function isCut(segment: Segment, selection: Selection): boolean {
   return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
 }
 
-/** Returns the index of the first cut segment, but never after the last user message. */
-function noticeIndexOf(
-  segments: readonly Segment[],
-  turns: SplitConversation,
-  selection: Selection,
-): number | undefined {
-  const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
-  const question = turns.live[0]?.indexes[0]
-  return firstCut === undefined || question === undefined ? firstCut : Math.min(firstCut, question)
-}
-
-function insertedText(text: string): IndexedMessage {
+function toInsertion(text: string): IndexedMessage {
   return { message: { role: 'user', parts: [{ type: 'text', text }] }, index: -1 }
 }
 
@@ -170,17 +168,15 @@ function alternateRoles(
     const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
     const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
     if (!isRepeated || next.message.role === 'system') joined.push(next)
-    else if (unchanged.has(next.index)) joined.push({ message: separatorBefore(next.message), index: -1 }, next)
-    else {
+    else if (unchanged.has(next.index)) {
+      const role = next.message.role === 'user' ? 'assistant' : 'user'
+      joined.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
+    } else {
       const parts = [...last.message.parts, ...next.message.parts]
       joined[joined.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
     }
   }
   return joined.map(({ message }) => message)
-}
-
-function separatorBefore({ role }: Message): Message {
-  return { role: role === 'user' ? 'assistant' : 'user', parts: [{ type: 'text', text: GAP }] }
 }
 
 /**
@@ -189,9 +185,7 @@ function separatorBefore({ role }: Message): Message {
  */
 export interface Snapshot {
   readonly from: number
-  /**
-   * One list per sent segment: its index, then -1 if the segment is unchanged, otherwise the indexes of its snippets.
-   */
+  /** One list per sent segment: its index, then -1 if the segment is unchanged, otherwise its snippets' indexes. */
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
@@ -201,12 +195,19 @@ export interface Snapshot {
   readonly at: number
 }
 
-export function snapshotOf(conversation: Conversation, selected: Selected, notice: string, at: number): Snapshot {
-  const { segments, turns } = conversation
+export async function rememberCut(
+  memory: ConversationMemory,
+  job: TierJob,
+  kind: string,
+  { result, notice }: { readonly result: SelectionResult; readonly notice: string },
+): Promise<void> {
+  const { segments, turns } = conversationOf(job.prompt)
   const picks = segments.flatMap((segment, index) =>
-    selected.selection.has(segment) ? [[index, ...(selected.picks.get(segment) ?? [-1])]] : [],
+    result.selection.has(segment) ? [[index, ...(result.picks.get(segment) ?? [-1])]] : [],
   )
-  return { from: segments.length, picks, notice, asked: turns.live[0]?.indexes[0] ?? -1, blocks: [], at }
+  const asked = turns.live[0]?.indexes[0] ?? -1
+  const snapshot: Snapshot = { from: segments.length, picks, notice, asked, blocks: [], at: job.now }
+  await rememberLatest(memory, job, kind, JSON.stringify(snapshot))
 }
 
 /** The first segment of the live turn is always unchanged. */
@@ -216,19 +217,27 @@ export async function restoreSelection(
   analyze: (segment: Segment) => Promise<{ readonly snippets: readonly Snippet[] }>,
 ): Promise<Selection> {
   const selection = new Map<Segment, readonly Message[]>()
-  for (const [at, ...picked] of snapshot.picks) {
+  for (const [at, ...snippetIndexes] of snapshot.picks) {
     const segment = segments[at ?? -1]
     if (segment === undefined) continue
-    const snippets = picked[0] === -1 ? undefined : (await analyze(segment)).snippets
-    const own = snippets?.filter((_, index) => picked.includes(index))
-    selection.set(segment, own === undefined ? segment.messages : excerptSegment(segment, own))
+    if (snippetIndexes[0] === -1) selection.set(segment, segment.messages)
+    else {
+      const { snippets } = await analyze(segment)
+      const picked = snippets.filter((_, index) => snippetIndexes.includes(index))
+      selection.set(segment, excerptSegment(segment, picked))
+    }
   }
   const question = turns.live.slice(0, 1)
   for (const segment of [...segments.slice(snapshot.from), ...question]) selection.set(segment, segment.messages)
   return selection
 }
 
-export function parseSnapshot(text: string | undefined): Snapshot | undefined {
+export async function recallSnapshot(
+  memory: ConversationMemory,
+  job: TierJob,
+  kind: string,
+): Promise<Snapshot | undefined> {
+  const text = await recallLatest(memory, job, kind)
   const value = text === undefined ? undefined : parseJson(text)
   if (!isJsonObject(value)) return undefined
   const from = asCount(value['from'])
@@ -236,8 +245,8 @@ export function parseSnapshot(text: string | undefined): Snapshot | undefined {
   if (from === undefined || typeof notice !== 'string' || typeof asked !== 'number') return undefined
   const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((index) => typeof index === 'number'))
   const blocks = asArray(value['blocks']).flatMap((block) => {
-    const { before, text: words } = isJsonObject(block) ? block : {}
-    return typeof before === 'number' && typeof words === 'string' ? [{ before, text: words }] : []
+    const { before, text: blockText } = isJsonObject(block) ? block : {}
+    return typeof before === 'number' && typeof blockText === 'string' ? [{ before, text: blockText }] : []
   })
   return { from, picks, notice, asked, blocks, at: asCount(value['at']) ?? 0 }
 }

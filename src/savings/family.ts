@@ -2,15 +2,15 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { type CutOptions, cutToQuery } from './cut.ts'
 import { growthOf } from './choose-tiers.ts'
+import type { Message } from '../core/prompt.ts'
 import {
   type Conversation,
   type ConversationMemory,
   conversationOf,
-  recallAt,
-  rememberAt,
+  rememberLatest,
   type Segment,
 } from './conversation.ts'
-import { parseSnapshot, rebuild, restoreSelection, type Snapshot, snapshotOf } from './excerpt.ts'
+import { rebuildPrompt, recallSnapshot, rememberCut, restoreSelection, type Snapshot } from './excerpt.ts'
 import type { SelectionTools } from './selection.ts'
 import { stubTokens, summarize, summaryNotice, summaryOf, serializeSegment, type SummaryOptions } from './summary.ts'
 import {
@@ -45,13 +45,10 @@ export function createFamilyLock(
   const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const conversation = conversationOf(job.prompt)
-    const snapshot = parseSnapshot(await recallAt(memory, job, KIND))
-    const repeated = snapshot === undefined ? undefined : await repeatCut(job, conversation, snapshot)
-    if (repeated === undefined || repeated.tokens > limitFor(job, snapshot))
-      return cutAgain(job, conversation, snapshot)
-    const value = JSON.stringify({ ...snapshot, at: job.now })
-    await rememberAt(memory, job, KIND, value)
+    const snapshot = await recallSnapshot(memory, job, KIND)
+    const repeated = snapshot === undefined ? undefined : await repeatCut(job, snapshot)
+    if (repeated === undefined || repeated.tokens > limitFor(job, snapshot)) return cutAgain(job, snapshot)
+    await rememberLatest(memory, job, KIND, JSON.stringify({ ...snapshot, at: job.now }))
     return { rewrite: { ...repeated, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
@@ -67,60 +64,56 @@ export function createFamilyLock(
    */
   const limitFor = (job: TierJob, snapshot: Snapshot | undefined): number => {
     const threshold = thresholdsFor(job, thresholds).family
-    const minTokens = expectedSize(conversationOf(job.prompt), limitsFor(job), tools.meter)
+    const minTokens = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
     if (snapshot !== undefined && !isWarm(snapshot, job.now)) return Math.max(threshold, minTokens)
     const cutCost = add(sendingCost(job.model, minTokens, 0), summaryCost(job, summarizedTokens(job, threshold)))
-    const best = minTokens + bestGrowth(job.model, cutCost, growthOf(job, tools.meter))
-    return Math.min(MAX_LIMIT_FACTOR * threshold, Math.max(threshold, best))
+    const optimum = minTokens + bestGrowth(job.model, cutCost, growthOf(job, tools.meter))
+    return Math.min(MAX_LIMIT_FACTOR * threshold, Math.max(threshold, optimum))
   }
 
-  const repeatCut = async (
-    job: TierJob,
-    conversation: Conversation,
-    snapshot: Snapshot,
-  ): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
+  const repeatCut = async (job: TierJob, snapshot: Snapshot): Promise<Pick<Rewrite, 'prompt' | 'tokens'>> => {
+    const conversation = conversationOf(job.prompt)
     const selection = await restoreSelection(conversation, snapshot, (segment) => tools.analyze(segment, job.owner))
-    const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
+    const prompt = rebuildPrompt(conversation, selection, snapshot)
     return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
   }
 
-  const limitsFor = (job: TierJob) => {
+  const cutOptionsFor = (job: TierJob) => {
     const target = targetFor(job)
-    const newest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
+    const minNewest = { messages: NEWEST_MESSAGES, tokens: target / 4 }
     const liveCap = thresholdsFor(job, thresholds).family
-    return { cap: target, liveCap, newest, noticeTokens: summaryTokens(job) + HEADING_TOKENS }
+    return { cap: target, liveCap, minNewest, noticeTokens: summaryTokens(job) + HEADING_TOKENS }
   }
 
-  const cutAgain = async (
-    job: TierJob,
-    conversation: Conversation,
-    snapshot: Snapshot | undefined,
-  ): Promise<TierResult> => {
-    const maxTokens = summaryTokens(job)
-    let text: string | undefined
+  const cutAgain = async (job: TierJob, snapshot: Snapshot | undefined): Promise<TierResult> => {
+    const conversation = conversationOf(job.prompt)
+    const { signal } = job
+    let text = snapshot === undefined ? undefined : summaryOf(snapshot.notice)
     let spent: NanoUsd = ZERO
     const summarized = new Set<Segment>()
-    /**
-     * Builds the notice for one attempt to cut. Adds to the summary only the segments that no earlier attempt has
-     * summarized.
-     */
-    const notice = async (cut: readonly Segment[], size: number): Promise<string> => {
+    /** Called once per attempt to cut. Adds to the summary only segments that no earlier attempt has summarized. */
+    const createNotice = async (cut: readonly Segment[], size: number): Promise<string> => {
       const segments = unsummarized(conversation, cut, snapshot).filter((segment) => !summarized.has(segment))
       for (const segment of segments) summarized.add(segment)
-      const earlier = text ?? (snapshot === undefined ? undefined : summaryOf(snapshot.notice))
-      if (segments.length > 0 || earlier === undefined) {
+      if (segments.length > 0 || text === undefined) {
         const added = segments.map((segment) => serializeSegment(segment, 'stub')).join('\n')
-        const request = { text: added, maxTokens, small: smallOf(job), tools, signal: job.signal }
-        const summary = await summarize(earlier === undefined ? request : { ...request, earlier })
+        const request = {
+          text: added,
+          earlier: text,
+          maxTokens: summaryTokens(job),
+          small: smallOf(job),
+          tools,
+          signal,
+        }
+        const summary = await summarize(request)
         spent = add(spent, summary.spent)
         text = summary.text
       }
-      return summaryNotice(text ?? earlier ?? '', size)
+      return summaryNotice(text, size)
     }
-    const cut = await cutToQuery(job, conversation, { ...limitsFor(job), notice }, tools)
+    const cut = await cutToQuery(job, { ...cutOptionsFor(job), createNotice }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
-    await rememberAt(memory, job, KIND, value)
+    await rememberCut(memory, job, KIND, cut)
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
@@ -132,21 +125,20 @@ export function createFamilyLock(
    */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
-    const stubs = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
-    return tokens * Math.min(1, stubs / Math.max(1, job.tokens))
+    const stubSize = old.reduce((sum, segment) => sum + stubTokens(segment, tools.meter), 0)
+    return tokens * Math.min(1, stubSize / Math.max(1, job.tokens))
   }
 
   const forecast = async (job: TierJob): Promise<TierForecast> => {
     const target = targetFor(job)
-    const conversation = conversationOf(job.prompt)
-    const snapshot = parseSnapshot(await recallAt(memory, job, KIND))
+    const snapshot = await recallSnapshot(memory, job, KIND)
     const limit = limitFor(job, snapshot)
     const steady = { limit, target, calls: summaryCost(job, summarizedTokens(job, limit)) }
-    const size = expectedSize(conversation, limitsFor(job), tools.meter)
+    const size = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
     if (snapshot === undefined) {
       return { tokens: size, calls: summaryCost(job, summarizedTokens(job, job.tokens - target)), steady }
     }
-    const { tokens } = await repeatCut(job, conversation, snapshot)
+    const { tokens } = await repeatCut(job, snapshot)
     return tokens > limit
       ? { tokens: size, calls: steady.calls, steady }
       : { tokens, calls: ZERO, steady, continues: true }
@@ -172,28 +164,32 @@ function unsummarized(
   })
 }
 
-type Limits = Required<Pick<CutOptions, 'cap' | 'liveCap' | 'newest' | 'noticeTokens'>>
-
+/** Returns the estimated size of a prompt after a cut. */
 function expectedSize(
-  { prompt, turns }: Conversation,
-  limits: Limits,
+  { system, turns }: Conversation,
+  {
+    cap,
+    liveCap,
+    minNewest,
+    noticeTokens,
+  }: Required<Pick<CutOptions, 'cap' | 'liveCap' | 'minNewest' | 'noticeTokens'>>,
   meter: Pick<Meter, 'estimateOfMessage'>,
 ): number {
-  const sizeOf = ({ messages }: Pick<Segment, 'messages'>): number =>
+  const sizeOf = (messages: readonly Message[]): number =>
     messages.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
-  const system = sizeOf({ messages: prompt.messages.filter(({ role }) => role === 'system') })
-  const live = turns.live.reduce((sum, segment) => sum + sizeOf(segment), 0)
-  let capacity = limits.liveCap - system - live
-  if (capacity < limits.noticeTokens) return limits.cap
-  let messages = turns.live.reduce((sum, segment) => sum + segment.messages.length, 0)
+  const live = turns.live.flatMap((segment) => segment.messages)
+  const fixed = sizeOf(system) + sizeOf(live)
+  let capacity = liveCap - fixed
+  if (capacity < noticeTokens) return cap
+  let messages = live.length
   let newest = 0
   for (const segment of turns.old.toReversed()) {
-    const size = sizeOf(segment)
-    const hasMinimum = messages >= limits.newest.messages && newest >= limits.newest.tokens
+    const size = sizeOf(segment.messages)
+    const hasMinimum = messages >= minNewest.messages && newest >= minNewest.tokens
     if (hasMinimum || size > capacity) break
     capacity -= size
     newest += size
     messages += segment.messages.length
   }
-  return Math.max(limits.cap, system + live + newest + limits.noticeTokens)
+  return Math.max(cap, fixed + newest + noticeTokens)
 }

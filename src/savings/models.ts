@@ -187,7 +187,7 @@ export function createSemanticRanker({ embedder, after, estimate, pauses, pause 
 
   const compare: SemanticRanker['compare'] = async (conversation, comparison) => {
     const { owner, signal } = comparison
-    const name = `${owner} ${conversation.chain.at(Math.min(1, conversation.segments.length))}`
+    const name = `${owner} ${conversation.prefixHashes.at(Math.min(1, conversation.segments.length))}`
     const texts = textsOf(conversation)
     if (texts === undefined || pauses.isPaused(name)) return undefined
     const { heads, question, earlier } = texts

@@ -5,7 +5,7 @@ import type { Model } from '../core/model.ts'
 import { add, costOf, toNanoUsd, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
-import { type ConversationMemory, createChain } from './conversation.ts'
+import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
 import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
 export interface CacheableRequest {
@@ -53,11 +53,11 @@ export async function markForCache(
   const { prompt, model, tokens, owner, now } = request
   if (tokens < minPrefixTokens(model) || isMarkedByCaller(prompt)) return undefined
   const kind = `${KIND}:${model.id}:${fingerprintOf(JSON.stringify(prompt.tools.map(({ native }) => native.value)))}`
-  const chain = createChain(
+  const prefixHashes = createPrefixHashes(
     [],
     prompt.messages.map((message) => ({ messages: [message] })),
   )
-  const keyAt = (count: number): string => `${kind}:${chain.at(count)}`
+  const keyAt = (count: number): string => `${kind}:${prefixHashes.at(count)}`
   const { length } = prompt.messages
   const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, keyAt(length), JSON.stringify(turn))
   const counts = Array.from({ length: MAX_ADDED_MESSAGES }, (_, at) => length - 1 - at).filter((count) => count > 0)

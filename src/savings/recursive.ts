@@ -2,7 +2,7 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
 import { sha256 } from '#hash'
 import { type ConversationMemory, conversationOf, type Segment } from './conversation.ts'
-import { withoutCutPair } from './segment-analysis.ts'
+import { toCharacterBoundary } from './segment-analysis.ts'
 import type { SelectionTools } from './selection.ts'
 import {
   PROMPT_VERSION,
@@ -45,20 +45,20 @@ export function createRecursive(
   const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
-    const conversation = conversationOf(job.prompt)
+    const { turns } = conversationOf(job.prompt)
     const limits = { maxTokens: CHUNK_TOKENS, maxChunks: MAX_CHUNKS }
-    const { chunks, remainder } = await chunkSegments(conversation.turns.old, limits, tools)
+    const { chunks, remainder } = await chunkSegments(turns.old, limits, tools)
     if (chunks.length === 0) return { declined: 'the older messages do not fill one chunk', spent: ZERO }
     if (chunks.length > MAX_CHUNKS) return { declined: `there are more than ${MAX_CHUNKS} chunks`, spent: ZERO }
     const target = targetFor(job)
     const { texts, spent } = await condense(job, chunks, Math.round(target * SUMMARY_SHARE))
     const summary = texts.join('\n\n')
-    const notice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(summary, size)
+    const createNotice = async (_: readonly Segment[], size: number): Promise<string> => summaryNotice(summary, size)
     const noticeTokens = (await tools.meter.tokenizer.count(summary, job.signal)) + HEADING_TOKENS
     const cap = Math.max(target, noticeTokens + target / 2)
-    const unsummarized = [...remainder, ...conversation.turns.live]
-    const newest = { messages: unsummarized.reduce((sum, segment) => sum + segment.messages.length, 0), tokens: 0 }
-    const cut = await cutToQuery(job, conversation, { cap, liveCap: LIVE_CAP, noticeTokens, notice, newest }, tools)
+    const unsummarized = [...remainder, ...turns.live].flatMap((segment) => segment.messages)
+    const minNewest = { messages: unsummarized.length, tokens: 0 }
+    const cut = await cutToQuery(job, { cap, liveCap: LIVE_CAP, noticeTokens, createNotice, minNewest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
     const strategy = `Recursive-RLM (controller: ${controllerOf(smallOf(job))})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
@@ -70,11 +70,11 @@ export function createRecursive(
     for (let depth = 1; depth <= MAX_DEPTH; depth++) {
       const summaries = await summarizeAll(job, texts)
       spent = add(spent, summaries.spent)
-      const before = await sizeOf(texts)
-      const after = await sizeOf(summaries.texts)
+      const tokensBefore = await sizeOf(texts)
+      const tokens = await sizeOf(summaries.texts)
       texts = summaries.texts
-      if (after <= maxTokens || texts.length === 1 || after > before * (1 - MIN_SAVED_SHARE)) break
-      texts = await joinToChunks(texts)
+      if (tokens <= maxTokens || texts.length === 1 || tokens > tokensBefore * (1 - MIN_SAVED_SHARE)) break
+      texts = await joinTexts(texts, { maxTokens: CHUNK_TOKENS, separator: '\n\n', marginTokens: 0 }, tools)
     }
     return { texts, spent }
   }
@@ -88,28 +88,11 @@ export function createRecursive(
     return sum
   }
 
-  const joinToChunks = async (texts: readonly string[]): Promise<readonly string[]> => {
-    const joined: string[] = []
-    let chunk: string[] = []
-    let size = 0
-    for (const text of texts) {
-      const added = await sizeOf([text])
-      if (chunk.length > 0 && size + added > CHUNK_TOKENS) {
-        joined.push(chunk.join('\n\n'))
-        chunk = []
-        size = 0
-      }
-      chunk.push(text)
-      size += added
-    }
-    return [...joined, chunk.join('\n\n')]
-  }
-
   const summarizeAll = async (job: TierJob, texts: readonly string[]): Promise<Summaries> => {
     const summaries: string[] = Array.from({ length: texts.length }, () => '')
     let spent: NanoUsd = ZERO
     let next = 0
-    const work = async (): Promise<void> => {
+    const summarizeRemaining = async (): Promise<void> => {
       for (let at = next++; at < texts.length; at = next++) {
         const summary = await summarizeChunk(job, texts[at] ?? '')
         summaries[at] = summary.text
@@ -117,7 +100,7 @@ export function createRecursive(
         await tools.pause()
       }
     }
-    await Promise.all(Array.from({ length: MAX_PARALLEL_CALLS }, work))
+    await Promise.all(Array.from({ length: MAX_PARALLEL_CALLS }, summarizeRemaining))
     return { texts: summaries, spent }
   }
 
@@ -131,8 +114,8 @@ export function createRecursive(
     const hash = sha256(text)
     const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
     for (const author of new Set([small?.name ?? 'extractive', controllerOf(small)])) {
-      const known = await memory.recall(owner, keyOf(author))
-      if (known !== undefined) return { text: known, spent: ZERO }
+      const stored = await memory.recall(owner, keyOf(author))
+      if (stored !== undefined) return { text: stored, spent: ZERO }
     }
     const summary = await summarize({ text, maxTokens: CHUNK_SUMMARY_TOKENS, small, tools, signal })
     const author = summary.isFromModel && small !== undefined ? small.name : 'extractive'
@@ -141,18 +124,13 @@ export function createRecursive(
   }
 
   const forecast = (job: TierJob): TierForecast => {
-    const priceOf = (read: number, written: number): NanoUsd => smallOf(job)?.price(read, written) ?? ZERO
+    const priceOf = (promptTokens: number, outputTokens: number): NanoUsd =>
+      smallOf(job)?.price(promptTokens, outputTokens) ?? ZERO
     const calls = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
     return { tokens: targetFor(job), calls, callsPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }
-}
-
-interface ChunkLimits {
-  readonly maxTokens: number
-  /** At most one more chunk than this is created. @default unlimited */
-  readonly maxChunks?: number
 }
 
 interface Chunks {
@@ -162,10 +140,13 @@ interface Chunks {
   readonly remainder: readonly Segment[]
 }
 
-/** Divides between segments, or between lines if a segment exceeds a chunk. */
+/**
+ * Divides between segments, or between lines if a segment exceeds a chunk. Creates at most one more chunk than
+ * `maxChunks`.
+ */
 export async function chunkSegments(
   segments: readonly Segment[],
-  { maxTokens, maxChunks = Number.POSITIVE_INFINITY }: ChunkLimits,
+  { maxTokens, maxChunks = Number.POSITIVE_INFINITY }: { readonly maxTokens: number; readonly maxChunks?: number },
   tools: Pick<SelectionTools, 'meter' | 'pause'>,
 ): Promise<Chunks> {
   const { estimate } = tools.meter.tokenizer
@@ -173,7 +154,7 @@ export async function chunkSegments(
   let texts: string[] = []
   let remainder: Segment[] = []
   let tokens = 0
-  const close = (): void => {
+  const closeChunk = (): void => {
     if (texts.length > 0) chunks.push(texts.join('\n'))
     texts = []
     remainder = []
@@ -185,7 +166,7 @@ export async function chunkSegments(
     for (const [at, piece] of pieces.entries()) {
       await tools.pause()
       const length = estimate(piece) + 1
-      if (tokens + length > maxTokens) close()
+      if (tokens + length > maxTokens) closeChunk()
       texts.push(piece)
       tokens += length
       if (at === pieces.length - 1) remainder.push(segment)
@@ -203,27 +184,40 @@ const MAX_CHARACTERS_PER_TOKEN = 8
 async function piecesOf(
   text: string,
   maxTokens: number,
-  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
-): Promise<string[]> {
-  const { estimate } = meter.tokenizer
+  tools: Pick<SelectionTools, 'meter' | 'pause'>,
+): Promise<readonly string[]> {
+  const { estimate } = tools.meter.tokenizer
   if (text.length < maxTokens * MAX_CHARACTERS_PER_TOKEN && estimate(text) < maxTokens) return [text]
-  const pieces: string[] = []
-  let lines: string[] = []
+  const lines = text.split(/(?<=\n)/).flatMap((line) => splitLine(line, maxTokens))
+  return joinTexts(lines, { maxTokens, separator: '', marginTokens: 1 }, tools)
+}
+
+/** Joins consecutive texts up to the maximum size. `marginTokens` is added to the size of each text. */
+async function joinTexts(
+  texts: readonly string[],
+  {
+    maxTokens,
+    separator,
+    marginTokens,
+  }: { readonly maxTokens: number; readonly separator: string; readonly marginTokens: number },
+  { meter, pause }: Pick<SelectionTools, 'meter' | 'pause'>,
+): Promise<readonly string[]> {
+  const groups: string[][] = []
   let tokens = 0
-  for (const line of text.split(/(?<=\n)/).flatMap((long) => splitLine(long, maxTokens))) {
+  for (const text of texts) {
     const due = pause()
     if (due !== undefined) await due
-    const length = estimate(line) + 1
-    if (tokens + length > maxTokens && lines.length > 0) {
-      pieces.push(lines.join(''))
-      lines = []
-      tokens = 0
+    const size = meter.tokenizer.estimate(text) + marginTokens
+    const group = groups.at(-1)
+    if (group === undefined || tokens + size > maxTokens) {
+      groups.push([text])
+      tokens = size
+    } else {
+      group.push(text)
+      tokens += size
     }
-    lines.push(line)
-    tokens += length
   }
-  if (lines.length > 0) pieces.push(lines.join(''))
-  return pieces
+  return groups.map((group) => group.join(separator))
 }
 
 /**
@@ -235,7 +229,7 @@ function splitLine(line: string, maxTokens: number): string[] {
   if (line.length <= maxLength) return [line]
   const pieces: string[] = []
   for (let at = 0; at < line.length;) {
-    const end = withoutCutPair(line, at + maxLength)
+    const end = toCharacterBoundary(line, at + maxLength)
     pieces.push(line.slice(at, end))
     at = end
   }

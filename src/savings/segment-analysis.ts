@@ -72,7 +72,7 @@ async function analyzeSegment(
     const tokensPerUnit = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
     for (let at = 0; at < text.length;) {
       await pause()
-      const end = withoutCutPair(text, Math.min(text.length, at + SLICE_LENGTH))
+      const end = toCharacterBoundary(text, Math.min(text.length, at + SLICE_LENGTH))
       if (maxTokens > 0) addSnippets({ text, from: at, to: end, location, tokensPerUnit, maxTokens }, analysis)
       else append(analysis.terms, termsOf(text.slice(at, end)))
       at = end
@@ -89,7 +89,7 @@ async function analyzeSegment(
 const SLICE_LENGTH = 16_384
 
 /** Returns the end of a slice, moved back by one if it would split a surrogate pair. */
-export function withoutCutPair(text: string, end: number): number {
+export function toCharacterBoundary(text: string, end: number): number {
   const unit = text.charCodeAt(end)
   return unit >= 0xdc00 && unit < 0xe000 ? end - 1 : end
 }
@@ -175,5 +175,5 @@ function endOfLine(text: string, start: number): number {
   if (sentence > MAX_LINE_LENGTH / 4) return start + sentence + 1
   const space = piece.lastIndexOf(' ')
   if (space > MAX_LINE_LENGTH / 4) return start + space + 1
-  return withoutCutPair(text, start + MAX_LINE_LENGTH)
+  return toCharacterBoundary(text, start + MAX_LINE_LENGTH)
 }

@@ -1,5 +1,5 @@
 import type { Meter } from '../core/ports.ts'
-import type { Selected } from './excerpt.ts'
+import type { SelectionResult } from './excerpt.ts'
 import { createPacker, type Packer, type PackerEntry } from './packer.ts'
 import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/async.ts'
@@ -20,7 +20,7 @@ export interface SelectionJob {
   readonly steps: ReadonlySet<Segment>
   readonly query: Query
   /** @default none: ranks by words only */
-  readonly similarities?: Similarities
+  readonly similarities?: Similarities | undefined
   /** True if the question asks about an earlier answer. Selects complete answers first. @default false */
   readonly asksForAnswer?: boolean
   readonly capacity: number
@@ -77,7 +77,7 @@ const DECAY = 1
 const MAX_FILLING_ROUNDS = 4
 const FULL_SHARE = 0.998
 
-export async function select(job: SelectionJob, tools: SelectionTools): Promise<Selected> {
+export async function select(job: SelectionJob, tools: SelectionTools): Promise<SelectionResult> {
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
   const corpus = await corpusOf(

@@ -1,17 +1,17 @@
 import { ZERO } from '../core/money.ts'
 import { cutToQuery } from './cut.ts'
-import { type Conversation, type ConversationMemory, conversationOf, recallAt, rememberAt } from './conversation.ts'
+import { type ConversationMemory, conversationOf, recallLatest, rememberLatest } from './conversation.ts'
 import {
   type Block,
-  parseSnapshot,
-  rebuild,
+  recallSnapshot,
+  rebuildPrompt,
+  rememberCut,
   restoreSelection,
   type Selection,
   type Snapshot,
-  snapshotOf,
 } from './excerpt.ts'
 import { select, type SelectionTools } from './selection.ts'
-import { LEVEL_CAPS, type Tier, type TierJob, type TierResult } from './tier.ts'
+import { LEVEL_CAPS, type Rewrite, type Tier, type TierJob, type TierResult } from './tier.ts'
 import { queryOf } from './query.ts'
 import { serializeSegment } from './summary.ts'
 import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
@@ -33,10 +33,7 @@ const BLOCK_FRAME_TOKENS = 64
 /** Maximum size of the last exchange before the live turn that stays unchanged, as a fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
-interface ShortenedPrompt {
-  readonly prompt: TierJob['prompt']
-  readonly tokens: number
-}
+type ShortenedPrompt = Pick<Rewrite, 'prompt' | 'tokens'>
 
 /** Tier 5: reduces the prompt to the cap of the savings level, keeping the parts that are relevant to the question. */
 export function createSlider(tools: SelectionTools, memory: ConversationMemory, mode: SliderMode): Tier {
@@ -47,67 +44,52 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const size = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
     const tokens = size <= cap ? size : await tools.meter.countOf(job.prompt, job.signal)
     if (tokens <= cap) return { declined: `the prompt is within ${cap} tokens`, spent: ZERO }
-    const conversation = conversationOf(job.prompt)
-    const shortened = (await repeatCut(job, conversation, cap)) ?? (await cutAgain(job, conversation, cap))
+    const shortened = (await repeatCut(job, cap)) ?? (await cutAgain(job, cap))
     if (shortened === undefined) return { declined: 'no message can be left out', spent: ZERO }
-    return { rewrite: { ...shortened, tier: 5, strategy: `Savings-Slider (${level}: ${cap} tokens)` }, spent: ZERO }
+    const { prompt, tokens: sentTokens } = shortened
+    const strategy = `Savings-Slider (${level}: ${cap} tokens)`
+    return { rewrite: { prompt, tokens: sentTokens, tier: 5, strategy }, spent: ZERO }
   }
 
   /** Returns undefined if there is no cut to repeat or the prompt would exceed the cap. */
-  const repeatCut = async (
-    job: TierJob,
-    conversation: Conversation,
-    cap: number,
-  ): Promise<ShortenedPrompt | undefined> => {
-    if (mode === 'query') return undefined
-    const lastSnapshot = parseSnapshot(await recallAt(memory, job, `slider-${cap}`))
+  const repeatCut = async (job: TierJob, cap: number): Promise<ShortenedPrompt | undefined> => {
+    const lastSnapshot = mode === 'query' ? undefined : await recallSnapshot(memory, job, `slider-${cap}`)
     if (lastSnapshot === undefined) return undefined
+    const conversation = conversationOf(job.prompt)
     const selection = await restoreSelection(conversation, lastSnapshot, (segment) => tools.analyze(segment, job.owner))
     const apply = async (snapshot: Snapshot): Promise<ShortenedPrompt & { readonly snapshot: Snapshot }> => {
-      const prompt = rebuild(job.prompt, conversation.turns, selection, snapshot)
+      const prompt = rebuildPrompt(conversation, selection, snapshot)
       return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), snapshot }
     }
-    let sent = await apply(lastSnapshot)
-    if (sent.tokens > cap) return undefined
+    let repeated = await apply(lastSnapshot)
+    if (repeated.tokens > cap) return undefined
     if (mode === 'auto') {
-      const capacity = Math.min(cap * BLOCK_SHARE, cap - sent.tokens - BLOCK_FRAME_TOKENS)
-      const block = await selectBlock(job, conversation, { capacity, selection, blocks: lastSnapshot.blocks }, tools)
-      const withBlock =
-        block === undefined ? sent : await apply({ ...lastSnapshot, blocks: [...lastSnapshot.blocks, block] })
-      if (withBlock.tokens <= cap) sent = withBlock
+      const { blocks } = lastSnapshot
+      const capacity = Math.min(cap * BLOCK_SHARE, cap - repeated.tokens - BLOCK_FRAME_TOKENS)
+      const block = await selectBlock(job, { capacity, selection, blocks }, tools)
+      const extended = block === undefined ? repeated : await apply({ ...lastSnapshot, blocks: [...blocks, block] })
+      if (extended.tokens <= cap) repeated = extended
     }
-    await rememberAt(memory, job, `slider-${cap}`, JSON.stringify(sent.snapshot))
-    return { prompt: sent.prompt, tokens: sent.tokens }
+    await rememberLatest(memory, job, `slider-${cap}`, JSON.stringify(repeated.snapshot))
+    return repeated
   }
 
-  const cutAgain = async (
-    job: TierJob,
-    conversation: Conversation,
-    cap: number,
-  ): Promise<ShortenedPrompt | undefined> => {
+  const cutAgain = async (job: TierJob, cap: number): Promise<ShortenedPrompt | undefined> => {
     const isStable = mode === 'stable' || (mode === 'auto' && (await isContinued(job, cap)))
-    const limits = {
-      cap: isStable ? cap * STABLE_SHARE : cap,
-      liveCap: cap,
-      exchangeTokens: cap * EXCHANGE_SHARE,
-      byMeaning: true,
-    }
-    const cut = await cutToQuery(job, conversation, limits, tools)
+    const target = isStable ? cap * STABLE_SHARE : cap
+    const options = { cap: target, liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, ranksByMeaning: true }
+    const cut = await cutToQuery(job, options, tools)
     if (cut === undefined) return undefined
-    if (isStable) {
-      const value = JSON.stringify(snapshotOf(conversation, cut.selected, cut.notice, job.now))
-      await rememberAt(memory, job, `slider-${cap}`, value)
-    } else if (mode === 'auto') {
-      await rememberAt(memory, job, `slider-${cap}-seen`, String(job.now))
-    }
-    return { prompt: cut.prompt, tokens: cut.tokens }
+    if (isStable) await rememberCut(memory, job, `slider-${cap}`, cut)
+    else if (mode === 'auto') await rememberLatest(memory, job, `slider-${cap}-seen`, String(job.now))
+    return cut
   }
 
   /** Returns true if an earlier turn was cut less than five minutes ago. A repeated request is not an earlier turn. */
   const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
-    const lastTurn = Number(await recallAt(memory, job, `slider-${cap}-seen`, 1))
-    const snapshot = await recallAt(memory, job, `slider-${cap}`)
-    return snapshot !== undefined || (lastTurn > 0 && job.now - lastTurn < UPSTREAM_CACHE_MS)
+    const lastTurnAt = Number(await recallLatest(memory, job, `slider-${cap}-seen`, 1))
+    const snapshot = await recallLatest(memory, job, `slider-${cap}`)
+    return snapshot !== undefined || (lastTurnAt > 0 && job.now - lastTurnAt < UPSTREAM_CACHE_MS)
   }
 
   return {
@@ -120,37 +102,32 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
 const HEADING = '[Earlier parts of this conversation that may matter for the next message:]'
 const MIN_BLOCK_TOKENS = 200
 
-interface BlockOptions {
-  readonly capacity: number
-  readonly selection: Selection
-  readonly blocks: readonly Block[]
-}
-
 /**
  * Selects the parts that a new question needs and the repeated cut omits. Returns undefined if there are none, and
  * during an agent's steps.
  */
 async function selectBlock(
   job: TierJob,
-  conversation: Conversation,
-  { capacity, selection, blocks }: BlockOptions,
+  {
+    capacity,
+    selection,
+    blocks,
+  }: { readonly capacity: number; readonly selection: Selection; readonly blocks: readonly Block[] },
   tools: SelectionTools,
 ): Promise<Block | undefined> {
+  const conversation = conversationOf(job.prompt)
   const { turns } = conversation
   const before = turns.live[0]?.indexes[0]
   if (capacity < MIN_BLOCK_TOKENS || turns.live.length !== 1 || before === undefined) return undefined
   if (blocks.some((block) => block.before === before)) return undefined
   const segments = turns.old.filter((segment) => selection.get(segment) !== segment.messages)
-  const query = queryOf(turns)
   const similarities = await job.semantics?.similarities(conversation)
   const { owner, signal } = job
-  const found = await select(
-    { segments, steps: new Set(), query, ...(similarities !== undefined && { similarities }), capacity, owner, signal },
-    tools,
-  )
-  if (found.matches === 0) return undefined
+  const query = queryOf(turns)
+  const result = await select({ segments, steps: new Set(), query, similarities, capacity, owner, signal }, tools)
+  if (result.matches === 0) return undefined
   const texts = segments.flatMap((segment) => {
-    const messages = found.selection.get(segment)
+    const messages = result.selection.get(segment)
     return messages === undefined ? [] : [serializeSegment({ ...segment, messages }, 'full')]
   })
   return texts.length === 0 ? undefined : { before, text: [HEADING, ...texts].join('\n\n') }

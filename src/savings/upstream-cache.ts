@@ -3,7 +3,7 @@ import { asCount, isJsonObject, type Json, parseJson } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, toNanoUsd, subtract, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Part, Prompt } from '../core/prompt.ts'
-import { type ConversationMemory, recallAt, rememberAt } from './conversation.ts'
+import { type ConversationMemory, recallLatest, rememberLatest } from './conversation.ts'
 import type { TierJob, TierNumber } from './tier.ts'
 
 /** How long upstreams cache a prompt after its last use. */
@@ -84,7 +84,7 @@ export function warmTokens(sent: SentPrompt, job: TierJob, { trust }: Pick<Histo
 }
 
 export async function recallHistory(memory: ConversationMemory, job: TierJob): Promise<History> {
-  return parseHistory(await recallAt(memory, job, KIND)) ?? NEW_CONVERSATION
+  return parseHistory(await recallLatest(memory, job, KIND)) ?? NEW_CONVERSATION
 }
 
 export interface SentRequest {
@@ -118,7 +118,7 @@ export async function rememberSent(
 }
 
 async function rememberHistory(memory: ConversationMemory, job: TierJob, history: History): Promise<void> {
-  await rememberAt(memory, job, KIND, JSON.stringify(history))
+  await rememberLatest(memory, job, KIND, JSON.stringify(history))
 }
 
 const NEWEST_WEIGHT = 0.5

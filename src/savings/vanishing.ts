@@ -2,7 +2,7 @@ import { add, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import { withTimeout } from '../core/async.ts'
 import { cutToQuery } from './cut.ts'
-import { type Conversation, type ConversationMemory, conversationOf, type SplitConversation } from './conversation.ts'
+import { type Conversation, type ConversationMemory, conversationOf } from './conversation.ts'
 import { turnsSoFar } from './choose-tiers.ts'
 import type { SelectionTools } from './selection.ts'
 import {
@@ -16,7 +16,6 @@ import {
 } from './tier.ts'
 import { asArray, isJsonObject, parseJson } from '../core/json.ts'
 import { textOfMessage } from '../core/prompt.ts'
-import type { SmallModel } from './models.ts'
 
 interface VanishingOptions {
   readonly thresholds: Thresholds
@@ -46,7 +45,7 @@ const MAX_REPLY_TOKENS = 100
 
 /** Tier 2: stores the conversation and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const leastTarget = options.leastTarget ?? DEFAULT_MIN_TARGETS
+  const { thresholds, targetShare = TARGET_SHARE, leastTarget: minTarget = DEFAULT_MIN_TARGETS, after } = options
 
   /**
    * Without a header, only a single long request gets a large target, because a long conversation would pay for it on
@@ -54,8 +53,8 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
    */
   const capFor = (job: TierJob): number => {
     const allowsLarge = isRequestedByHeader(job, 2) || turnsSoFar(job.prompt) <= MAX_ANSWERS_OF_REQUEST
-    const min = minTargetFor(leastTarget, allowsLarge ? job.tokens : 0)
-    return Math.max(min, Math.round(job.tokens * (options.targetShare ?? TARGET_SHARE)))
+    const min = minTargetFor(minTarget, allowsLarge ? job.tokens : 0)
+    return Math.max(min, Math.round(job.tokens * targetShare))
   }
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
@@ -63,25 +62,20 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     const total = conversation.turns.old.length
     if (total === 0) return { declined: 'the conversation has no earlier sections', spent: ZERO }
     const stored = storeTranscript(memory, job.owner, conversation)
-    const { terms, spent } =
-      job.small === undefined
-        ? { terms: [], spent: ZERO }
-        : await askForTerms({ small: job.small, turns: conversation.turns, signal: job.signal, after: options.after })
+    const { terms, spent } = await askForTerms(job, after)
     await stored
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
-    const limits = { cap, liveCap, excerptCap: liveCap, minOldTokens: Math.round(cap / 2) }
-    const cut = await cutToQuery(job, conversation, { ...limits, terms, byMeaning: true }, tools)
-    if (cut === undefined || cut.matches === 0) return { declined: 'no section matches the query', spent }
-    const strategy = `Vanishing-Context (${cut.selectedCount} of ${total} sections)`
+    const caps = { cap, liveCap, excerptCap: liveCap, minOldTokens: Math.round(cap / 2) }
+    const cut = await cutToQuery(job, { ...caps, searchTerms: terms, ranksByMeaning: true }, tools)
+    if (cut === undefined || cut.result.matches === 0) return { declined: 'no section matches the query', spent }
+    const strategy = `Vanishing-Context (${cut.sentCount} of ${total} sections)`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
   }
 
   const forecast = (job: TierJob): TierForecast => {
     const conversation = conversationOf(job.prompt)
-    const { turns } = conversation
-    const system = job.prompt.messages.filter((message) => message.role === 'system')
-    const fixed = [...system, ...turns.live.flatMap((segment) => segment.messages)]
+    const fixed = [...conversation.system, ...conversation.turns.live.flatMap((segment) => segment.messages)]
     const fixedTokens = fixed.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
@@ -90,36 +84,36 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     return { tokens, calls, callsPerTurn }
   }
 
-  return { tier: 2, wants: (job) => isWanted(job, 2, options.thresholds), forecast, rewrite }
+  return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }
 }
 
-function minTargetFor(leastTarget: MinTarget, tokens: number): number {
-  if (typeof leastTarget === 'number') return leastTarget
-  const applicable = leastTarget.filter(({ above }) => tokens > above || above === 0)
+function minTargetFor(minTarget: MinTarget, tokens: number): number {
+  if (typeof minTarget === 'number') return minTarget
+  const applicable = minTarget.filter(({ above }) => tokens > above || above === 0)
   return applicable.toSorted((a, b) => a.above - b.above).at(-1)?.target ?? FALLBACK_TARGET
 }
 
 const SECTIONS_PER_PAGE = 32
 
 /**
- * Stores old messages in pages, each with the name of the previous page. Skips pages that are already stored, so each
- * message is stored once, regardless of the number of turns.
+ * Stores old messages in pages, each with the name of the previous page. Skips stored pages, so each message is stored
+ * once, regardless of the number of turns.
  */
 export async function storeTranscript(
   memory: ConversationMemory,
   owner: string,
-  { turns: { old }, chain }: Conversation,
+  { turns: { old }, prefixHashes }: Conversation,
 ): Promise<void> {
-  let before = ''
+  let previous = ''
   for (let from = 0; from < old.length; from += SECTIONS_PER_PAGE) {
     const to = Math.min(old.length, from + SECTIONS_PER_PAGE)
-    const name = chain.at(to)
+    const name = prefixHashes.at(to)
     if (memory.peek(owner, `page:${name}`) === undefined) {
       const messages = old.slice(from, to).flatMap((segment) => segment.messages)
       const sections = messages.map((message) => ({ role: message.role, text: textOfMessage(message) }))
-      await memory.remember(owner, `page:${name}`, JSON.stringify({ before, sections }))
+      await memory.remember(owner, `page:${name}`, JSON.stringify({ before: previous, sections }))
     }
-    before = name
+    previous = name
   }
 }
 
@@ -134,27 +128,23 @@ const MAX_TERM_LENGTH = 40
 const MAX_TURN_LENGTH = 4000
 const TIMEOUT_MS = 3000
 
-interface SearchTerms {
-  readonly terms: readonly string[]
-  readonly spent: NanoUsd
-}
-
-interface AskForTerms {
-  readonly small: SmallModel
-  readonly turns: SplitConversation
-  readonly signal: AbortSignal
-  readonly after: Runtime['after']
-}
-
 /**
  * Asks the small model for search terms beyond those in the last two user messages. Returns no terms after a failure or
  * timeout.
  */
-async function askForTerms({ small, turns, signal, after }: AskForTerms): Promise<SearchTerms> {
+async function askForTerms(
+  { small, prompt, signal }: TierJob,
+  after: Runtime['after'],
+): Promise<{ readonly terms: readonly string[]; readonly spent: NanoUsd }> {
+  if (small === undefined) return { terms: [], spent: ZERO }
   const timeout = new AbortController()
   const late = (): Error => new Error(`The small model returned no search terms within ${TIMEOUT_MS} ms.`)
-  const question = { instruction: INSTRUCTION, text: lastUserTexts(turns), maxTokens: MAX_REPLY_TOKENS }
-  const reply = small.ask({ ...question, signal: AbortSignal.any([signal, timeout.signal]) })
+  const reply = small.ask({
+    instruction: INSTRUCTION,
+    text: lastUserTexts(conversationOf(prompt)),
+    maxTokens: MAX_REPLY_TOKENS,
+    signal: AbortSignal.any([signal, timeout.signal]),
+  })
   try {
     const { text, spent } = await withTimeout(reply, { ms: TIMEOUT_MS, after, late })
     return { terms: parseTerms(text), spent }
@@ -164,20 +154,17 @@ async function askForTerms({ small, turns, signal, after }: AskForTerms): Promis
   }
 }
 
-function lastUserTexts(turns: SplitConversation): string {
-  const users = [...turns.old, ...turns.live].filter((segment) => segment.kind === 'user').slice(-2)
+function lastUserTexts({ segments }: Conversation): string {
+  const users = segments.filter((segment) => segment.kind === 'user').slice(-2)
   const texts = users.map((segment) => segment.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 
 /** Returns the terms and names in a JSON reply, without long terms and terms without letters or digits. */
 export function parseTerms(reply: string): readonly string[] {
-  const json = reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1)
-  const value = parseJson(json)
+  const value = parseJson(reply.slice(reply.indexOf('{'), reply.lastIndexOf('}') + 1))
   if (!isJsonObject(value)) return []
   const suggestions = [...asArray(value['terms']), ...asArray(value['names'])]
-  const terms = suggestions.filter(
-    (term) => typeof term === 'string' && term.length <= MAX_TERM_LENGTH && /[\p{L}\p{N}]/u.test(term),
-  )
-  return (terms as string[]).slice(0, MAX_TERMS)
+  const terms = suggestions.filter((term) => typeof term === 'string')
+  return terms.filter((term) => term.length <= MAX_TERM_LENGTH && /[\p{L}\p{N}]/u.test(term)).slice(0, MAX_TERMS)
 }

@@ -221,8 +221,8 @@ function shouldTrack(job: TierJob, thresholds: Thresholds): boolean {
 function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
-  const { chain, segments } = conversationOf(prompt)
-  const conversation = `${owner} ${chain.at(Math.min(1, segments.length))}`
+  const { prefixHashes, segments } = conversationOf(prompt)
+  const conversation = `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
   return { ...job, small: withPauses(small, { pauses, conversation, signal }) }
 }
 

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
-import { conversationOf, createChain, createMemory, splitConversation } from '../../src/savings/conversation.ts'
+import { conversationOf, createPrefixHashes, createMemory, splitConversation } from '../../src/savings/conversation.ts'
 import { summarizeByExtract } from '../../src/savings/summary.ts'
-import { parseSnapshot } from '../../src/savings/excerpt.ts'
+import { recallSnapshot } from '../../src/savings/excerpt.ts'
 import { hasStandingInstruction, stemOf, termsOf } from '../../src/savings/query.ts'
 import { parseTerms, storeTranscript } from '../../src/savings/vanishing.ts'
 import { isShadowed, shadow } from '../../src/savings/tier.ts'
-import { meter, textStore } from './bench.ts'
+import { jobOf, meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
 const user = (words: string): Message => ({ role: 'user', parts: [text(words)] })
@@ -88,9 +88,11 @@ describe('memory', () => {
   })
 
   it.each(['', 'null', '[]', '{"from":-1}', '{"from":3,"notice":7,"picks":[],"asked":0}', '{'])(
-    'takes the damaged state %j for none',
-    (value) => {
-      expect(parseSnapshot(value)).toBeUndefined()
+    'returns no snapshot for the damaged state %j',
+    async (value) => {
+      const memory = createMemory({ store: { get: async () => value, set: async () => undefined }, now: () => 1 })
+      const job = jobOf(promptOf([user('a')], 'openai'))
+      expect(await recallSnapshot(memory, job, 'slider-16384')).toBeUndefined()
     },
   )
 })
@@ -102,9 +104,12 @@ describe('the hashes of prefixes', () => {
   const { old } = splitConversation([...messages, user('end')])
 
   it('are equal for a longer conversation, and differ if one word differs', async () => {
-    const short = createChain([], old.slice(0, 30))
-    const long = createChain([], old)
-    const other = createChain([], [...splitConversation([user('q0 other'), ...messages.slice(1), user('end')]).old])
+    const short = createPrefixHashes([], old.slice(0, 30))
+    const long = createPrefixHashes([], old)
+    const other = createPrefixHashes(
+      [],
+      [...splitConversation([user('q0 other'), ...messages.slice(1), user('end')]).old],
+    )
     for (const count of [0, 1, 7, 30]) expect(await long.at(count)).toBe(await short.at(count))
     expect(await other.at(30)).not.toBe(await long.at(30))
     expect(await long.at(29)).not.toBe(await long.at(30))
