@@ -11,7 +11,6 @@ import { digestOf } from '../core/digest.ts'
 import { sha256 } from '#hash'
 import { LRUCache } from 'lru-cache'
 import { quotaOf, type Store } from '../core/store.ts'
-import type { TierJob } from './tier.ts'
 
 /**
  * A user message, an answer, or an answer with its tool calls and their results. Segments are the units of selection,
@@ -226,9 +225,14 @@ export function createMemory({
 /** Number of shorter prefixes to try. A turn usually adds two segments, but some clients add several turns at once. */
 const MAX_ADDED_SEGMENTS = 4
 
+interface OwnedPrompt {
+  readonly owner: string
+  readonly prompt: Prompt
+}
+
 export async function rememberLatest(
   memory: ConversationMemory,
-  { owner, prompt }: Pick<TierJob, 'owner' | 'prompt'>,
+  { owner, prompt }: OwnedPrompt,
   kind: string,
   value: string,
 ): Promise<void> {
@@ -242,7 +246,7 @@ export async function rememberLatest(
  */
 export async function recallLatest(
   memory: ConversationMemory,
-  { owner, prompt }: Pick<TierJob, 'owner' | 'prompt'>,
+  { owner, prompt }: OwnedPrompt,
   kind: string,
   minAdded = 0,
 ): Promise<string | undefined> {
