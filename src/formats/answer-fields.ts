@@ -12,24 +12,24 @@ export function nativeAnswer(dialect: Dialect, body: JsonObject, received: JsonO
   return text === undefined || body !== received ? { dialect, value: body } : { dialect, value: body, text }
 }
 
-export function parseEvent(data: string): JsonObject {
+export function parseUpstreamEvent(data: string): JsonObject {
   const value = parseJson(data)
   if (isJsonObject(value)) return value
   throw new GatewayError('upstream', 'The model provider sent a malformed event in its stream.')
 }
 
-export function parseSseEvent(event: SseEvent): JsonObject {
+export function eventData(event: SseEvent): JsonObject {
   return asObject(parseJson(event.data)) ?? {}
 }
 
 /** A delta of the same type continues the block. */
-export interface OpenBlock {
-  open: 'text' | 'thinking' | undefined
+export interface BlockState {
+  openType: 'text' | 'thinking' | undefined
 }
 
-export function blockParts(state: OpenBlock, type: 'text' | 'thinking', text: string): readonly StreamPart[] {
-  const isOpen = state.open === type
-  state.open = type
+export function blockParts(state: BlockState, type: 'text' | 'thinking', text: string): readonly StreamPart[] {
+  const isOpen = state.openType === type
+  state.openType = type
   const delta: StreamPart = type === 'text' ? { type: 'text-delta', text } : { type: 'thinking-delta', text }
   return isOpen ? [delta] : [{ type: `${type}-start` }, delta]
 }
@@ -47,10 +47,10 @@ const ERROR_KEY = 'rror"'
 const USAGE_KEY = 'usage"'
 const FINISH_REASON_KEY = '_reason"'
 
-function isOnlyNull(search: ByteSearch, keyEnd: string): boolean {
-  for (let at = search.find(keyEnd); at !== -1; at = search.find(keyEnd, at + 1)) {
+function isAlwaysNull(search: ByteSearch, keyEnd: string): boolean {
+  for (let offset = search.find(keyEnd); offset !== -1; offset = search.find(keyEnd, offset + 1)) {
     // Skips the colon and one optional space.
-    let valueStart = at + keyEnd.length + 1
+    let valueStart = offset + keyEnd.length + 1
     if (search.bytes[valueStart] === SPACE) valueStart++
     if (search.bytes[valueStart] !== LOWER_N) return false
   }
@@ -74,7 +74,7 @@ export function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint
   return true
 }
 
-export function asciiBytes(text: string): Uint8Array {
+export function toBytes(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
@@ -90,30 +90,32 @@ function startsWith(bytes: Uint8Array, start: number, expected: Uint8Array): boo
   return true
 }
 
-const PLAIN_CHAT = ['data: {', 'data:{'].map(asciiBytes)
+const PLAIN_CHAT_PREFIXES = ['data: {', 'data:{'].map(toBytes)
 
 /** Allows only chunks with plain content. Chunks with tool calls must be parsed, because ids may be missing. */
 export function canForwardChat(search: ByteSearch): boolean {
   if (search.find('[DONE]') !== -1 || search.find('_call') !== -1 || search.find('\r') !== -1) return false
   if (search.find(ERROR_KEY) !== -1) return false
   return (
-    isOnlyNull(search, USAGE_KEY) && isOnlyNull(search, FINISH_REASON_KEY) && isEveryEventAnObject(search, PLAIN_CHAT)
+    isAlwaysNull(search, USAGE_KEY) &&
+    isAlwaysNull(search, FINISH_REASON_KEY) &&
+    isEveryEventAnObject(search, PLAIN_CHAT_PREFIXES)
   )
 }
 
 /** Deltas and pings. The event name must equal the type in the data, because the name is forwarded too. */
-const PLAIN_MESSAGES = ['content_block_delta', 'ping'].flatMap((name) =>
-  ['', ' '].map((space) => asciiBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
+const PLAIN_MESSAGE_PREFIXES = ['content_block_delta', 'ping'].flatMap((name) =>
+  ['', ' '].map((space) => toBytes(`event: ${name}\ndata: {"type":${space}"${name}"`)),
 )
 
 export function canForwardMessages(search: ByteSearch): boolean {
   if (search.find('message_') !== -1 || search.find('content_block_s') !== -1) return false
   if (search.find(ERROR_KEY) !== -1 || search.find('\r') !== -1) return false
-  return isEveryEventAnObject(search, PLAIN_MESSAGES)
+  return isEveryEventAnObject(search, PLAIN_MESSAGE_PREFIXES)
 }
 
 /** Events that contain only a delta. Other events repeat the complete text. */
-const DELTAS = [
+const DELTA_EVENTS = [
   'response.output_text.delta',
   'response.reasoning_summary_text.delta',
   'response.reasoning_text.delta',
@@ -126,10 +128,10 @@ const DELTAS = [
   'response.image_generation_call.partial_image',
 ]
 
-const PLAIN = DELTAS.map((name) => asciiBytes(`event: ${name}\ndata: {`))
+const DELTA_PREFIXES = DELTA_EVENTS.map((name) => toBytes(`event: ${name}\ndata: {`))
 
 export function canForwardResponses(search: ByteSearch): boolean {
-  return search.find('\r') === -1 && isEveryEventAnObject(search, PLAIN)
+  return search.find('\r') === -1 && isEveryEventAnObject(search, DELTA_PREFIXES)
 }
 
 /** Vendors reject a conversation in which two calls have the same id. */
@@ -137,7 +139,7 @@ export function generateCallId(prefix: 'call' | 'toolu'): string {
   return `${prefix}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`
 }
 
-export function idOf(value: Json | undefined): string | undefined {
+export function nonEmptyString(value: Json | undefined): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
@@ -169,12 +171,12 @@ export function replaceObject(
 
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
-    replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', withChatCallId)),
+    replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', ensureChatCallId)),
   )
 }
 
-function withChatCallId(call: JsonObject): JsonObject {
-  return idOf(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
+function ensureChatCallId(call: JsonObject): JsonObject {
+  return nonEmptyString(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
 interface StreamedCall {
@@ -185,21 +187,21 @@ interface StreamedCall {
  * Adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A chunk without an index
  * belongs to the preceding call unless it has a name.
  */
-export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
+export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
   const calls = new Map<string, StreamedCall>()
   const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {
     const { index } = piece
-    const id = idOf(piece['id'])
-    if (typeof index !== 'number') return id === undefined && isNamed(piece) ? withChatCallId(piece) : piece
+    const id = nonEmptyString(piece['id'])
+    if (typeof index !== 'number') return id === undefined && hasName(piece) ? ensureChatCallId(piece) : piece
     const key = `${String(choice)}:${index}`
     const known = calls.get(key)
     if (known === undefined) {
-      if (id === undefined && !isNamed(piece)) return piece
+      if (id === undefined && !hasName(piece)) return piece
       calls.set(key, { hasOwnId: id !== undefined })
-      return withChatCallId(piece)
+      return ensureChatCallId(piece)
     }
     if (id === undefined || known.hasOwnId) return piece
-    if (!isNamed(piece)) return replaceField(piece, 'id', undefined)
+    if (!hasName(piece)) return replaceField(piece, 'id', undefined)
     // A second call reuses the index. The first chunk of a call has an id and a name.
     known.hasOwnId = true
     return piece
@@ -212,42 +214,42 @@ export function chatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     )
 }
 
-function isNamed(piece: JsonObject): boolean {
+function hasName(piece: JsonObject): boolean {
   const called = piece['function'] ?? piece['custom']
-  return isJsonObject(called) && idOf(called['name']) !== undefined
+  return isJsonObject(called) && nonEmptyString(called['name']) !== undefined
 }
 
 export function fillMessageCallIds(message: JsonObject): JsonObject {
-  return replaceItems(message, 'content', withMessageCallId)
+  return replaceItems(message, 'content', ensureMessageCallId)
 }
 
 export function fillEventCallId(event: JsonObject): JsonObject {
-  return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', withMessageCallId) : event
+  return event['type'] === 'content_block_start' ? replaceObject(event, 'content_block', ensureMessageCallId) : event
 }
 
-function withMessageCallId(block: JsonObject): JsonObject {
-  return block['type'] === 'tool_use' && idOf(block['id']) === undefined
+function ensureMessageCallId(block: JsonObject): JsonObject {
+  return block['type'] === 'tool_use' && nonEmptyString(block['id']) === undefined
     ? { ...block, id: generateCallId('toolu') }
     : block
 }
 
-const CALLS: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
+const CALL_TYPES: ReadonlySet<Json | undefined> = new Set(['function_call', 'custom_tool_call'])
 
 export function fillResponseCallIds(response: JsonObject): JsonObject {
-  return replaceItems(response, 'output', (item) => withId(item))
+  return replaceItems(response, 'output', (item) => ensureResponseCallId(item))
 }
 
-function withId(item: JsonObject, known?: string): JsonObject {
-  if (!CALLS.has(item['type']) || idOf(item['call_id']) !== undefined) return item
-  return { ...item, call_id: known ?? idOf(item['id']) ?? generateCallId('call') }
+function ensureResponseCallId(item: JsonObject, known?: string): JsonObject {
+  if (!CALL_TYPES.has(item['type']) || nonEmptyString(item['call_id']) !== undefined) return item
+  return { ...item, call_id: known ?? nonEmptyString(item['id']) ?? generateCallId('call') }
 }
 
 /** Adds the same `call_id` to all events of a tool call. Calls are identified by their output index. */
-export function responseCallIdFiller(): (event: JsonObject) => JsonObject {
+export function createResponseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()
   const fill = (item: JsonObject, index: Json | undefined): JsonObject => {
-    const filled = withId(item, ids.get(index))
-    const id = idOf(filled['call_id'])
+    const filled = ensureResponseCallId(item, ids.get(index))
+    const id = nonEmptyString(filled['call_id'])
     if (id !== undefined) ids.set(index, id)
     return filled
   }

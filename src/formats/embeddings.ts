@@ -2,12 +2,12 @@ import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
 import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { arrayAt, badField, isAbsent, modelAt, numberAt } from './fields.ts'
+import { arrayAt, fieldError, isAbsent, modelAt, numberAt } from './fields.ts'
 import { tokensOf } from './usage.ts'
 
 /** OpenAI's limit on inputs per request. */
 const MAX_INPUTS = 2048
-const MAX_TOKENS = 100_000
+const MAX_TOKENS_PER_INPUT = 100_000
 const MAX_DIMENSIONS = 65_536
 /** Maximum length of an input string, in UTF-16 code units. Exceeds the context window of every embedding model. */
 const MAX_TEXT_LENGTH = 1_048_576
@@ -15,7 +15,7 @@ const MAX_TEXT_LENGTH = 1_048_576
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
   const model = modelAt(body['model'])
   const inputs = readInputs(body['input'])
-  const dimensions = numberAt(body['dimensions'], 'dimensions', { min: 1, max: MAX_DIMENSIONS, integer: true })
+  const dimensions = numberAt(body['dimensions'], 'dimensions', { min: 1, max: MAX_DIMENSIONS, isInteger: true })
   return {
     native: body,
     ...(received === undefined ? {} : { received }),
@@ -29,44 +29,44 @@ export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody):
 function readEncoding(value: Json | undefined): Encoding {
   if (isAbsent(value)) return 'float'
   if (value === 'float' || value === 'base64') return value
-  throw badField('encoding_format', value, 'float or base64')
+  throw fieldError('encoding_format', value, 'float or base64')
 }
 
 function readInputs(value: Json | undefined): readonly EmbedInput[] {
-  if (typeof value === 'string') return [readText(value, 'input')]
-  if (!Array.isArray(value) || value.length === 0) throw badField('input', value, EXPECTED)
-  if (typeof value[0] === 'number') return [readTokens(value, 'input')]
+  if (typeof value === 'string') return [readTextInput(value, 'input')]
+  if (!Array.isArray(value) || value.length === 0) throw fieldError('input', value, EXPECTED_INPUT)
+  if (typeof value[0] === 'number') return [readTokenInput(value, 'input')]
   return arrayAt(value, 'input', MAX_INPUTS).map((item, index) =>
-    typeof item === 'string' ? readText(item, `input[${index}]`) : readTokens(item, `input[${index}]`),
+    typeof item === 'string' ? readTextInput(item, `input[${index}]`) : readTokenInput(item, `input[${index}]`),
   )
 }
 
-const EXPECTED = 'a string, an array of strings, an array of tokens, or an array of token arrays'
+const EXPECTED_INPUT = 'a string, an array of strings, an array of tokens, or an array of token arrays'
 
-function readText(text: string, param: string): string {
-  if (text === '') throw badField(param, text, 'a non-empty string')
+function readTextInput(text: string, param: string): string {
+  if (text === '') throw fieldError(param, text, 'a non-empty string')
   if (text.length > MAX_TEXT_LENGTH)
-    throw badField(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
+    throw fieldError(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
   return text
 }
 
-function readTokens(value: Json, param: string): readonly number[] {
-  if (!Array.isArray(value)) throw badField(param, value, 'a string or an array of tokens')
-  const tokens = arrayAt(value, param, MAX_TOKENS)
-  if (tokens.length === 0) throw badField(param, value, 'at least one token')
+function readTokenInput(value: Json, param: string): readonly number[] {
+  if (!Array.isArray(value)) throw fieldError(param, value, 'a string or an array of tokens')
+  const tokens = arrayAt(value, param, MAX_TOKENS_PER_INPUT)
+  if (tokens.length === 0) throw fieldError(param, value, 'at least one token')
   return tokens.map((token, index) => {
     if (typeof token === 'number' && Number.isInteger(token) && token >= 0) return token
-    throw badField(`${param}[${index}]`, token, 'an integer of 0 or more')
+    throw fieldError(`${param}[${index}]`, token, 'an integer of 0 or more')
   })
 }
 
 export function readEmbeddings(body: JsonObject, count: number): Embedded {
-  const found = Array.from({ length: count }, (): Embedding | undefined => undefined)
+  const vectors = Array.from({ length: count }, (): Embedding | undefined => undefined)
   asArray(body['data']).forEach((item, position) => {
     const { index = position, embedding } = asObject(item) ?? {}
-    if (typeof index === 'number' && index in found) found[index] = vectorOf(embedding)
+    if (typeof index === 'number' && index in vectors) vectors[index] = vectorOf(embedding)
   })
-  const embeddings = found.map((embedding) => {
+  const embeddings = vectors.map((embedding) => {
     if (embedding === undefined) {
       throw new GatewayError('upstream', 'The model provider did not send one vector for each input.')
     }
@@ -93,14 +93,14 @@ export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputToken
     data: answer.embeddings.map((embedding, index) => ({
       object: 'embedding',
       index,
-      embedding: encode(embedding, encoding),
+      embedding: encodeVector(embedding, encoding),
     })),
     model: answer.model,
     usage: { prompt_tokens: inputTokens, total_tokens: inputTokens },
   }
 }
 
-function encode(embedding: Embedding, encoding: Encoding): Embedding {
+function encodeVector(embedding: Embedding, encoding: Encoding): Embedding {
   if (typeof embedding === 'string') return encoding === 'base64' ? embedding : fromBase64(embedding)
   return encoding === 'float' ? embedding : toBase64(embedding)
 }
@@ -115,8 +115,8 @@ function toBase64(numbers: readonly number[]): string {
   numbers.forEach((number, index) => view.setFloat32(index * BYTES_PER_NUMBER, number, true))
   const bytes = new Uint8Array(view.buffer)
   let binary = ''
-  for (let at = 0; at < bytes.length; at += MAX_ARGUMENTS)
-    binary += String.fromCharCode(...bytes.subarray(at, at + MAX_ARGUMENTS))
+  for (let offset = 0; offset < bytes.length; offset += MAX_ARGUMENTS)
+    binary += String.fromCharCode(...bytes.subarray(offset, offset + MAX_ARGUMENTS))
   return btoa(binary)
 }
 
@@ -128,7 +128,7 @@ function fromBase64(text: string): readonly number[] {
     throw new GatewayError('upstream', 'The model provider sent a vector that is not base64.', { cause })
   }
   const bytes = new Uint8Array(binary.length)
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at)
+  for (let offset = 0; offset < bytes.length; offset += 1) bytes[offset] = binary.charCodeAt(offset)
   const view = new DataView(bytes.buffer)
   const count = Math.floor(view.byteLength / BYTES_PER_NUMBER)
   return Array.from({ length: count }, (_number, index) => view.getFloat32(index * BYTES_PER_NUMBER, true))

@@ -2,14 +2,14 @@ import type { SseEvent } from '../core/answer.ts'
 import type { FailureKind, GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject } from '../core/json.ts'
 
-export interface FailureRow {
+export interface FailureDefaults {
   readonly status: number
   readonly type: string
   readonly code?: string
 }
 
 /** Default status, type and code of each failure kind, in all formats. */
-export const FAILURES: Readonly<Record<FailureKind, FailureRow>> = {
+export const FAILURES: Readonly<Record<FailureKind, FailureDefaults>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
   'invalid-model': { status: 404, type: 'invalid_request_error', code: 'invalid_model' },
@@ -49,15 +49,15 @@ export interface FailureDescription {
  * The details of the failure override the defaults of its kind. A rejection by the upstream keeps its type and code.
  */
 export function describeFailure(failure: GatewayError): FailureDescription {
-  const row = FAILURES[failure.kind]
+  const defaults = FAILURES[failure.kind]
   const { upstream } = failure.details
-  const code = failure.details.code ?? upstream?.code ?? row.code
+  const code = failure.details.code ?? upstream?.code ?? defaults.code
   const param = failure.details.param ?? (failure.kind === 'invalid-model' ? 'model' : undefined)
   const details = failure.details.details ?? upstream?.details
   const { retryAfterSeconds } = failure.details
   return {
     status: failureStatus(failure),
-    type: upstream?.type ?? row.type,
+    type: upstream?.type ?? defaults.type,
     message: failure.message,
     ...(param === undefined ? {} : { param }),
     ...(code === undefined ? {} : { code }),
@@ -72,11 +72,11 @@ export function failureStatus(failure: GatewayError): number {
 }
 
 /** Longest delay in seconds after which clients should retry. For longer delays, `x-should-retry` is false. */
-const MAX_WAIT_SECONDS = 60
+const MAX_RETRY_SECONDS = 60
 
-const NUMBER = /^\d{1,15}(\.\d{1,9})?$/
+const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
 /** A number of seconds, or an HTTP date. */
-const WAIT = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
+const RETRY_AFTER = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const BOOLEAN = /^(true|false)$/
 
 /** The retry headers of the upstream are forwarded for these kinds. */
@@ -94,11 +94,11 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   const { details } = failure
   const advice = KINDS_WITH_RETRY_HEADERS.has(failure.kind) ? details.advice : undefined
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
-  setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, WAIT)
-  setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, NUMBER)
+  setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, RETRY_AFTER)
+  setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, MILLISECONDS)
   setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, BOOLEAN)
-  const wait = Number(headers['retry-after'] ?? 0)
-  const isPermanent = failure.kind === 'budget-exceeded' || wait > MAX_WAIT_SECONDS
+  const waitSeconds = Number(headers['retry-after'] ?? 0)
+  const isPermanent = failure.kind === 'budget-exceeded' || waitSeconds > MAX_RETRY_SECONDS
   if (isPermanent && headers['x-should-retry'] === undefined) headers['x-should-retry'] = 'false'
   if (failure.kind === 'method-not-allowed') headers['allow'] = (details.allow ?? []).join(', ')
   return headers

@@ -7,11 +7,11 @@ import type { Part, Source } from '../core/prompt.ts'
 const MAX_ECHO_LENGTH = 100
 
 /** Returns the error for an invalid field. `expected` completes "expected …". */
-export function badField(param: string, found: Json | undefined, expected: string): GatewayError {
-  return new GatewayError('invalid-request', `${param} is ${nameOf(found)}; expected ${expected}.`, { param })
+export function fieldError(param: string, found: Json | undefined, expected: string): GatewayError {
+  return new GatewayError('invalid-request', `${param} is ${describeValue(found)}; expected ${expected}.`, { param })
 }
 
-function nameOf(value: Json | undefined): string {
+function describeValue(value: Json | undefined): string {
   if (value === undefined) return 'missing'
   if (value === null) return 'null'
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
@@ -26,21 +26,21 @@ export function isAbsent(value: Json | undefined): value is null | undefined {
 
 export function objectAt(value: Json | undefined, param: string, expected = 'an object'): JsonObject {
   if (isJsonObject(value)) return value
-  throw badField(param, value, expected)
+  throw fieldError(param, value, expected)
 }
 
 export function stringAt(value: Json | undefined, param: string, expected = 'a string'): string {
   if (typeof value === 'string') return value
-  throw badField(param, value, expected)
+  throw fieldError(param, value, expected)
 }
 
-export function arrayAt(value: Json | undefined, param: string, maximum: number): readonly Json[] {
-  if (!Array.isArray(value)) throw badField(param, value, `an array of at most ${maximum} elements`)
+export function arrayAt(value: Json | undefined, param: string, maxLength: number): readonly Json[] {
+  if (!Array.isArray(value)) throw fieldError(param, value, `an array of at most ${maxLength} elements`)
   const items = value as readonly Json[]
-  if (items.length <= maximum) return items
+  if (items.length <= maxLength) return items
   throw new GatewayError(
     'invalid-request',
-    `${param} has ${items.length} elements; expected at most ${maximum}. Send fewer.`,
+    `${param} has ${items.length} elements; expected at most ${maxLength}. Send fewer.`,
     { param },
   )
 }
@@ -48,30 +48,30 @@ export function arrayAt(value: Json | undefined, param: string, maximum: number)
 export function booleanAt(value: Json | undefined, param: string): boolean | undefined {
   if (isAbsent(value)) return undefined
   if (typeof value === 'boolean') return value
-  throw badField(param, value, 'true or false')
+  throw fieldError(param, value, 'true or false')
 }
 
 export interface NumberBounds {
   readonly min: number
   readonly max?: number
   /** @default false */
-  readonly integer?: boolean
+  readonly isInteger?: boolean
 }
 
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
-  const { min, max = Number.MAX_VALUE, integer = false } = bounds
+  const { min, max = Number.MAX_VALUE, isInteger: integer = false } = bounds
   const isValid = typeof value === 'number' && value >= min && value <= max && (!integer || Number.isInteger(value))
   if (isValid) return value
-  throw badField(param, value, rangeOf(bounds))
+  throw fieldError(param, value, describeRange(bounds))
 }
 
-export function rangeOf({ min, max, integer = false }: NumberBounds): string {
+export function describeRange({ min, max, isInteger: integer = false }: NumberBounds): string {
   return `${integer ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
 }
 
 export function modelAt(value: Json | undefined): string {
-  if (typeof value !== 'string' || value === '') throw badField('model', value, 'the name of a model')
+  if (typeof value !== 'string' || value === '') throw fieldError('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
   throw new GatewayError(
     'invalid-request',
@@ -118,47 +118,47 @@ export function readContentParts(
   readPart: (value: Json, param: string) => Part,
 ): readonly Part[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw badField(param, content, 'a string or an array of content parts')
+  if (!Array.isArray(content)) throw fieldError(param, content, 'a string or an array of content parts')
   return arrayAt(content, param, MAX_PARTS).map((part, index) => readPart(part, `${param}[${index}]`))
 }
 
-const BASE64_MARK = ';base64'
+const BASE64_SUFFIX = ';base64'
 
 /** Converts a base64 `data:` URL to a base64 source, and any other URL to a URL source. */
 export function urlSource(url: string): Source {
   if (!url.startsWith('data:')) return { type: 'url', url }
   const comma = url.indexOf(',')
   const head = url.slice('data:'.length, comma)
-  if (comma === -1 || !head.endsWith(BASE64_MARK)) return { type: 'url', url }
-  const mediaType = head.slice(0, -BASE64_MARK.length).split(';')[0] ?? ''
+  if (comma === -1 || !head.endsWith(BASE64_SUFFIX)) return { type: 'url', url }
+  const mediaType = head.slice(0, -BASE64_SUFFIX.length).split(';')[0] ?? ''
   return { type: 'base64', mediaType, data: url.slice(comma + 1) }
 }
 
 const MAX_REASON_LENGTH = 100
-const REPLACEMENT = '\uFFFD'
+const REPLACEMENT_CHARACTER = '\uFFFD'
 
 /**
  * Parses JSON. Throws `invalid-request`. If `text` is only part of the body, the message omits the position, which
  * would be relative to that part.
  */
-export function parseText(text: string, isPart = true): unknown {
+export function parseJsonText(text: string, isPart = true): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
-    if (text.trim() === '') throw notAnObject('is empty')
+    if (text.trim() === '') throw bodyError('is empty')
     const reason = error instanceof Error ? error.message.slice(0, MAX_REASON_LENGTH) : 'it cannot be parsed'
-    throw notAnObject(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
+    throw bodyError(`is not valid JSON: ${isPart ? reason.replace(/ at position \d.*/s, '') : reason}`)
   }
 }
 
-export function notAnObject(reason: string): GatewayError {
+export function bodyError(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}. Send one JSON object.`)
 }
 
 export function decodeUtf8(bytes: Uint8Array): string {
   // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
-  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT
-  return text.includes(REPLACEMENT) ? utf8Decoder()(bytes, false) : text
+  const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
+  return text.includes(REPLACEMENT_CHARACTER) ? utf8Decoder()(bytes, false) : text
 }
 
 /** Returns a strict decoder for consecutive chunks. The decoder throws `invalid-request`. */

@@ -12,7 +12,7 @@ import type {
   UpstreamDialect,
 } from '../core/prompt.ts'
 import { replaceModel } from './parse-body.ts'
-import type { Changes } from './settings.ts'
+import type { BodyChanges } from './settings.ts'
 
 /**
  * Values of `svc_metrics`. Money is in dollars with six decimals. The messages format sends the first three values. The
@@ -38,7 +38,7 @@ export interface SvcMetrics {
 export interface WriteContext {
   readonly prompt: Prompt
   /** Seconds since 1970. */
-  readonly created: number
+  readonly createdSeconds: number
   /** The id of the answer in formats whose ids the gateway generates. @default the upstream's id */
   readonly requestId?: string
   /** The caller's body before references to earlier turns are resolved. @default the prompt's body */
@@ -73,19 +73,19 @@ export interface StoredTurn {
 }
 
 export interface References {
-  readonly continued: string | undefined
+  readonly previousTurnId: string | undefined
   /** The turns whose answers contain referenced items, without duplicates. */
-  readonly referenced: readonly string[]
+  readonly referencedTurnIds: readonly string[]
   /** Referenced items that no stored turn contains, without duplicates. The upstream may store these items. */
-  readonly foreign: readonly string[]
+  readonly foreignItemIds: readonly string[]
 }
 
 export interface RecalledTurns {
-  readonly continued: StoredTurn | undefined
+  readonly previousTurn: StoredTurn | undefined
   /** Answers by turn id. */
-  readonly referenced: ReadonlyMap<string, JsonObject>
+  readonly referencedAnswers: ReadonlyMap<string, JsonObject>
   /** The ids of responses and items that an upstream stores for the key. References to them are forwarded. */
-  readonly storedUpstream: ReadonlySet<string>
+  readonly upstreamIds: ReadonlySet<string>
 }
 
 /** Implemented by formats whose requests can refer to earlier answers. */
@@ -93,7 +93,7 @@ export interface TurnFormat {
   /** Invalid fields are ignored, because `readPrompt` reports them. */
   referencesIn(body: JsonObject): References
   /** Returns the body with every reference resolved. Throws `invalid-request` for an unknown reference. */
-  recall(body: JsonObject, found: RecalledTurns): JsonObject
+  resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject
   /**
    * Returns the turn to store, or undefined if the caller opts out. `serialized` is the body or the data of the last
    * event.
@@ -169,13 +169,13 @@ export function translate(dialect: TranslatedDialect, prompt: Prompt, model: str
 }
 
 /** Returns the error for content that the target format cannot express. `what` completes "… cannot be sent". */
-export type RejectContent = (param: string, what: string, details?: Json) => GatewayError
+export type RejectContent = (param: string, description: string, details?: Json) => GatewayError
 
 export function rejectContentFor(target: string): RejectContent {
-  return (param, what, details) =>
+  return (param, description, details) =>
     new GatewayError(
       'invalid-request',
-      `${param}: ${what} cannot be sent to ${target}. Remove it, or choose a model that supports it.`,
+      `${param}: ${description} cannot be sent to ${target}. Remove it, or choose a model that supports it.`,
       { param, ...(details === undefined ? {} : { details }) },
     )
 }
@@ -183,7 +183,7 @@ export function rejectContentFor(target: string): RejectContent {
 /**
  * Returns the URL of a source. Rejects the id of a stored file, because only the vendor that issued the id accepts it.
  */
-export function urlOf(source: Source, reject: (what: string) => GatewayError): string {
+export function urlOf(source: Source, reject: (description: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
       return `data:${source.mediaType};base64,${source.data}`
@@ -206,18 +206,22 @@ export function isAsReceived(items: readonly { readonly native?: Native }[], bef
 }
 
 /** Returns the `tools` field if it differs from the body. */
-export function changedTools(before: readonly Json[], tools: readonly Tool[], write: (tool: Tool) => Json): Changes {
+export function changedTools(
+  before: readonly Json[],
+  tools: readonly Tool[],
+  write: (tool: Tool) => Json,
+): BodyChanges {
   if (isAsReceived(tools, before)) return {}
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
 /** Joins changes to different fields. An object literal with several spreads is many times slower. */
-export function joinChanges(...changes: readonly Changes[]): Changes {
+export function joinChanges(...changes: readonly BodyChanges[]): BodyChanges {
   return Object.assign({}, ...changes)
 }
 
 /** Writes a prompt in its own format. Replaces the model in the received bytes, unless a received field changes. */
-export function writeOwnBody({ native }: Prompt, model: string, changes: Changes): WrittenPrompt {
+export function writeOwnBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
   const { value, received } = native
   const onlyAdds = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)
   const canSplice = received !== undefined && onlyAdds

@@ -1,7 +1,7 @@
 import { type ByteSearch, isNodeBytes, searchBytes } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, MAX_URL_START_BYTES } from '../core/json.ts'
-import { decodeUtf8, parseText, utf8Decoder } from './fields.ts'
+import { decodeUtf8, parseJsonText, utf8Decoder } from './fields.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
 export interface ReceivedForm {
@@ -25,10 +25,10 @@ const MAX_TEXT_BYTES = 1024 * 1024
 
 /** Returns the boundary of a form. Returns undefined for a boundary with spaces, which not all parsers trim. */
 export function boundaryOf(contentType: string): string | undefined {
-  const found = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
+  const match = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
   )
-  return found?.[1] ?? found?.[2]
+  return match?.[1] ?? match?.[2]
 }
 
 /**
@@ -36,7 +36,7 @@ export function boundaryOf(contentType: string): string | undefined {
  * could then use a model that the gateway did not authorize or bill.
  */
 export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
-  const texts = new Map<string, string[]>()
+  const valuesByName = new Map<string, string[]>()
   let modelSpan: ReceivedForm['modelSpan']
   let textBytes = 0
   for (const { name, isFile, start, end } of partsOf(searchBytes(bytes), boundary)) {
@@ -45,9 +45,9 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
     if (isFile) continue
     textBytes += end - start
     if (textBytes > MAX_TEXT_BYTES) throw formError(`has more than ${MAX_TEXT_BYTES} bytes outside its files`)
-    texts.set(name, [...(texts.get(name) ?? []), decode(bytes.subarray(start, end))])
+    valuesByName.set(name, [...(valuesByName.get(name) ?? []), decode(bytes.subarray(start, end))])
   }
-  const fields = [...texts].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
+  const fields = [...valuesByName].map(([name, values]) => [name, values.length === 1 ? values[0] : values] as const)
   return { bytes, fields: Object.fromEntries(fields), modelSpan }
 }
 
@@ -65,25 +65,25 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
 function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
   const { bytes } = search
   const delimiter = `\n--${boundary}`
-  if (!isAt(bytes, 0, delimiter.slice(1))) throw formError('does not begin with its boundary')
+  if (!hasTextAt(bytes, 0, delimiter.slice(1))) throw formError('does not begin with its boundary')
   const parts: FormPart[] = []
-  let at = delimiter.length - 1
-  while (!isAt(bytes, at, '--')) {
-    if (!isAt(bytes, at, '\r\n')) throw formError('has a boundary that is followed by other characters')
-    const headEnd = search.find('\r\n\r\n', at)
+  let offset = delimiter.length - 1
+  while (!hasTextAt(bytes, offset, '--')) {
+    if (!hasTextAt(bytes, offset, '\r\n')) throw formError('has a boundary that is followed by other characters')
+    const headEnd = search.find('\r\n\r\n', offset)
     const lineFeed = search.find(delimiter, headEnd)
-    if (headEnd === -1 || lineFeed === -1 || headEnd - at > MAX_PART_HEAD_BYTES) throw formError('is truncated')
+    if (headEnd === -1 || lineFeed === -1 || headEnd - offset > MAX_PART_HEAD_BYTES) throw formError('is truncated')
     const end = lineFeed - 1
-    if (!isAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
+    if (!hasTextAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw formError(`has more than ${MAX_PARTS} parts`)
     // For an empty value, `end` equals `start`. A smaller `end` means that the delimiter begins inside the blank line.
     const start = headEnd + 4
     if (end < start) throw formError('has a part without a blank line')
-    parts.push({ ...readHead(decode(bytes.subarray(at + 2, headEnd))), start, end })
-    at = lineFeed + delimiter.length
+    parts.push({ ...readPartHead(decode(bytes.subarray(offset + 2, headEnd))), start, end })
+    offset = lineFeed + delimiter.length
   }
-  const tail = bytes.length - at - 2
-  if (tail > 0 && !(tail === 2 && isAt(bytes, at + 2, '\r\n'))) throw formError('continues after its end')
+  const tail = bytes.length - offset - 2
+  if (tail > 0 && !(tail === 2 && hasTextAt(bytes, offset + 2, '\r\n'))) throw formError('continues after its end')
   return parts
 }
 
@@ -94,19 +94,19 @@ function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
 const DISPOSITION =
   /^content-disposition: *form-data *; *name=(?:"([^"\\]*)"|([\w.[\]-]+))( *; *filename=(?:"(?:[^"\\]|\\.)+"|[^\s;"]+)(?: *; *filename\*=[^\s;"]+)?)? *$/i
 
-function readHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
+function readPartHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   const lines = head.split('\r\n')
   const dispositions = lines.filter((line) => /^content-disposition/i.test(line))
-  const found = DISPOSITION.exec(dispositions[0] ?? '')
+  const match = DISPOSITION.exec(dispositions[0] ?? '')
   const isPlain = lines.every((line) => /^content-(disposition|type|length):/i.test(line))
-  if (found === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
+  if (match === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
     throw formError('has a part without the headers of a form field')
   }
-  return { name: found[1] ?? found[2] ?? '', isFile: found[3] !== undefined }
+  return { name: match[1] ?? match[2] ?? '', isFile: match[3] !== undefined }
 }
 
-function isAt(bytes: Uint8Array, at: number, text: string): boolean {
-  return [...text].every((letter, index) => bytes[at + index] === letter.charCodeAt(0))
+function hasTextAt(bytes: Uint8Array, offset: number, text: string): boolean {
+  return [...text].every((letter, index) => bytes[offset + index] === letter.charCodeAt(0))
 }
 
 function decode(bytes: Uint8Array): string {
@@ -140,14 +140,14 @@ export interface LongStrings {
  */
 export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
   let outline = ''
-  let at = 0
+  let offset = 0
   for (const [index, { start, end }] of strings.entries()) {
-    outline += `${yield* decodeInSteps(bytes.subarray(at, start))}${placeholder}${index}`
-    at = end
+    outline += `${yield* decodeInSteps(bytes.subarray(offset, start))}${placeholder}${index}`
+    offset = end
   }
-  outline += yield* decodeInSteps(bytes.subarray(at))
+  outline += yield* decodeInSteps(bytes.subarray(offset))
   yield
-  const value = parseText(outline)
+  const value = parseJsonText(outline)
   const parsed = yield* parseStrings(bytes, strings)
   replacePlaceholders(value, placeholder, parsed)
   return value
@@ -182,12 +182,12 @@ function* parseBase64(bytes: Uint8Array): Steps<string> {
 function* parseString(bytes: Uint8Array): Steps<string> {
   const decode = utf8Decoder()
   let string = ''
-  for (let at = 0; at < bytes.length;) {
-    if (at > 0) yield
-    const end = endOfEscapes(bytes, at, Math.min(at + STEP_BYTES, bytes.length))
-    const piece = decode(bytes.subarray(at, end), end < bytes.length)
-    string += NEEDS_ESCAPE.test(piece) ? parseText(`"${piece}"`) : piece
-    at = end
+  for (let offset = 0; offset < bytes.length;) {
+    if (offset > 0) yield
+    const end = endOfEscapes(bytes, offset, Math.min(offset + STEP_BYTES, bytes.length))
+    const piece = decode(bytes.subarray(offset, end), end < bytes.length)
+    string += NEEDS_ESCAPE.test(piece) ? parseJsonText(`"${piece}"`) : piece
+    offset = end
   }
   return flatten(string)
 }
@@ -206,9 +206,9 @@ function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   if (bytes.length <= STEP_BYTES) return decodeUtf8(bytes)
   const decode = utf8Decoder()
   let text = ''
-  for (let at = 0; at < bytes.length; at += STEP_BYTES) {
+  for (let offset = 0; offset < bytes.length; offset += STEP_BYTES) {
     yield
-    text += decode(bytes.subarray(at, at + STEP_BYTES), at + STEP_BYTES < bytes.length)
+    text += decode(bytes.subarray(offset, offset + STEP_BYTES), offset + STEP_BYTES < bytes.length)
   }
   return flatten(text)
 }
@@ -225,11 +225,11 @@ const LETTER_U = 117
 /** Returns `limit`, or the end of an escape sequence that crosses it. `start` must not be inside an escape. */
 function endOfEscapes(bytes: Uint8Array, start: number, limit: number): number {
   const before = bytes.subarray(start, limit)
-  let at = 0
-  while (at < before.length) {
-    const escape = before.indexOf(BACKSLASH, at)
+  let offset = 0
+  while (offset < before.length) {
+    const escape = before.indexOf(BACKSLASH, offset)
     if (escape === -1) return limit
-    at = escape + (bytes[start + escape + 1] === LETTER_U ? 6 : 2)
+    offset = escape + (bytes[start + escape + 1] === LETTER_U ? 6 : 2)
   }
-  return start + at
+  return start + offset
 }

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { decodeUtf8, notAnObject, parseText } from './fields.ts'
+import { decodeUtf8, bodyError, parseJsonText } from './fields.ts'
 import {
   LARGE_BODY_BYTES,
   scanJson,
@@ -19,7 +19,7 @@ export interface ParsedBody {
   /** The bytes without a byte order mark. Absent if the model cannot be replaced in them. */
   readonly received?: ReceivedBody
   /** Maximum size of the body in bytes if it is serialized again. Numbers can grow: `1e20` becomes 21 digits. */
-  readonly bytes: number
+  readonly maxSerializedBytes: number
 }
 
 /**
@@ -43,7 +43,7 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-export interface ParsePauses {
+export interface ParseRuntime {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
@@ -52,22 +52,22 @@ export interface ParsePauses {
 export function parseBodyInSteps(
   bytes: Uint8Array,
   limits: ParseLimits,
-  pauses: ParsePauses,
+  runtime: ParseRuntime,
 ): MaybePromise<ParsedBody> {
   if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
-  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, pauses)
+  if (bytes.length > LARGE_BODY_BYTES) return parseLargeBody(bytes, limits, runtime)
   const steps = parseSteps(bytes, limits)
   const first = steps.next()
-  return first.done === true ? first.value : finishInSteps(steps, pauses.pause)
+  return first.done === true ? first.value : finishInSteps(steps, runtime.pause)
 }
 
 async function parseLargeBody(
   bytes: Uint8Array,
   limits: ParseLimits,
-  { pause, uuid }: ParsePauses,
+  { pause, uuid }: ParseRuntime,
 ): Promise<ParsedBody> {
   const { parseInSteps } = await import('./large-bodies.ts')
-  const parse: ParseLarge = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
+  const parse: LargeBodyParser = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
   return finishInSteps(parseSteps(bytes, limits, parse), pause)
 }
 
@@ -80,11 +80,11 @@ async function finishInSteps(steps: Steps<ParsedBody>, pause: () => Promise<void
 }
 
 /** Returns the body as JSON. Serializes it again if it repeats a key. */
-export function textOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
+export function jsonTextOf(received: Uint8Array, { body, hasRepeatedKeys }: ParsedBody): string {
   return hasRepeatedKeys ? JSON.stringify(body) : new TextDecoder().decode(received)
 }
 
-type ParseLarge = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
+type LargeBodyParser = (bytes: Uint8Array, strings: readonly LongString[]) => Steps<unknown>
 
 /** Maximum size of a body that is parsed in one step, in bytes. */
 const SMALL_BODY_BYTES = 16 * 1024
@@ -93,23 +93,23 @@ function parseSmallBody(received: Uint8Array, limits: ParseLimits): ParsedBody {
   const bytes = withoutByteOrderMark(received)
   const scan = scanSmallJson(bytes, limits)
   const text = decodeUtf8(bytes)
-  return parsedBody(parseText(text, false), { scan, bytes, text, size: received.length })
+  return parsedBody(parseJsonText(text, false), { scan, bytes, text, size: received.length })
 }
 
-const MANY_KEYS = 10_000
+const MAX_UNPAUSED_KEYS = 10_000
 
-function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: ParseLarge): Steps<ParsedBody> {
+function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: LargeBodyParser): Steps<ParsedBody> {
   const bytes = withoutByteOrderMark(received)
   const scan = yield* scanJson(bytes, limits)
-  const isLong = bytes.length > LARGE_BODY_BYTES || scan.keys > MANY_KEYS
-  if (isLong) yield
+  const needsPauses = bytes.length > LARGE_BODY_BYTES || scan.keyCount > MAX_UNPAUSED_KEYS
+  if (needsPauses) yield
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
-  const body = parseLarge === undefined ? parseText(text, false) : yield* parseLarge(bytes, scan.longStrings)
-  if (isLong) yield
+  const body = parseLarge === undefined ? parseJsonText(text, false) : yield* parseLarge(bytes, scan.longStrings)
+  if (needsPauses) yield
   return parsedBody(body, { scan, bytes, text, size: received.length })
 }
 
-interface Source {
+interface ScannedBody {
   readonly scan: JsonScan
   /** The body without a byte order mark. */
   readonly bytes: Uint8Array
@@ -119,15 +119,15 @@ interface Source {
   readonly size: number
 }
 
-function parsedBody(body: unknown, { scan, bytes, text, size }: Source): ParsedBody {
-  const { keys, exponents, modelSpan } = scan
-  if (!isJsonObject(body)) throw notAnObject(`is ${nameOfType(body)}`)
+function parsedBody(body: unknown, { scan, bytes, text, size }: ScannedBody): ParsedBody {
+  const { keyCount: keys, exponentCount: exponents, modelSpan } = scan
+  if (!isJsonObject(body)) throw bodyError(`is ${nameOfType(body)}`)
   const maxSize = size + exponents * EXPONENT_GROWTH
-  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, bytes: maxSize }
-  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, bytes: maxSize }
+  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, maxSerializedBytes: maxSize }
+  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, maxSerializedBytes: maxSize }
   const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
   const received = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
-  return { body, hasRepeatedKeys: false, bytes: maxSize, received }
+  return { body, hasRepeatedKeys: false, maxSerializedBytes: maxSize, received }
 }
 
 const encoder = new TextEncoder()
@@ -136,17 +136,17 @@ const OPEN_BRACE = 123
 const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
 /** Replaces the model name, and inserts `added` fields after the opening brace. */
-export function replaceModel(received: ReceivedBody, model: string, added: JsonObject = {}): string | Uint8Array {
+export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
-  const inside = bytes.indexOf(OPEN_BRACE) + 1
-  const fields = Object.keys(added).length === 0 ? '' : `${JSON.stringify(added).slice(1, -1)},`
+  const fieldsStart = bytes.indexOf(OPEN_BRACE) + 1
+  const fields = Object.keys(addedFields).length === 0 ? '' : `${JSON.stringify(addedFields).slice(1, -1)},`
   if (text !== undefined) {
-    const before = text.slice(0, inside) + fields + text.slice(inside, modelSpan.start)
+    const before = text.slice(0, fieldsStart) + fields + text.slice(fieldsStart, modelSpan.start)
     return before + JSON.stringify(model) + text.slice(modelSpan.end)
   }
-  const before = bytes.subarray(inside, modelSpan.start)
+  const before = bytes.subarray(fieldsStart, modelSpan.start)
   return concatenate([
-    bytes.subarray(0, inside),
+    bytes.subarray(0, fieldsStart),
     encoder.encode(fields),
     before,
     encoder.encode(JSON.stringify(model)),
@@ -156,10 +156,10 @@ export function replaceModel(received: ReceivedBody, model: string, added: JsonO
 
 function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
   const result = new Uint8Array(pieces.reduce((size, piece) => size + piece.byteLength, 0))
-  let at = 0
+  let offset = 0
   for (const piece of pieces) {
-    result.set(piece, at)
-    at += piece.byteLength
+    result.set(piece, offset)
+    offset += piece.byteLength
   }
   return result
 }

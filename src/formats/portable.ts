@@ -8,7 +8,7 @@ import {
   type UpstreamDialect,
   withParts,
 } from '../core/prompt.ts'
-import { sourceOf } from './unsupported-fields.ts'
+import { sourceFormatOf } from './unsupported-fields.ts'
 import { nameSet } from './fields.ts'
 import { NO_PARAMETERS } from './settings.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../core/json.ts'
@@ -23,21 +23,21 @@ export interface PortableTarget {
 
 export function portablePrompt(received: Prompt, target: PortableTarget): PortablePrompt {
   const converted =
-    received.native.dialect === 'responses' ? portableResponse(received) : { prompt: received, ignored: [] }
-  const ignored = [...converted.ignored]
+    received.native.dialect === 'responses' ? portableResponsesPrompt(received) : { prompt: received, ignored: [] }
+  const ignoredFields = [...converted.ignored]
   let { prompt } = converted
-  if (target.model.refusesSamplers === true) prompt = withoutSamplers(prompt, ignored)
-  prompt = withKnownEffort(prompt, target, ignored)
-  if (target.isLossy) prompt = withoutUnsupported(prompt, target.dialect, ignored)
-  return { prompt, ignored }
+  if (target.model.refusesSamplers === true) prompt = removeSamplers(prompt, ignoredFields)
+  prompt = adaptEffort(prompt, target, ignoredFields)
+  if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
+  return { prompt, ignored: ignoredFields }
 }
 
 const SAMPLERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
 
-function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
+function removeSamplers(prompt: Prompt, ignoredFields: string[]): Prompt {
   const { temperature, topP, topK, ...settings } = prompt.settings
   for (const [setting, value] of Object.entries({ temperature, topP, topK })) {
-    if (value !== undefined) ignored.push(SAMPLERS[setting as keyof typeof SAMPLERS])
+    if (value !== undefined) ignoredFields.push(SAMPLERS[setting as keyof typeof SAMPLERS])
   }
   return { ...prompt, settings }
 }
@@ -45,48 +45,49 @@ function withoutSamplers(prompt: Prompt, ignored: string[]): Prompt {
 /** In ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
-function withKnownEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored: string[]): Prompt {
+function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignoredFields: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
   const isShared = dialect !== 'anthropic' && prompt.native.dialect !== 'anthropic'
   if (model.efforts === undefined && isShared) return prompt
-  const known = model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
-  if (known !== undefined) return { ...prompt, settings: { ...settings, effort: known } }
-  ignored.push(sourceOf(prompt).names.effort)
+  const supportedEfforts =
+    model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
+  if (supportedEfforts !== undefined) return { ...prompt, settings: { ...settings, effort: supportedEfforts } }
+  ignoredFields.push(sourceFormatOf(prompt).settingNames.effort)
   return { ...prompt, settings }
 }
 
-function nearestEffort(effort: string, known: readonly string[]): string | undefined {
+function nearestEffort(effort: string, supportedEfforts: readonly string[]): string | undefined {
   const rank = EFFORTS.indexOf(effort)
   if (rank === -1) return undefined
   const distance = (other: string): number => Math.abs(EFFORTS.indexOf(other) - rank)
-  return known.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
+  return supportedEfforts.filter((other) => EFFORTS.includes(other)).toSorted((a, b) => distance(a) - distance(b))[0]
 }
 
 /** Omits unsupported parts, tools and settings. Format writers omit unsupported body fields. */
-function withoutUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignored: string[]): Prompt {
-  const { pathOf, names } = sourceOf(prompt)
+function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFields: string[]): Prompt {
+  const { pathOf, settingNames: names } = sourceFormatOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
     const parts = portableParts(message.parts, dialect)
     if (parts === message.parts) return [message]
-    ignored.push(pathOf(prompt, index))
+    ignoredFields.push(pathOf(prompt, index))
     return parts.length === 0 ? [] : [withParts(message, parts)]
   })
   const tools = prompt.tools.filter(({ parameters }, index) => {
-    if (parameters === undefined) ignored.push(`tools[${index}]`)
+    if (parameters === undefined) ignoredFields.push(`tools[${index}]`)
     return parameters !== undefined
   })
   const { choices: _choices, stop, ...others } = prompt.settings
   const supportsStop = dialect !== 'responses' || stop === undefined || stop.length === 0
-  if (!supportsStop) ignored.push(names.stop)
+  if (!supportsStop) ignoredFields.push(names.stop)
   const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
-  return { ...prompt, messages: withoutPrefill(messages, prompt, ignored), settings, tools, isLossy: true }
+  return { ...prompt, messages: removePrefill(messages, prompt, ignoredFields), settings, tools, isLossy: true }
 }
 
 /** Only the messages format supports a prefilled answer. */
-function withoutPrefill(messages: readonly Message[], prompt: Prompt, ignored: string[]): readonly Message[] {
+function removePrefill(messages: readonly Message[], prompt: Prompt, ignoredFields: string[]): readonly Message[] {
   if (prompt.native.dialect !== 'anthropic' || messages.at(-1)?.role !== 'assistant') return messages
-  ignored.push(sourceOf(prompt).pathOf(prompt, messages.length - 1))
+  ignoredFields.push(sourceFormatOf(prompt).pathOf(prompt, messages.length - 1))
   return messages.slice(0, -1)
 }
 
@@ -132,18 +133,18 @@ export interface PortablePrompt {
 }
 
 /** Converts custom and namespaced tools to functions. Omits vendor-side tools. */
-export function portableResponse(prompt: Prompt): PortablePrompt {
-  const declared = declaredTools(prompt)
-  const omitted = new Set(declared.omitted)
-  const messages = prompt.messages.flatMap((message) => portableMessage(message, declared, omitted))
-  const settings = portableSettings(prompt, declared)
-  return { prompt: { ...prompt, messages, settings, tools: declared.tools }, ignored: [...omitted] }
+export function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
+  const toolset = collectToolset(prompt)
+  const omittedFields = new Set(toolset.omittedFields)
+  const messages = prompt.messages.flatMap((message) => portableMessage(message, toolset, omittedFields))
+  const settings = portableSettings(prompt, toolset)
+  return { prompt: { ...prompt, messages, settings, tools: toolset.tools }, ignored: [...omittedFields] }
 }
 
-function portableMessage(message: Message, declared: DeclaredTools, omitted: Set<string>): readonly Message[] {
+function portableMessage(message: Message, toolset: Toolset, omittedFields: Set<string>): readonly Message[] {
   let isChanged = false
   const parts = message.parts.flatMap((part): readonly Part[] => {
-    const portable = portablePart(part, declared, omitted)
+    const portable = portablePart(part, toolset, omittedFields)
     isChanged ||= portable !== part
     return portable === undefined ? [] : [portable]
   })
@@ -152,35 +153,33 @@ function portableMessage(message: Message, declared: DeclaredTools, omitted: Set
   return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
 }
 
-function portablePart(part: Part, declared: DeclaredTools, omitted: Set<string>): Part | undefined {
+function portablePart(part: Part, toolset: Toolset, omittedFields: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
   if (part.type === 'tool-call') {
     const namespace = asString(value['namespace'])
-    return namespace === undefined
-      ? part
-      : { ...withoutNative(part), name: findCalledName(declared, part.name, namespace) }
+    return namespace === undefined ? part : { ...removeNative(part), name: portableName(toolset, part.name, namespace) }
   }
   if (part.type !== 'opaque') return part
-  if (type === 'custom_tool_call') return customCall(value, declared)
+  if (type === 'custom_tool_call') return customCall(value, toolset)
   if (type === 'custom_tool_call_output') return customResult(value)
   if (type === 'additional_tools') return undefined
   if (!VENDOR_ITEMS.has(type)) return part
-  omitted.add(`input (${type})`)
+  omittedFields.add(`input (${type})`)
   return undefined
 }
 
-function withoutNative<T extends Part>(part: T): T {
+function removeNative<T extends Part>(part: T): T {
   const { native: _native, ...others } = part
   return others as T
 }
 
-function customCall(value: JsonObject, declared: DeclaredTools): Part {
+function customCall(value: JsonObject, toolset: Toolset): Part {
   const name = asString(value['name']) ?? ''
   return {
     type: 'tool-call',
     id: asString(value['call_id']) ?? '',
-    name: findCalledName(declared, name, asString(value['namespace'])),
+    name: portableName(toolset, name, asString(value['namespace'])),
     input: JSON.stringify({ [CUSTOM_INPUT]: asString(value['input']) ?? '' }),
   }
 }
@@ -190,7 +189,7 @@ function customResult(value: JsonObject): Part {
   return { type: 'tool-result', callId: asString(value['call_id']) ?? '', content, failed: false }
 }
 
-function portableSettings({ settings, native }: Prompt, declared: DeclaredTools): Settings {
+function portableSettings({ settings, native }: Prompt, toolset: Toolset): Settings {
   const choice = asObject(native.value['tool_choice'])
   const isOneTool = choice?.['type'] === 'function' || choice?.['type'] === 'custom'
   const name = isOneTool ? asString(choice?.['name']) : undefined
@@ -198,24 +197,24 @@ function portableSettings({ settings, native }: Prompt, declared: DeclaredTools)
   return {
     ...settings,
     ...(name !== undefined && {
-      toolChoice: { type: 'tool' as const, name: findCalledName(declared, name, asString(choice?.['namespace'])) },
+      toolChoice: { type: 'tool' as const, name: portableName(toolset, name, asString(choice?.['namespace'])) },
     }),
     ...(user !== undefined && { user }),
   }
 }
 
-export interface CalledTool {
+export interface OriginalTool {
   readonly name: string
   readonly namespace: string | undefined
   /** True if the argument is plain text instead of JSON. */
   readonly isCustom: boolean
 }
 
-interface DeclaredTools {
+interface Toolset {
   readonly tools: readonly Tool[]
   /** The original tools, by their names in `tools`. */
-  readonly called: ReadonlyMap<string, CalledTool>
-  readonly omitted: readonly string[]
+  readonly originalsByName: ReadonlyMap<string, OriginalTool>
+  readonly omittedFields: readonly string[]
 }
 
 /** Maximum length of a tool name at any vendor. */
@@ -223,37 +222,37 @@ const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
-export function declaredTools({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): DeclaredTools {
-  const declared: ToolCollector = { tools: [], called: new Map(), omitted: [] }
-  for (const tool of tools) declare(declared, tool.native.value, undefined)
+export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
+  const toolset: MutableToolset = { tools: [], originalsByName: new Map(), omittedFields: [] }
+  for (const tool of tools) collectTool(toolset, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
-  for (const tool of laterTools) declare(declared, tool, undefined)
-  return declared
+  for (const tool of laterTools) collectTool(toolset, tool, undefined)
+  return toolset
 }
 
-interface ToolCollector {
+interface MutableToolset {
   readonly tools: Tool[]
-  readonly called: Map<string, CalledTool>
-  readonly omitted: string[]
+  readonly originalsByName: Map<string, OriginalTool>
+  readonly omittedFields: string[]
 }
 
-function declare(declared: ToolCollector, value: JsonObject, namespace: string | undefined): void {
+function collectTool(toolset: MutableToolset, value: JsonObject, namespace: string | undefined): void {
   const type = asString(value['type']) ?? ''
   const name = asString(value['name'])
   if (type === 'namespace' && name !== undefined) {
-    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) declare(declared, inner, name)
+    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) collectTool(toolset, inner, name)
     return
   }
   const isCustom = type === 'custom'
   if (name === undefined || (type !== 'function' && !isCustom)) {
-    declared.omitted.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
+    toolset.omittedFields.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
     return
   }
-  const flat = findUnusedName(flatName(name, namespace), declared.called)
-  declared.called.set(flat, { name, namespace, isCustom })
-  declared.tools.push({
-    name: flat,
+  const flatName = findUnusedName(flattenName(name, namespace), toolset.originalsByName)
+  toolset.originalsByName.set(flatName, { name, namespace, isCustom })
+  toolset.tools.push({
+    name: flatName,
     ...descriptionOf(value, isCustom),
     parameters: isCustom ? CUSTOM_PARAMETERS : isJsonObject(value['parameters']) ? value['parameters'] : NO_PARAMETERS,
     ...(!isCustom && typeof value['strict'] === 'boolean' ? { strict: value['strict'] } : {}),
@@ -276,7 +275,7 @@ function descriptionOf({ description, format }: JsonObject, isCustom: boolean): 
   return { description: `${text ?? ''}\n\nGrammar of ${CUSTOM_INPUT}:\n${grammar}`.trim() }
 }
 
-function flatName(name: string, namespace: string | undefined): string {
+function flattenName(name: string, namespace: string | undefined): string {
   const qualified = namespace === undefined ? name : `${namespace}__${name}`
   return qualified.replace(/[^\w-]/g, '_').slice(0, MAX_NAME_LENGTH)
 }
@@ -291,7 +290,8 @@ function findUnusedName(name: string, used: ReadonlyMap<string, unknown>): strin
 }
 
 /** Returns the name that the model receives. A tool that is no longer declared gets the flattened name. */
-function findCalledName(declared: DeclaredTools, name: string, namespace: string | undefined): string {
-  for (const [flat, tool] of declared.called) if (tool.name === name && tool.namespace === namespace) return flat
-  return flatName(name, namespace)
+function portableName(toolset: Toolset, name: string, namespace: string | undefined): string {
+  for (const [flatName, tool] of toolset.originalsByName)
+    if (tool.name === name && tool.namespace === namespace) return flatName
+  return flattenName(name, namespace)
 }

@@ -9,13 +9,13 @@ import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
   for (const { parts } of messages) {
-    for (const part of parts) length += lengthOf(part)
+    for (const part of parts) length += partLength(part)
   }
-  for (const { native } of tools) length += lengthInside(native.value)
+  for (const { native } of tools) length += stringLengths(native.value)
   if (length > limit) throw promptTooLong(limit)
 }
 
-function lengthOf(part: Part): number {
+function partLength(part: Part): number {
   switch (part.type) {
     case 'text':
     case 'thinking':
@@ -23,7 +23,7 @@ function lengthOf(part: Part): number {
     case 'tool-call':
       return part.input.length
     case 'tool-result':
-      return part.content.reduce((sum, inner) => sum + lengthOf(inner), 0)
+      return part.content.reduce((sum, inner) => sum + partLength(inner), 0)
     case 'document':
       return part.source.type === 'text' ? part.source.text.length : 0
     case 'image':
@@ -32,11 +32,11 @@ function lengthOf(part: Part): number {
   }
 }
 
-function lengthInside(value: Json | undefined): number {
+function stringLengths(value: Json | undefined): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
   const inner: readonly (Json | undefined)[] = Array.isArray(value) ? value : Object.values(value)
-  return inner.reduce((sum: number, item) => sum + lengthInside(item), 0)
+  return inner.reduce((sum: number, item) => sum + stringLengths(item), 0)
 }
 
 /** Body fields that can change the price, by loose name, with the values that cost no more than the list price. */
@@ -49,7 +49,7 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
 /** Returns the name of a field for which the vendor charges more than the list price. */
 export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
-    const values = LIST_PRICE_VALUES.get(normalizedNameOf(name))
+    const values = LIST_PRICE_VALUES.get(cachedNormalizedName(name))
     const value = body[name] ?? null
     if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
   }
@@ -87,31 +87,32 @@ const REFERENCE = /^(file_id|\w*_?ur[li])$/
  * body size is not an upper bound on the tokens. Returns undefined for a self-contained prompt.
  */
 export function vendorWorkOf(prompt: Prompt): string | undefined {
-  return fieldOf(prompt) ?? toolOf(prompt.tools) ?? contentOf(prompt.messages)
+  return findVendorField(prompt) ?? findVendorTool(prompt.tools) ?? findExternalContent(prompt.messages)
 }
 
-function fieldOf({ native, model }: Prompt): string | undefined {
+function findVendorField({ native, model }: Prompt): string | undefined {
   if (SEARCHING_MODEL.test(model)) return 'model'
   const { value } = native
   if (native.dialect === 'responses' && isJsonObject(value['prompt'])) return 'prompt'
-  for (const name in value) if (VENDOR_FIELDS.has(normalizedNameOf(name)) && !isUnset(value[name])) return name
+  for (const name in value) if (VENDOR_FIELDS.has(cachedNormalizedName(name)) && !isUnset(value[name])) return name
   return undefined
 }
 
 /** Caches loose names. Most bodies use the same few fields. */
-const knownNames = new Map<string, string>()
-const MAX_KNOWN_NAMES = 200
-const MAX_KNOWN_LENGTH = 40
+const normalizedNames = new Map<string, string>()
+const MAX_CACHED_NAMES = 200
+const MAX_CACHED_NAME_LENGTH = 40
 
-function normalizedNameOf(name: string): string {
-  const known = knownNames.get(name)
-  if (known !== undefined) return known
-  const loose = normalizedName(name)
-  if (name.length <= MAX_KNOWN_LENGTH && knownNames.size < MAX_KNOWN_NAMES) knownNames.set(name, loose)
-  return loose
+function cachedNormalizedName(name: string): string {
+  const cached = normalizedNames.get(name)
+  if (cached !== undefined) return cached
+  const normalized = normalizedName(name)
+  if (name.length <= MAX_CACHED_NAME_LENGTH && normalizedNames.size < MAX_CACHED_NAMES)
+    normalizedNames.set(name, normalized)
+  return normalized
 }
 
-function toolOf(tools: readonly Tool[]): string | undefined {
+function findVendorTool(tools: readonly Tool[]): string | undefined {
   const index = tools.findIndex(({ native }) => isRunByVendor(native.value))
   return index === -1 ? undefined : `tools[${index}]`
 }
@@ -122,7 +123,7 @@ function isRunByVendor({ type, environment }: JsonObject): boolean {
   return !LOCAL_TOOLS.has(type) && !LOCAL_TOOL_VERSIONS.test(type)
 }
 
-function contentOf(messages: readonly Message[]): string | undefined {
+function findExternalContent(messages: readonly Message[]): string | undefined {
   const index = messages.findIndex(
     ({ parts, native }) => parts.some(hasExternalReference) || isJsonObject(native?.value['audio']),
   )

@@ -32,29 +32,29 @@ function messageOfStatus(kind: FailureKind, status: number): string {
 export function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const kind = kindOfStatus(status)
   if (kind !== 'upstream-rejected') return new GatewayError(kind, messageOfStatus(kind, status))
-  const error = errorOf(body)
-  const param = textOf(error['param'])
+  const error = errorObject(body)
+  const param = redactedString(error['param'])
   return new GatewayError(
     kind,
-    textOf(error['message']) ?? `The model provider rejected the request (status ${status}).`,
-    { ...(param === undefined ? {} : { param }), upstream: refusalOf(error, status) },
+    redactedString(error['message']) ?? `The model provider rejected the request (status ${status}).`,
+    { ...(param === undefined ? {} : { param }), upstream: rejectionDetails(error, status) },
   )
 }
 
-function errorOf(body: JsonObject | undefined): JsonObject {
+function errorObject(body: JsonObject | undefined): JsonObject {
   if (body === undefined) return {}
   const { error, detail } = body
   if (typeof error === 'string') return { message: error }
   const inner = asObject(error)
   if (inner !== undefined) return inner
   if (typeof body['message'] === 'string' || detail === undefined) return body
-  return { message: typeof detail === 'string' ? detail : (JSON.stringify(upstreamDetails(detail)) ?? '') }
+  return { message: typeof detail === 'string' ? detail : (JSON.stringify(redactDetails(detail)) ?? '') }
 }
 
-function refusalOf(error: JsonObject, status: number): UpstreamErrorDetails {
-  const type = textOf(error['type'])
-  const code = textOf(error['code'])
-  const details = upstreamDetails(error['details'])
+function rejectionDetails(error: JsonObject, status: number): UpstreamErrorDetails {
+  const type = redactedString(error['type'])
+  const code = redactedString(error['code'])
+  const details = redactDetails(error['details'])
   return {
     status,
     ...(type === undefined || type === 'error' ? {} : { type }),
@@ -64,8 +64,8 @@ function refusalOf(error: JsonObject, status: number): UpstreamErrorDetails {
 }
 
 /** Ignores numeric codes, because they only repeat the status. */
-function textOf(value: Json | undefined): string | undefined {
-  return typeof value === 'string' && value !== '' ? upstreamText(value) : undefined
+function redactedString(value: Json | undefined): string | undefined {
+  return typeof value === 'string' && value !== '' ? redactText(value) : undefined
 }
 
 const STREAM_FAILED = 'The model provider ended its answer with an error. Retry later.'
@@ -93,8 +93,8 @@ export function messageFailure(event: JsonObject): GatewayError {
   return namedFailure(asString(asObject(event['error'])?.['type']))
 }
 
-export function responseFailure(holder: JsonObject): GatewayError {
-  return namedFailure(asString((asObject(holder['error']) ?? holder)['code']))
+export function responseFailure(body: JsonObject): GatewayError {
+  return namedFailure(asString((asObject(body['error']) ?? body)['code']))
 }
 
 const REMOVED = '[removed]'
@@ -108,70 +108,70 @@ const MAX_DETAILS_LENGTH = 4096
  *
  * An atom is a run of characters without spaces, quotes and brackets.
  */
-export function upstreamText(text: string): string {
-  const state: RedactionState = { hidesNext: 'nothing', label: 'nothing', word: '' }
+export function redactText(text: string): string {
+  const state: RedactionState = { nextRule: 'nothing', labelRule: 'nothing', previousWord: '' }
   return truncateAtSpace(text)
-    .replace(INVISIBLE, '')
+    .replace(INVISIBLE_CHARACTERS, '')
     .split(/(\s+)/)
-    .map((chunk) => (isAddress(chunk) ? REMOVED : cleanChunk(chunk, state)))
+    .map((chunk) => (isAddress(chunk) ? REMOVED : redactChunk(chunk, state)))
     .join('')
 }
 
 /** Removes private data from keys and values of error details. Omits details of more than 4,096 characters. */
-export function upstreamDetails(details: Json | undefined): Json | undefined {
+export function redactDetails(details: Json | undefined): Json | undefined {
   if (details === undefined || details === null) return undefined
   try {
-    return JSON.stringify(details).length > MAX_DETAILS_LENGTH ? undefined : cleanJson(details)
+    return JSON.stringify(details).length > MAX_DETAILS_LENGTH ? undefined : redactJson(details)
   } catch {
     // The value is nested too deeply to be serialized.
     return undefined
   }
 }
 
-function cleanJson(value: Json): Json {
-  if (typeof value === 'string') return upstreamText(value)
-  if (Array.isArray(value)) return value.map(cleanJson)
+function redactJson(value: Json): Json {
+  if (typeof value === 'string') return redactText(value)
+  if (Array.isArray(value)) return value.map(redactJson)
   if (!isJsonObject(value)) return value
   const fields = Object.entries(value).map(([name, field = null]): [string, Json] => {
     const isPrivate = PRIVATE_FIELDS.has(name.toLowerCase()) && field !== null
-    return [upstreamText(name), isPrivate ? REMOVED : cleanJson(field)]
+    return [redactText(name), isPrivate ? REMOVED : redactJson(field)]
   })
   return Object.fromEntries(fields)
 }
 
 /** How a word affects the next atom. `names` hides the atom unless it is a plain word. */
-type Hides = 'nothing' | 'names' | 'anything'
+type RedactionRule = 'nothing' | 'names' | 'anything'
 
 interface RedactionState {
-  hidesNext: Hides
+  nextRule: RedactionRule
   /** The effect on the value after a colon or equals sign, as in `password: …`. */
-  label: Hides
-  word: string
+  labelRule: RedactionRule
+  previousWord: string
 }
 
-function cleanChunk(chunk: string, state: RedactionState): string {
+function redactChunk(chunk: string, state: RedactionState): string {
   return chunk
     .split(SEPARATORS)
     .map((atom) => {
       const isWord = /[\p{L}\p{N}]/u.test(atom)
-      const isHidden = isWord && (hides(state.hidesNext, atom) || !hasSafeShape(atom))
-      if (isWord) follow(state, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
-      if (/[:=]/.test(atom) && state.label !== 'nothing') state.hidesNext = state.label
+      const isHidden = isWord && (isHiddenBy(state.nextRule, atom) || !hasSafeShape(atom))
+      if (isWord) updateRules(state, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
+      if (/[:=]/.test(atom) && state.labelRule !== 'nothing') state.nextRule = state.labelRule
       return isHidden ? REMOVED : atom
     })
     .join('')
 }
 
-function hides(mode: Hides, atom: string): boolean {
-  return mode === 'anything' || (mode === 'names' && !PLAIN_WORD.test(atom))
+function isHiddenBy(rule: RedactionRule, atom: string): boolean {
+  return rule === 'anything' || (rule === 'names' && !PLAIN_WORD.test(atom))
 }
 
-function follow(state: RedactionState, word: string): void {
-  const isConnection = word === 'to' && state.word.startsWith('connect')
+function updateRules(state: RedactionState, word: string): void {
+  const isConnection = word === 'to' && state.previousWord.startsWith('connect')
   const isFollowedByHost = FOLLOWED_BY_HOST.has(word) || isConnection
-  state.hidesNext = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
-  state.label = PRIVATE_FIELDS.has(word) ? 'anything' : LABELS_OF_NAMES.has(word) ? 'names' : 'nothing'
-  state.word = word
+  state.nextRule = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
+  state.labelRule = PRIVATE_FIELDS.has(word) ? 'anything' : NAME_LABELS.has(word) ? 'names' : 'nothing'
+  state.previousWord = word
 }
 
 /** Returns true for URLs, addresses with credentials, paths with backslashes, and percent-encoded text. */
@@ -191,45 +191,45 @@ const PRIVATE_FIELDS = nameSet(
     'authorization auth bearer credential credentials cookie session dsn connection_string host hostname server ' +
     'address addr ip port user username dbname database endpoint url uri base_url baseurl node pod cluster upstream',
 )
-const LABELS_OF_NAMES = nameSet('key keys')
+const NAME_LABELS = nameSet('key keys')
 const FOLLOWED_BY_SECRET = nameSet('bearer getaddrinfo enotfound eai_again econnrefused lookup')
 const FOLLOWED_BY_HOST = nameSet('host hostname server node pod upstream backend cluster database user')
 
 const PLAIN_WORD = /^(?:[A-Za-z]+|\d+)[.:]?$/
-const INVISIBLE = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu
+const INVISIBLE_CHARACTERS = /[\p{Cf}\p{Co}\p{Cn}]|(?![\t\n\r])\p{Cc}/gu
 const SEPARATORS =
   /([\s"'`“”‘’«»()[\]{}<>,;=|!?…—–·•→、，；：！？（）「」『』【】《》]+|(?<![A-Za-z0-9])[。．｡]|[。．｡](?![A-Za-z0-9]))/u
 
 /** Returns true for words, numbers, model names, media types and field paths. */
 function hasSafeShape(atom: string): boolean {
   const [start, end] = wordRange(atom)
-  const core = atom.slice(start, end)
+  const word = atom.slice(start, end)
   if (!LEADING_MARKS.test(atom.slice(0, start)) || !TRAILING_MARKS.test(atom.slice(end))) return false
-  if (core.length > MAX_ATOM_LENGTH || !ALLOWED.test(core)) return false
-  if (KNOWN_ID.test(core)) return true
-  if (SECRET_PREFIX.test(core) || DASHED_ADDRESS.test(core)) return false
-  if (atom[start - 1] === '.') return isFieldPath(core) || /^\d{1,6}$/.test(core)
-  const sides = core.split('/')
-  if (sides.length > 2 || (sides.length === 2 && API_VERSION.test(sides[1] ?? ''))) return false
-  return sides.every(isName)
+  if (word.length > MAX_ATOM_LENGTH || !ALLOWED_CHARACTERS.test(word)) return false
+  if (KNOWN_ID.test(word)) return true
+  if (SECRET_PREFIX.test(word) || DASHED_ADDRESS.test(word)) return false
+  if (atom[start - 1] === '.') return isFieldPath(word) || /^\d{1,6}$/.test(word)
+  const segments = word.split('/')
+  if (segments.length > 2 || (segments.length === 2 && API_VERSION.test(segments[1] ?? ''))) return false
+  return segments.every(isSafeName)
 }
 
 /**
  * Dots are allowed in one version number (`gpt-4.1-mini`, `3.5`) and in paths of known fields (`messages.0.content`).
  */
-function isName(name: string): boolean {
+function isSafeName(name: string): boolean {
   if (name.includes('.')) {
     if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
-    if (!ONE_VERSION.test(name)) return false
+    if (!SINGLE_VERSION.test(name)) return false
   }
   const pieces = name.split(/[-_+.]/).flatMap((piece) => piece.split(NOT_ASCII))
-  if (pieces.length > 1 && pieces.some((piece) => INFRASTRUCTURE.has(piece.toLowerCase()))) return false
+  if (pieces.length > 1 && pieces.some((piece) => INFRASTRUCTURE_WORDS.has(piece.toLowerCase()))) return false
   if (pieces.filter((piece) => isMixed(piece)).length > MAX_MIXED_PIECES) return false
-  return name.toLowerCase() !== 'localhost' && pieces.every(isPiece)
+  return name.toLowerCase() !== 'localhost' && pieces.every(isSafePiece)
 }
 
 /** Accepts words, numbers, and short mixes such as `4o`, `8x22b` and `qwen2`. The random part of a key is longer. */
-function isPiece(piece: string): boolean {
+function isSafePiece(piece: string): boolean {
   if (/^[A-Za-z]*$/.test(piece)) return piece.length <= MAX_LETTERS
   if (/^\d+$/.test(piece)) return piece.length <= MAX_DIGITS
   return piece.length <= MAX_MIXED_LENGTH
@@ -241,20 +241,20 @@ function isMixed(piece: string): boolean {
 
 function isFieldPath(path: string): boolean {
   const names = path.split('.')
-  return FIELDS.has(names[0] ?? '') && names.every((name) => FIELDS.has(name) || /^\d{1,6}$/.test(name))
+  return FIELD_NAMES.has(names[0] ?? '') && names.every((name) => FIELD_NAMES.has(name) || /^\d{1,6}$/.test(name))
 }
 
 function wordRange(atom: string): readonly [number, number] {
   let start = 0
   let end = atom.length
-  while (start < end && !isWordUnit(atom, start)) start += 1
-  while (end > start && !isWordUnit(atom, end - 1)) end -= 1
+  while (start < end && !isWordCharacter(atom, start)) start += 1
+  while (end > start && !isWordCharacter(atom, end - 1)) end -= 1
   return [start, end]
 }
 
-function isWordUnit(text: string, at: number): boolean {
-  const unit = text.charCodeAt(at)
-  return unit > 0x7f || unit === 0x5f || /[A-Za-z0-9]/.test(text.charAt(at))
+function isWordCharacter(text: string, index: number): boolean {
+  const unit = text.charCodeAt(index)
+  return unit > 0x7f || unit === 0x5f || /[A-Za-z0-9]/.test(text.charAt(index))
 }
 
 const MAX_ATOM_LENGTH = 200
@@ -265,9 +265,9 @@ const MAX_MIXED_PIECES = 3
 
 const LEADING_MARKS = /^[$#*+.&~^-]*$/
 const TRAILING_MARKS = /^(?:[.%*+&~^$-]|:(?!:))*$/
-const ALLOWED = /^[A-Za-z0-9\p{L}\p{M}_+./-]+$/u
+const ALLOWED_CHARACTERS = /^[A-Za-z0-9\p{L}\p{M}_+./-]+$/u
 const NOT_ASCII = /[\u{80}-\u{10ffff}]+/u
-const ONE_VERSION = /^[A-Za-z0-9_+-]*\d\.\d[A-Za-z0-9_+-]*$/
+const SINGLE_VERSION = /^[A-Za-z0-9_+-]*\d\.\d[A-Za-z0-9_+-]*$/
 const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/
 const SECRET_PREFIX =
@@ -276,13 +276,13 @@ const SECRET_PREFIX =
 const KNOWN_ID = /^(?:call|toolu|srvtoolu|fc|msg|resp|rs|item|chatcmpl|file|batch|msgbatch)_[A-Za-z0-9]{1,64}$/
 const ABBREVIATIONS: ReadonlySet<string> = new Set(['e.g', 'i.e', 'a.k.a', 'vs', 'u.s'])
 
-const INFRASTRUCTURE = nameSet(
+const INFRASTRUCTURE_WORDS = nameSet(
   'localhost db dbs database postgres postgresql pg mysql mariadb redis mongo mongodb kafka rabbitmq vllm primary ' +
     'replica prod production staging internal intranet corp lan svc cluster node pod host proxy vpc consul vault etcd ' +
     'k8s kube nginx haproxy envoy traefik srv backend ip',
 )
 
-const FIELDS = nameSet(
+const FIELD_NAMES = nameSet(
   'messages message content text type role name id input output system tools tool tool_choice tool_calls tool_call ' +
     'tool_call_id tool_use tool_use_id tool_result function functions function_call arguments parameters properties ' +
     'required items enum schema json_schema strict input_schema output_format response_format model models max_tokens ' +

@@ -21,9 +21,9 @@ export interface ParseLimits {
 }
 
 export interface JsonScan {
-  readonly keys: number
+  readonly keyCount: number
   /** Count of numbers with an exponent. */
-  readonly exponents: number
+  readonly exponentCount: number
   /**
    * The byte range of the top-level `model`. Undefined unless `model` is a string and appears exactly once, without
    * escapes.
@@ -47,20 +47,20 @@ class ScanState implements JsonScan {
    */
   readonly inArray: Uint8Array
   readonly longStrings: LongString[] = []
-  at = 0
+  position = 0
   depth = 0
-  keys = 0
-  elements = 0
-  numbers = 0
-  exponents = 0
+  keyCount = 0
+  elementCount = 0
+  numberCount = 0
+  exponentCount = 0
   stringBytes = 0
   textBytes = 0
   stringStart = 0
   stringEnd = 0
   isInString = false
   /** Number of backslashes in the current string. Counted only while the string may be base64. */
-  escapes = 0
-  models = 0
+  escapeCount = 0
+  modelCount = 0
   isModelNext = false
   modelSpan: Span | undefined = undefined
 
@@ -103,14 +103,14 @@ export function scanSmallJson(bytes: Uint8Array, limits: ParseLimits): JsonScan 
 
 /** Scans the next slice. Returns true at the end of the body. */
 function scanSlice(state: ScanState): boolean {
-  const sliceEnd = Math.min(state.at + SLICE_BYTES, state.bytes.length)
-  while (state.at < sliceEnd) {
+  const sliceEnd = Math.min(state.position + SLICE_BYTES, state.bytes.length)
+  while (state.position < sliceEnd) {
     if (!state.isInString) readToken(state)
     else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
     else checkBase64(state, sliceEnd)
   }
-  checkSyntax(state)
-  return state.at >= state.bytes.length
+  checkSyntaxBytes(state)
+  return state.position >= state.bytes.length
 }
 
 const QUOTE = 34
@@ -127,16 +127,18 @@ const CLOSE_BRACE = 125
 const BLANK = 1
 const NUMERIC = 2
 const LETTER = 3
-const KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => kindOf(String.fromCharCode(byte)))
+const CHARACTER_KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
+  characterKind(String.fromCharCode(byte)),
+)
 
-function kindOf(character: string): number {
+function characterKind(character: string): number {
   if (/\s/.test(character)) return BLANK
   if (/[\d+.-]/.test(character)) return NUMERIC
   return /[a-z]/i.test(character) ? LETTER : 0
 }
 
 function readToken(state: ScanState): void {
-  const byte = state.bytes[state.at] ?? 0
+  const byte = state.bytes[state.position] ?? 0
   switch (byte) {
     case QUOTE:
       return openString(state)
@@ -145,7 +147,7 @@ function readToken(state: ScanState): void {
       break
     case OPEN_BRACE:
     case OPEN_BRACKET:
-      open(state, byte)
+      enterBracket(state, byte)
       break
     case CLOSE_BRACE:
     case CLOSE_BRACKET:
@@ -155,37 +157,37 @@ function readToken(state: ScanState): void {
       state.isModelNext = false
       break
     default:
-      if (KINDS[byte] === NUMERIC) return readNumber(state)
-      if (KINDS[byte] === LETTER) return readLiteral(state)
-      if (KINDS[byte] === BLANK) state.at = endOf(state.bytes, state.at, BLANK) - 1
+      if (CHARACTER_KINDS[byte] === NUMERIC) return readNumber(state)
+      if (CHARACTER_KINDS[byte] === LETTER) return readLiteral(state)
+      if (CHARACTER_KINDS[byte] === BLANK) state.position = endOfRun(state.bytes, state.position, BLANK) - 1
   }
-  state.at++
+  state.position++
 }
 
-function open(state: ScanState, bracket: number): void {
+function enterBracket(state: ScanState, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
-  if (++state.depth > depth) throw scanError(`is nested deeper than ${depth} levels. Flatten it.`)
+  if (++state.depth > depth) throw bodyLimitError(`is nested deeper than ${depth} levels. Flatten it.`)
   state.inArray[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
   state.isModelNext = false
 }
 
 function countKey(state: ScanState): void {
-  state.keys++
+  state.keyCount++
   checkKeys(state)
   if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
   if (state.depth !== 1) return
-  const key = modelKey(state.bytes, state.stringStart, state.stringEnd)
+  const key = modelKeyKind(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = key !== 'other'
   if (!state.isModelNext) return
   // Counts an escaped key twice, because its value cannot be replaced in the bytes.
-  state.models += key === 'plain' ? 1 : 2
+  state.modelCount += key === 'plain' ? 1 : 2
   state.modelSpan = undefined
 }
 
 function countElement(state: ScanState): void {
   if (!isInArray(state)) return
-  state.elements++
+  state.elementCount++
   checkKeys(state)
 }
 
@@ -193,82 +195,83 @@ function isInArray({ depth, inArray }: ScanState): boolean {
   return depth > 0 && inArray[depth - 1] === 1
 }
 
-function checkKeys({ keys, elements, limits }: ScanState): void {
+function checkKeys({ keyCount: keys, elementCount: elements, limits }: ScanState): void {
   if (keys + elements <= limits.keys) return
-  throw scanError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
+  throw bodyLimitError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
 /** Runs once per slice, because whitespace is not read byte by byte. */
-function checkSyntax({ at, stringBytes, isInString, stringStart, limits }: ScanState): void {
+function checkSyntaxBytes({ position: at, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : at) - stringBytes
   if (bytes <= limits.syntaxBytes) return
-  throw scanError(
+  throw bodyLimitError(
     `has more than ${limits.syntaxBytes} bytes outside its strings. Send less whitespace and fewer numbers.`,
   )
 }
 
 function readNumber(state: ScanState): void {
   const { numbers } = state.limits
-  if (isInArray(state) && ++state.numbers > numbers) throw scanError(`has more than ${numbers} numbers. Send fewer.`)
+  if (isInArray(state) && ++state.numberCount > numbers)
+    throw bodyLimitError(`has more than ${numbers} numbers. Send fewer.`)
   state.isModelNext = false
-  const end = endOf(state.bytes, state.at, NUMERIC)
+  const end = endOfRun(state.bytes, state.position, NUMERIC)
   const hasExponent = state.bytes[end] === UPPER_E || state.bytes[end] === LOWER_E
-  if (hasExponent) state.exponents++
-  state.at = hasExponent ? endOf(state.bytes, end, NUMERIC) : end
+  if (hasExponent) state.exponentCount++
+  state.position = hasExponent ? endOfRun(state.bytes, end, NUMERIC) : end
 }
 
 function readLiteral(state: ScanState): void {
   countElement(state)
   state.isModelNext = false
-  state.at = endOf(state.bytes, state.at, LETTER)
+  state.position = endOfRun(state.bytes, state.position, LETTER)
 }
 
-function endOf(bytes: Uint8Array, start: number, kind: number): number {
+function endOfRun(bytes: Uint8Array, start: number, kind: number): number {
   const limit = Math.min(bytes.length, start + SLICE_BYTES)
   let end = start + 1
-  while (end < limit && KINDS[bytes[end] ?? 0] === kind) end++
+  while (end < limit && CHARACTER_KINDS[bytes[end] ?? 0] === kind) end++
   return end
 }
 
 function openString(state: ScanState): void {
   countElement(state)
   state.isInString = true
-  state.stringStart = ++state.at
+  state.stringStart = ++state.position
   state.stringEnd = -1
 }
 
 function findStringEnd(state: ScanState, sliceEnd: number): void {
   const { bytes, stringStart, limits } = state
-  const at = closingQuote(bytes, state.at, sliceEnd)
-  state.at = Math.abs(at)
+  const at = closingQuote(bytes, state.position, sliceEnd)
+  state.position = Math.abs(at)
   if (at < 0) return
   state.stringEnd = at
   // A smaller body cannot exceed the limit.
   if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING_BYTES) return closeString(state, true)
-  state.at = startOfBase64(bytes, stringStart)
-  state.escapes = 0
+  state.position = startOfBase64(bytes, stringStart)
+  state.escapeCount = 0
 }
 
 function checkBase64(state: ScanState, sliceEnd: number): void {
   const { bytes, stringStart, stringEnd } = state
   const limit = Math.min(sliceEnd, stringEnd)
-  const end = endOfBase64(bytes, state.at, limit)
-  state.escapes += countEscapes(bytes.subarray(state.at, end))
-  state.at = end
-  const isText = end < limit || state.escapes * MIN_BYTES_PER_ESCAPE > stringEnd - stringStart
+  const end = endOfBase64(bytes, state.position, limit)
+  state.escapeCount += countEscapes(bytes.subarray(state.position, end))
+  state.position = end
+  const isText = end < limit || state.escapeCount * MIN_BYTES_PER_ESCAPE > stringEnd - stringStart
   if (isText || end === stringEnd) closeString(state, isText)
 }
 
 function closeString(state: ScanState, isText: boolean): void {
   const { bytes, stringStart, stringEnd, limits } = state
-  if (state.isModelNext && state.models === 1) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
+  if (state.isModelNext && state.modelCount === 1) state.modelSpan = { start: stringStart - 1, end: stringEnd + 1 }
   state.isModelNext = false
   state.isInString = false
-  state.at = stringEnd + 1
+  state.position = stringEnd + 1
   state.stringBytes += stringEnd - stringStart
   if (isText) state.textBytes += stringEnd - stringStart
   if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING_BYTES) {
-    state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapes === 0 })
+    state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapeCount === 0 })
   }
   if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
 }
@@ -278,7 +281,7 @@ const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
 const MAX_ESCAPED_LENGTH = MODEL.length * 6
 
 /** `escaped` is the key `model` written with escapes. */
-function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
+function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'other'
   let equal = 0
@@ -294,6 +297,6 @@ function modelKey(bytes: Uint8Array, start: number, end: number): 'plain' | 'esc
   }
 }
 
-function scanError(reason: string): GatewayError {
+function bodyLimitError(reason: string): GatewayError {
   return new GatewayError('invalid-request', `The request body ${reason}`)
 }

@@ -1,20 +1,20 @@
 import { asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
-import { arrayAt, badField, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
+import { arrayAt, fieldError, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
 export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
-export const OUTPUT_LIMIT: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, integer: true }
+export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, isInteger: true }
 
 const MAX_CHOICES = 128
 const MAX_STOPS = 16
 const MAX_TOOLS = 128
-const MIN_ZERO: NumberBounds = { min: 0 }
+const NON_NEGATIVE: NumberBounds = { min: 0 }
 const ZERO_TO_ONE: NumberBounds = { min: 0, max: 1 }
-const CHOICES: NumberBounds = { min: 1, max: MAX_CHOICES, integer: true }
-const LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
+const CHOICE_BOUNDS: NumberBounds = { min: 1, max: MAX_CHOICES, isInteger: true }
+const TOKEN_LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
 /** Body fields and their new values. Undefined removes a field. */
-export type Changes = Record<string, Json | undefined>
+export type BodyChanges = Record<string, Json | undefined>
 
 export type WritableSettings = { -readonly [Name in keyof Settings]: Settings[Name] }
 
@@ -28,18 +28,18 @@ export function setIfDefined<Name extends keyof Settings>(
 }
 
 export function readChatSettings(body: JsonObject): Settings {
-  const settings = readShared(body)
+  const settings = readSharedSettings(body)
   const topK = body['top_k']
-  for (const field of LIMIT_FIELDS) {
-    const limit = numberAt(body[field], field, OUTPUT_LIMIT)
+  for (const field of TOKEN_LIMIT_FIELDS) {
+    const limit = numberAt(body[field], field, OUTPUT_TOKEN_BOUNDS)
     if (limit !== undefined) settings.maxTokens = Math.max(settings.maxTokens ?? 0, limit)
   }
-  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', MIN_ZERO))
+  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', NON_NEGATIVE))
   if (typeof topK === 'number' && Number.isInteger(topK) && topK > 0) settings.topK = topK
-  setIfDefined(settings, 'stop', readStop(body['stop']))
+  setIfDefined(settings, 'stop', readStopSequences(body['stop']))
   setIfDefined(settings, 'toolChoice', readToolChoice(body['tool_choice'] ?? body['function_call'], chatToolName))
   setIfDefined(settings, 'shape', readShape(body['response_format'], 'response_format', 'json_schema'))
-  setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICES))
+  setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICE_BOUNDS))
   setIfDefined(settings, 'effort', asString(body['reasoning_effort']))
   return settings
 }
@@ -47,8 +47,8 @@ export function readChatSettings(body: JsonObject): Settings {
 export function readResponseSettings(body: JsonObject): Settings {
   const text = isAbsent(body['text']) ? {} : objectAt(body['text'], 'text')
   const reasoning = isAbsent(body['reasoning']) ? {} : objectAt(body['reasoning'], 'reasoning')
-  const settings = readShared(body)
-  setIfDefined(settings, 'maxTokens', numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_LIMIT))
+  const settings = readSharedSettings(body)
+  setIfDefined(settings, 'maxTokens', numberAt(body['max_output_tokens'], 'max_output_tokens', OUTPUT_TOKEN_BOUNDS))
   setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', { min: 0, max: 2 }))
   setIfDefined(settings, 'toolChoice', readToolChoice(body['tool_choice'], responseToolName))
   setIfDefined(settings, 'shape', readShape(text['format'], 'text.format'))
@@ -56,7 +56,7 @@ export function readResponseSettings(body: JsonObject): Settings {
   return settings
 }
 
-function readShared(body: JsonObject): WritableSettings {
+function readSharedSettings(body: JsonObject): WritableSettings {
   const settings: WritableSettings = {}
   setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', ZERO_TO_ONE))
   setIfDefined(settings, 'parallelToolCalls', booleanAt(body['parallel_tool_calls'], 'parallel_tool_calls'))
@@ -72,10 +72,10 @@ function responseToolName(choice: JsonObject): Json | undefined {
   return choice['type'] === 'function' ? choice['name'] : undefined
 }
 
-function readStop(value: Json | undefined): readonly string[] | undefined {
+function readStopSequences(value: Json | undefined): readonly string[] | undefined {
   if (isAbsent(value)) return undefined
   if (typeof value === 'string') return [value]
-  if (!Array.isArray(value)) throw badField('stop', value, 'a string or an array of strings')
+  if (!Array.isArray(value)) throw fieldError('stop', value, 'a string or an array of strings')
   return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
@@ -86,19 +86,20 @@ function readToolChoice(
 ): ToolChoice | undefined {
   if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice }
   if (isAbsent(choice)) return undefined
-  if (!isJsonObject(choice)) throw badField('tool_choice', choice, 'auto, none, required or an object')
+  if (!isJsonObject(choice)) throw fieldError('tool_choice', choice, 'auto, none, required or an object')
   const name = nameOf(choice)
   return typeof name === 'string' ? { type: 'tool', name } : undefined
 }
 
 /** Returns undefined for plain text and for unknown formats, which are forwarded unchanged. */
-function readShape(value: Json | undefined, param: string, inner?: string): AnswerShape | undefined {
+function readShape(value: Json | undefined, param: string, nestedField?: string): AnswerShape | undefined {
   if (isAbsent(value)) return undefined
   const format = objectAt(value, param)
   const type = stringAt(format['type'], `${param}.type`)
   if (type === 'json_object') return { type: 'json' }
   if (type !== 'json_schema') return undefined
-  const { name, schema, strict } = inner === undefined ? format : objectAt(format[inner], `${param}.${inner}`)
+  const { name, schema, strict } =
+    nestedField === undefined ? format : objectAt(format[nestedField], `${param}.${nestedField}`)
   return {
     type: 'schema',
     ...(typeof name === 'string' ? { name } : {}),
@@ -108,7 +109,7 @@ function readShape(value: Json | undefined, param: string, inner?: string): Answ
 }
 
 /** Returns the fields of a body that must change to match the settings. For an empty body, returns all settings. */
-export function changedChatSettings(body: JsonObject, settings: Settings, model: string): Changes {
+export function changedChatSettings(body: JsonObject, settings: Settings, model: string): BodyChanges {
   const before = readChatSettings(body)
   const { toolChoice: choice } = settings
   const changes = changesBetween(before, settings, {
@@ -126,10 +127,10 @@ export function changedChatSettings(body: JsonObject, settings: Settings, model:
     ],
     shape: ['response_format', writeShape(settings.shape, 'json_schema')],
   })
-  return { ...changes, ...changedLimit(body, before.maxTokens, settings.maxTokens, model) }
+  return { ...changes, ...changedTokenLimit(body, before.maxTokens, settings.maxTokens, model) }
 }
 
-export function changedResponseSettings(body: JsonObject, settings: Settings): Changes {
+export function changedResponseSettings(body: JsonObject, settings: Settings): BodyChanges {
   const { toolChoice: choice } = settings
   return changesBetween(readResponseSettings(body), settings, {
     maxTokens: ['max_output_tokens', settings.maxTokens],
@@ -143,35 +144,40 @@ export function changedResponseSettings(body: JsonObject, settings: Settings): C
   })
 }
 
-const NEVER_REMOVED: ReadonlySet<string> = new Set(['effort', 'user'])
+const PERMANENT_SETTINGS: ReadonlySet<string> = new Set(['effort', 'user'])
 
 function changesBetween(
   before: Settings,
   after: Settings,
   fields: { readonly [K in keyof Settings]?: readonly [field: string, value: Json | undefined] },
-): Changes {
-  const changes: Changes = {}
+): BodyChanges {
+  const changes: BodyChanges = {}
   for (const name of Object.keys(fields) as (keyof Settings)[]) {
     const written = fields[name]
-    if (written === undefined || (after[name] === undefined && NEVER_REMOVED.has(name))) continue
+    if (written === undefined || (after[name] === undefined && PERMANENT_SETTINGS.has(name))) continue
     if (JSON.stringify(before[name]) !== JSON.stringify(after[name])) changes[written[0]] = written[1]
   }
   return changes
 }
 
-function writeShape(shape: AnswerShape | undefined, inner?: string): JsonObject | undefined {
+function writeShape(shape: AnswerShape | undefined, nestedField?: string): JsonObject | undefined {
   if (shape === undefined) return undefined
   if (shape.type === 'json') return { type: 'json_object' }
   const { name = 'answer', schema, strict } = shape
   const fields = { name, schema, strict }
-  return { type: 'json_schema', ...(inner === undefined ? fields : { [inner]: fields }) }
+  return { type: 'json_schema', ...(nestedField === undefined ? fields : { [nestedField]: fields }) }
 }
 
-function changedLimit(body: JsonObject, before: number | undefined, now: number | undefined, model: string): Changes {
+function changedTokenLimit(
+  body: JsonObject,
+  before: number | undefined,
+  now: number | undefined,
+  model: string,
+): BodyChanges {
   if (before === now) return {}
-  const used = LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
-  if (used.length === 0) return { [limitField(model)]: now }
-  const changes: Changes = {}
+  const used = TOKEN_LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
+  if (used.length === 0) return { [tokenLimitField(model)]: now }
+  const changes: BodyChanges = {}
   for (const field of used) {
     const own = body[field]
     const isLowered = now !== undefined && before !== undefined && now < before
@@ -181,11 +187,11 @@ function changedLimit(body: JsonObject, before: number | undefined, now: number 
 }
 
 /** OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */
-function limitField(model: string): string {
+function tokenLimitField(model: string): string {
   return /(^|\/)(gpt-(?!oss)|o\d|chatgpt-)/.test(model) ? 'max_completion_tokens' : 'max_tokens'
 }
 
-export function asksForUsage(body: JsonObject): boolean {
+export function requestsUsage(body: JsonObject): boolean {
   return asObject(body['stream_options'])?.['include_usage'] === true
 }
 

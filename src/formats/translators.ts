@@ -13,7 +13,7 @@ import {
   writeTurns,
 } from './messages/upstream.ts'
 import { changedChatSettings, NO_PARAMETERS, writeChatTool } from './settings.ts'
-import { fieldAt, type SourceFormat, sourceOf, type UnsupportedFields } from './unsupported-fields.ts'
+import { unsupportedField, type SourceFormat, sourceFormatOf, type UnsupportedFields } from './unsupported-fields.ts'
 
 export { readEmbeddings } from './embeddings.ts'
 
@@ -23,20 +23,20 @@ export function enableTranslation(): void {
 }
 
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
-  const { pathOf } = sourceOf(prompt)
+  const { pathOf } = sourceFormatOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
     ...(prompt.tools.length === 0 ? {} : { tools: prompt.tools.map(writeChatTool) }),
-    ...changedChatSettings({}, foreignSettings(prompt.settings, prompt.tools.length > 0), model),
+    ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
   }
   return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
 }
 
 /** Omits `top_k`, which the chat format does not support. Omits tool settings if there are no tools. */
-function foreignSettings(settings: Settings, hasTools: boolean): Settings {
+function settingsForChat(settings: Settings, hasTools: boolean): Settings {
   const { topK: _topK, toolChoice, parallelToolCalls, shape, ...others } = settings
   return {
     ...others,
@@ -71,9 +71,9 @@ const DEFAULT_MAX_TOKENS = 4096
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, rejectBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
-  const messagesWithPaths = withUniqueCalls(prompt.messages).map((message, index): PathedMessage => ({
+  const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): PathedMessage => ({
     message,
-    path: sourceOf(prompt).pathOf(prompt, index),
+    path: sourceFormatOf(prompt).pathOf(prompt, index),
   }))
   const system = [
     ...messagesWithPaths.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
@@ -100,7 +100,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...(prompt.stream ? { stream: true } : {}),
   }
-  return { body: JSON.stringify(body), ignored }
+  return { body: JSON.stringify(body), ignored: ignored }
 }
 
 function isSystem({ message }: PathedMessage): boolean {
@@ -119,7 +119,7 @@ const rejectBlock = rejectContentFor('this model, which uses the messages format
  * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
  * requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
-function withUniqueCalls(messages: readonly Message[]): readonly Message[] {
+function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
   const names: CallIds = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
   return messages.map((message) => {
     const parts = message.parts.map((part) => renamePart(part, names))
@@ -160,11 +160,11 @@ function findUnusedId(id: string, { usedIds, numbers }: CallIds): string {
  * for a required field. Always throws for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, reject: RejectContent, toolField = ''): readonly string[] {
-  const source = sourceOf(prompt)
+  const source = sourceFormatOf(prompt)
   const body = prompt.native.value
-  const names = new Set(Object.keys(body).filter((name) => source.hints.has(name) && !source.isUnset(body[name])))
-  for (const hint of source.innerHints(prompt)) names.add(hint)
-  for (const { param, what, details, isEssential } of requiredFields(prompt, source)) {
+  const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
+  for (const hint of source.findNestedHints(prompt)) names.add(hint)
+  for (const { param, description: what, details, isEssential } of requiredFields(prompt, source)) {
     if (prompt.isLossy !== true || isEssential === true) throw reject(param, what, details)
     names.add(param)
   }
@@ -178,19 +178,19 @@ function* requiredFields(prompt: Prompt, source: SourceFormat): UnsupportedField
   const { native, settings } = prompt
   const body = native.value
   for (const [name, value = null] of Object.entries(body)) {
-    if (source.isUnset(value) || source.carried.has(name)) continue
-    const isHarmless = source.harmless.get(name)
-    if (isHarmless === undefined ? source.hints.has(name) : isHarmless(value)) continue
-    const essential = source.essential.get(name)
-    yield essential === undefined ? fieldAt('', name) : { param: name, isEssential: true, ...essential }
+    if (source.isUnset(value) || source.handledFields.has(name)) continue
+    const isHarmless = source.harmlessFields.get(name)
+    if (isHarmless === undefined ? source.hintFields.has(name) : isHarmless(value)) continue
+    const essential = source.referenceFields.get(name)
+    yield essential === undefined ? unsupportedField('', name) : { param: name, isEssential: true, ...essential }
   }
   if (settings.toolChoice === undefined && !source.isUnset(source.toolChoiceOf(body))) {
-    yield { param: 'tool_choice', what: 'a choice other than auto, none, required or one function' }
+    yield { param: 'tool_choice', description: 'a choice other than auto, none, required or one function' }
   }
   if (settings.shape === undefined && !source.isUnset(source.shapeOf(body))) {
-    yield { param: source.names.shape, what: 'a format other than text, json_object or json_schema' }
+    yield { param: source.settingNames.shape, description: 'a format other than text, json_object or json_schema' }
   }
-  yield* source.inner(prompt)
+  yield* source.findNestedUnsupported(prompt)
 }
 
 /**
@@ -198,14 +198,15 @@ function* requiredFields(prompt: Prompt, source: SourceFormat): UnsupportedField
  * call, because the upstream's error is less specific. Calls in the last turn need no result.
  */
 function checkToolPairs(turns: readonly JsonObject[]): void {
-  let open = new Set<string>()
+  let openCallIds = new Set<string>()
   for (const turn of turns) {
     const blocks = contentBlocks(turn['content'])
-    const answered = new Set(blocks.flatMap((block) => resultId(block) ?? []))
-    for (const id of answered)
-      if (!open.has(id)) throw unpaired(id, 'the preceding assistant message does not contain the call')
-    for (const id of open) if (!answered.has(id)) throw unpaired(id, 'the next messages do not contain the result')
-    open = new Set(blocks.flatMap((block) => callId(block) ?? []))
+    const resultIds = new Set(blocks.flatMap((block) => resultId(block) ?? []))
+    for (const id of resultIds)
+      if (!openCallIds.has(id)) throw unpairedCallError(id, 'the preceding assistant message does not contain the call')
+    for (const id of openCallIds)
+      if (!resultIds.has(id)) throw unpairedCallError(id, 'the next messages do not contain the result')
+    openCallIds = new Set(blocks.flatMap((block) => callId(block) ?? []))
   }
 }
 
@@ -213,7 +214,7 @@ function callId(block: Json): string | undefined {
   return isJsonObject(block) && block['type'] === 'tool_use' ? asString(block['id']) : undefined
 }
 
-function unpaired(id: string, problem: string): GatewayError {
+function unpairedCallError(id: string, problem: string): GatewayError {
   const message = `The tool call ${JSON.stringify(id.slice(0, 100))} and its result do not match: ${problem}.`
   return new GatewayError('invalid-request', `${message} Send every call with its result.`, { param: 'messages' })
 }

@@ -7,7 +7,7 @@ import { itemsOf } from './responses/items.ts'
 interface UnsupportedField {
   readonly param: string
   /** Completes "… cannot be sent", such as `this field` or `a web_search block`. */
-  readonly what: string
+  readonly description: string
   readonly details?: Json
   /** True for a reference to the conversation, which even a lossy translation may not omit. */
   readonly isEssential?: boolean
@@ -18,51 +18,51 @@ export type UnsupportedFields = Generator<UnsupportedField, void, undefined>
 /** Describes the caller's format, so that the writers of other formats need not know its fields. */
 export interface SourceFormat {
   /** Body fields that are part of the prompt, or that affect only the gateway and the caller. */
-  readonly carried: ReadonlySet<string>
+  readonly handledFields: ReadonlySet<string>
   /** Body fields that only tune the answer and may be omitted. */
-  readonly hints: ReadonlySet<string>
+  readonly hintFields: ReadonlySet<string>
   /** Body fields that may be omitted if the function returns true for their value. */
-  readonly harmless: ReadonlyMap<string, (value: Json) => boolean>
+  readonly harmlessFields: ReadonlyMap<string, (value: Json) => boolean>
   /** Body fields that refer to a conversation stored by the vendor. */
-  readonly essential: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
+  readonly referenceFields: ReadonlyMap<string, Omit<UnsupportedField, 'param'>>
   /** Fields of messages, tools and content parts that are translated or harmless, by type. */
-  readonly known: ReadonlyMap<string, ReadonlySet<string>>
+  readonly knownFieldsByType: ReadonlyMap<string, ReadonlySet<string>>
   readonly isUnset: (value: Json | undefined) => boolean
   readonly toolChoiceOf: (body: JsonObject) => Json | undefined
   readonly shapeOf: (body: JsonObject) => Json | undefined
-  readonly innerHints: (prompt: Prompt) => readonly string[]
-  readonly inner: (prompt: Prompt) => UnsupportedFields
+  readonly findNestedHints: (prompt: Prompt) => readonly string[]
+  readonly findNestedUnsupported: (prompt: Prompt) => UnsupportedFields
   /** Returns the path of a message in the caller's body, such as `messages[3]`. */
   readonly pathOf: (prompt: Prompt, index: number) => string
   /** The caller's names for settings, used in errors and in the list of ignored fields. */
-  readonly names: Readonly<Record<'shape' | 'effort' | 'stop', string>>
+  readonly settingNames: Readonly<Record<'shape' | 'effort' | 'stop', string>>
 }
 
-function knownFields(types: Readonly<Record<string, string>>): SourceFormat['known'] {
+function parseKnownFields(types: Readonly<Record<string, string>>): SourceFormat['knownFieldsByType'] {
   return new Map(Object.entries(types).map(([type, names]) => [type, nameSet(names)]))
 }
 
-function structured(format: Json | undefined): Json | undefined {
+function structuredFormat(format: Json | undefined): Json | undefined {
   return asObject(format)?.['type'] === 'text' ? undefined : asObject(format)
 }
 
 const CHAT: SourceFormat = {
-  carried: nameSet(
+  handledFields: nameSet(
     'model messages stream stream_options max_tokens max_completion_tokens temperature top_p top_k stop tools ' +
       'tool_choice parallel_tool_calls functions function_call response_format reasoning_effort user ' +
       'safety_identifier',
   ),
-  hints: nameSet(
+  hintFields: nameSet(
     'seed logit_bias frequency_penalty presence_penalty metadata store service_tier prompt_cache_key ' +
       'prompt_cache_retention prompt_cache_options verbosity',
   ),
-  harmless: new Map([
+  harmlessFields: new Map([
     ['n', (value: Json) => value === 1],
     ['top_logprobs', (value: Json) => value === 0],
     ['modalities', (value: Json) => asArray(value).every((item) => item === 'text')],
   ]),
-  essential: new Map(),
-  known: knownFields({
+  referenceFields: new Map(),
+  knownFieldsByType: parseKnownFields({
     message: 'role content tool_calls tool_call_id function_call refusal',
     text: 'type text cache_control',
     image_url: 'type image_url cache_control',
@@ -71,32 +71,32 @@ const CHAT: SourceFormat = {
   }),
   isUnset,
   toolChoiceOf: (body) => body['tool_choice'] ?? body['function_call'],
-  shapeOf: (body) => structured(body['response_format']),
-  innerHints: ({ messages }) => messages.flatMap(chatHintsInMessage),
-  inner: function* ({ messages }) {
+  shapeOf: (body) => structuredFormat(body['response_format']),
+  findNestedHints: ({ messages }) => messages.flatMap(chatHintsInMessage),
+  findNestedUnsupported: function* ({ messages }) {
     for (const [index, message] of messages.entries()) yield* unsupportedInChatMessage(message, `messages[${index}]`)
   },
   pathOf: (_prompt, index) => `messages[${index}]`,
-  names: { shape: 'response_format', effort: 'reasoning_effort', stop: 'stop' },
+  settingNames: { shape: 'response_format', effort: 'reasoning_effort', stop: 'stop' },
 }
 
-function chatNative({ native }: Message | Part): JsonObject {
+function chatValueOf({ native }: Message | Part): JsonObject {
   return native?.dialect === 'openai' ? native.value : {}
 }
 
 /** Callers may send an answer back as an assistant message, with all its fields. */
 function* unsupportedInChatMessage(message: Message, path: string): UnsupportedFields {
   for (const name of unknownInChatMessage(message)) {
-    if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield fieldAt(path, name)
+    if ((name === 'audio' || message.role !== 'assistant') && name !== 'name') yield unsupportedField(path, name)
   }
   for (const [index, part] of message.parts.entries()) {
-    const native = chatNative(part)
+    const native = chatValueOf(part)
     yield* unknownFields(CHAT, native, native['type'], `${path}.content[${index}]`)
   }
 }
 
 function unknownInChatMessage(message: Message): readonly string[] {
-  const native = chatNative(message)
+  const native = chatValueOf(message)
   return unknownNames(CHAT, native, 'message').filter((name) => name !== 'name' || native['role'] !== 'function')
 }
 
@@ -109,29 +109,29 @@ function chatHintsInMessage(message: Message): readonly string[] {
 
 function chatHintsInPart(part: Part): readonly string[] {
   if (part.type === 'thinking') return part.signature === undefined ? [] : ['messages[].thinking']
-  return asObject(chatNative(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
+  return asObject(chatValueOf(part)['image_url'])?.['detail'] === undefined ? [] : ['image_url.detail']
 }
 
 const OUTPUT_HINTS: ReadonlySet<string> = nameSet('effort task_budget')
 
 const MESSAGES: SourceFormat = {
-  carried: nameSet(
+  handledFields: nameSet(
     'model max_tokens messages system temperature top_p top_k stop_sequences stream tools tool_choice ' +
       'output_config output_format',
   ),
-  hints: nameSet('metadata thinking service_tier container cache_control context_management speed'),
+  hintFields: nameSet('metadata thinking service_tier container cache_control context_management speed'),
   // A container id only selects an existing container. A container with skills changes the answer.
-  harmless: new Map([['container', (value: Json) => typeof value === 'string']]),
-  essential: new Map([
+  harmlessFields: new Map([['container', (value: Json) => typeof value === 'string']]),
+  referenceFields: new Map([
     [
       'thread',
       {
-        what: 'a thread stored on the server (send the whole conversation instead)',
+        description: 'a thread stored on the server (send the whole conversation instead)',
         details: { error_code: 'thread_unsupported_request' },
       },
     ],
   ]),
-  known: knownFields({
+  knownFieldsByType: parseKnownFields({
     message: 'role content',
     tool: 'type name description input_schema cache_control strict input_examples eager_input_streaming',
     text: 'type text cache_control citations',
@@ -145,27 +145,28 @@ const MESSAGES: SourceFormat = {
     isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
   toolChoiceOf: (body) => body['tool_choice'],
   shapeOf: (body) => asObject(body['output_config'])?.['format'] ?? body['output_format'],
-  innerHints: ({ native }) =>
-    innerFields(MESSAGES, native.value, 'output_config', 'format')
+  findNestedHints: ({ native }) =>
+    nestedFields(MESSAGES, native.value, 'output_config', 'format')
       .filter((name) => name !== 'effort' && OUTPUT_HINTS.has(name))
       .map((name) => `output_config.${name}`),
-  inner: unsupportedInMessages,
+  findNestedUnsupported: unsupportedInMessages,
   /** A system prompt outside `messages` is the first message of the prompt. */
   pathOf: (prompt, index) => {
-    const shift = prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
-    return index < shift ? 'system' : `messages[${index - shift}]`
+    const systemMessageCount =
+      prompt.messages[0]?.role === 'system' && prompt.native.value['system'] !== undefined ? 1 : 0
+    return index < systemMessageCount ? 'system' : `messages[${index - systemMessageCount}]`
   },
-  names: { shape: 'output_config.format', effort: 'output_config.effort', stop: 'stop_sequences' },
+  settingNames: { shape: 'output_config.format', effort: 'output_config.effort', stop: 'stop_sequences' },
 }
 
 function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
-  for (const name of innerFields(MESSAGES, prompt.native.value, 'output_config', 'format')) {
-    if (!OUTPUT_HINTS.has(name)) yield fieldAt('output_config', name)
+  for (const name of nestedFields(MESSAGES, prompt.native.value, 'output_config', 'format')) {
+    if (!OUTPUT_HINTS.has(name)) yield unsupportedField('output_config', name)
   }
   for (const [index, { native }] of prompt.tools.entries()) {
     if (native.dialect !== 'anthropic') continue
     const type = native.value['type'] ?? 'custom'
-    if (type !== 'custom') yield { param: `tools[${index}]`, what: `a tool of type ${String(type)}` }
+    if (type !== 'custom') yield { param: `tools[${index}]`, description: `a tool of type ${String(type)}` }
     yield* unknownFields(MESSAGES, native.value, 'tool', `tools[${index}]`)
   }
   for (const [index, { native, parts }] of prompt.messages.entries()) {
@@ -175,7 +176,7 @@ function* unsupportedInMessages(prompt: Prompt): UnsupportedFields {
   }
   const last = prompt.messages.length - 1
   if (prompt.messages[last]?.role === 'assistant') {
-    yield { param: MESSAGES.pathOf(prompt, last), what: 'a prefilled answer' }
+    yield { param: MESSAGES.pathOf(prompt, last), description: 'a prefilled answer' }
   }
 }
 
@@ -183,27 +184,29 @@ function* unsupportedInBlock(part: Part, param: string): UnsupportedFields {
   const { native } = part
   if (native?.dialect === 'anthropic' && part.type !== 'thinking') {
     const type = String(native.value['type'])
-    if (MESSAGES.known.has(type)) yield* unknownFields(MESSAGES, native.value, type, `${param} (${type})`)
-    else yield { param, what: `a ${type} block` }
+    if (MESSAGES.knownFieldsByType.has(type)) yield* unknownFields(MESSAGES, native.value, type, `${param} (${type})`)
+    else yield { param, description: `a ${type} block` }
   }
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInBlock(inner, param)
 }
 
 const RESPONSES: SourceFormat = {
-  carried: nameSet(
+  handledFields: nameSet(
     'model input instructions max_output_tokens temperature top_p stream stream_options tools tool_choice ' +
       'parallel_tool_calls text reasoning user safety_identifier store metadata client_metadata',
   ),
-  hints: nameSet(
+  hintFields: nameSet(
     'service_tier prompt_cache_key prompt_cache_retention prompt_cache_options context_management max_tool_calls',
   ),
-  harmless: new Map([
+  harmlessFields: new Map([
     ['top_logprobs', (value: Json) => value === 0],
     ['truncation', (value: Json) => value === 'disabled' || value === 'auto'],
     ['include', (value: Json) => !asArray(value).includes('message.output_text.logprobs')],
   ]),
-  essential: new Map(['previous_response_id', 'conversation', 'prompt'].map((name) => [name, { what: 'this field' }])),
-  known: knownFields({
+  referenceFields: new Map(
+    ['previous_response_id', 'conversation', 'prompt'].map((name) => [name, { description: 'this field' }]),
+  ),
+  knownFieldsByType: parseKnownFields({
     message: 'type role content id status phase',
     function_call: 'type id call_id name arguments status caller',
     function_call_output: 'type id call_id output status caller',
@@ -215,13 +218,13 @@ const RESPONSES: SourceFormat = {
   }),
   isUnset,
   toolChoiceOf: (body) => body['tool_choice'],
-  shapeOf: (body) => structured(asObject(body['text'])?.['format']),
-  innerHints: ({ native: { value } }) => [
-    ...innerFields(RESPONSES, value, 'text', 'format').map((name) => `text.${name}`),
-    ...innerFields(RESPONSES, value, 'reasoning', 'effort').map((name) => `reasoning.${name}`),
+  shapeOf: (body) => structuredFormat(asObject(body['text'])?.['format']),
+  findNestedHints: ({ native: { value } }) => [
+    ...nestedFields(RESPONSES, value, 'text', 'format').map((name) => `text.${name}`),
+    ...nestedFields(RESPONSES, value, 'reasoning', 'effort').map((name) => `reasoning.${name}`),
     ...(value['truncation'] === 'auto' ? ['truncation'] : []),
   ],
-  inner: function* (prompt) {
+  findNestedUnsupported: function* (prompt) {
     for (const [index, message] of prompt.messages.entries()) {
       const path = RESPONSES.pathOf(prompt, index)
       for (const item of itemsOf(message)) yield* unknownInItem(item, path)
@@ -230,18 +233,18 @@ const RESPONSES: SourceFormat = {
   },
   /** One message of the prompt may consist of several items. */
   pathOf: ({ messages, native: { value } }, index) => {
-    const shift = typeof value['instructions'] === 'string' ? 1 : 0
-    if (index < shift) return 'instructions'
+    const systemMessageCount = typeof value['instructions'] === 'string' ? 1 : 0
+    if (index < systemMessageCount) return 'instructions'
     if (typeof value['input'] === 'string') return 'input'
-    return `input[${messages.slice(0, index).reduce((sum, message) => sum + itemsOf(message).length, 0) - shift}]`
+    return `input[${messages.slice(0, index).reduce((sum, message) => sum + itemsOf(message).length, 0) - systemMessageCount}]`
   },
-  names: { shape: 'text.format', effort: 'reasoning.effort', stop: 'stop' },
+  settingNames: { shape: 'text.format', effort: 'reasoning.effort', stop: 'stop' },
 }
 
 function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
   if (part.native?.dialect !== 'responses') return
   const { value } = part.native
-  if (part.type === 'opaque') yield { param: path, what: `an item or a part of type ${String(value['type'])}` }
+  if (part.type === 'opaque') yield { param: path, description: `an item or a part of type ${String(value['type'])}` }
   yield* unknownInItem(value, path)
   if (part.type === 'tool-result') for (const inner of part.content) yield* unsupportedInItemPart(inner, path)
 }
@@ -250,13 +253,13 @@ function* unsupportedInItemPart(part: Part, path: string): UnsupportedFields {
 function* unknownInItem(item: JsonObject, path: string): UnsupportedFields {
   for (const name of unknownNames(RESPONSES, item, item['type'] ?? 'message')) {
     const value = item[name]
-    if (!isJsonObject(value) || Object.keys(value).length > 0) yield fieldAt(path, name)
+    if (!isJsonObject(value) || Object.keys(value).length > 0) yield unsupportedField(path, name)
   }
 }
 
 const SOURCES: Readonly<Record<Dialect, SourceFormat>> = { openai: CHAT, anthropic: MESSAGES, responses: RESPONSES }
 
-export function sourceOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
+export function sourceFormatOf({ native }: Pick<Prompt, 'native'>): SourceFormat {
   return SOURCES[native.dialect]
 }
 
@@ -266,26 +269,26 @@ function* unknownFields(
   type: Json | undefined,
   path: string,
 ): UnsupportedFields {
-  for (const name of unknownNames(source, value, type)) yield fieldAt(path, name)
+  for (const name of unknownNames(source, value, type)) yield unsupportedField(path, name)
 }
 
 /** Returns no names for an unknown type. */
 function unknownNames(source: SourceFormat, value: JsonObject, type: Json | undefined): readonly string[] {
-  const known = typeof type === 'string' ? source.known.get(type) : undefined
+  const known = typeof type === 'string' ? source.knownFieldsByType.get(type) : undefined
   return known === undefined
     ? []
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
 /** `carried` is the inner field that is part of the prompt. */
-function innerFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
+function nestedFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))
 }
 
 const MAX_NAME_LENGTH = 100
 
-export function fieldAt(path: string, name: string): UnsupportedField {
-  const shown = name.slice(0, MAX_NAME_LENGTH)
-  return { param: path === '' ? shown : `${path}.${shown}`, what: 'this field' }
+export function unsupportedField(path: string, name: string): UnsupportedField {
+  const shortName = name.slice(0, MAX_NAME_LENGTH)
+  return { param: path === '' ? shortName : `${path}.${shortName}`, description: 'this field' }
 }

@@ -9,21 +9,21 @@ export function tokensOf(value: unknown): number | undefined {
   return count === undefined || count > MAX_TOKENS ? undefined : count
 }
 
-interface CountNames {
+interface UsageFieldNames {
   readonly prompt: string
   readonly promptDetails: string
   readonly completion: string
   readonly completionDetails: string
 }
 
-export const CHAT_COUNTS: CountNames = {
+export const CHAT_COUNTS: UsageFieldNames = {
   prompt: 'prompt_tokens',
   promptDetails: 'prompt_tokens_details',
   completion: 'completion_tokens',
   completionDetails: 'completion_tokens_details',
 }
 
-export const RESPONSE_COUNTS: CountNames = {
+export const RESPONSE_COUNTS: UsageFieldNames = {
   prompt: 'input_tokens',
   promptDetails: 'input_tokens_details',
   completion: 'output_tokens',
@@ -34,7 +34,7 @@ export const RESPONSE_COUNTS: CountNames = {
  * Reads the usage object of the chat or responses format. The returned counts do not overlap. Returns undefined if the
  * prompt count or the completion count is invalid.
  */
-export function readUsage(value: Json | undefined, names: CountNames): Usage | undefined {
+export function readUsage(value: Json | undefined, names: UsageFieldNames): Usage | undefined {
   const usage = asObject(value) ?? {}
   const prompt = tokensOf(usage[names.prompt])
   const completion = tokensOf(usage[names.completion])
@@ -58,7 +58,7 @@ export function readUsage(value: Json | undefined, names: CountNames): Usage | u
   }
 }
 
-export function writeUsage(usage: Usage, names: CountNames): JsonObject {
+export function writeUsage(usage: Usage, names: UsageFieldNames): JsonObject {
   const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
   return {
     [names.prompt]: promptTokens(usage),
@@ -77,16 +77,16 @@ export function totalTokens(usage: Usage): number {
 }
 
 /** Vendor-side work that is counted separately: summaries of the conversation, and advice from another model. */
-const SEPARATELY_COUNTED: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
+const SEPARATE_ITERATIONS: ReadonlySet<unknown> = new Set(['compaction', 'advisor_message'])
 
 /** The returned counts do not overlap. Includes the billable work in `iterations`. */
 export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   const iterations = asArray(usage['iterations']).filter(isJsonObject)
-  const separate = iterations.filter((one) => SEPARATELY_COUNTED.has(one['type']))
-  return separate.map(readMessageCounts).reduce(sumOf, readMessageCounts(usage))
+  const separate = iterations.filter((iteration) => SEPARATE_ITERATIONS.has(iteration['type']))
+  return separate.map(readMessageCounts).reduce(addUsage, readMessageCounts(usage))
 }
 
-function sumOf(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
+function addUsage(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
   const names = Object.keys(more) as (keyof Usage)[]
   return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
 }
@@ -111,11 +111,11 @@ type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 function setCacheWrites(counts: Partial<Mutable<Usage>>, usage: JsonObject): void {
   const total = tokensOf(usage['cache_creation_input_tokens'])
   const byDuration = asObject(usage['cache_creation'])
-  const hour = tokensOf(byDuration?.['ephemeral_1h_input_tokens'])
-  const minutes = tokensOf(byDuration?.['ephemeral_5m_input_tokens'])
-  if (total === undefined && hour === undefined && minutes === undefined) return
-  counts.cacheWriteTokens = Math.max(minutes ?? 0, (total ?? 0) - (hour ?? 0))
-  counts.cacheWrite1hTokens = hour ?? 0
+  const oneHourTokens = tokensOf(byDuration?.['ephemeral_1h_input_tokens'])
+  const fiveMinuteTokens = tokensOf(byDuration?.['ephemeral_5m_input_tokens'])
+  if (total === undefined && oneHourTokens === undefined && fiveMinuteTokens === undefined) return
+  counts.cacheWriteTokens = Math.max(fiveMinuteTokens ?? 0, (total ?? 0) - (oneHourTokens ?? 0))
+  counts.cacheWrite1hTokens = oneHourTokens ?? 0
 }
 
 export function writeMessageUsage(usage: Usage): JsonObject {
@@ -152,7 +152,7 @@ export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   }
 }
 
-const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map([
+const FINISH_REASONS: ReadonlyMap<unknown, FinishReason> = new Map([
   ['length', 'length'],
   ['tool_calls', 'tool-call'],
   ['function_call', 'tool-call'],
@@ -173,22 +173,22 @@ const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map([
 ])
 
 export function readStopReason(reason: Json | undefined): FinishReason {
-  return FINISHES.get(reason) ?? 'stop'
+  return FINISH_REASONS.get(reason) ?? 'stop'
 }
 
 /** Upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
-export function readFinish(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
+export function readFinishReason(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
   if (isRefusal) return 'filtered'
-  const finish = FINISHES.get(reason) ?? 'stop'
+  const finish = FINISH_REASONS.get(reason) ?? 'stop'
   return finish === 'stop' && hasCalls ? 'tool-call' : finish
 }
 
-export function readResponseFinish(response: JsonObject, hasCalls: boolean, isRefusal: boolean): FinishReason {
+export function readResponseFinishReason(response: JsonObject, hasCalls: boolean, isRefusal: boolean): FinishReason {
   if (response['status'] !== 'incomplete') return hasCalls ? 'tool-call' : isRefusal ? 'filtered' : 'stop'
   return asString(asObject(response['incomplete_details'])?.['reason']) === 'content_filter' ? 'filtered' : 'length'
 }
 
-const REASONS: Readonly<
+const WIRE_REASONS: Readonly<
   Record<FinishReason, { readonly chat: string; readonly message: string; readonly incomplete?: string }>
 > = {
   stop: { chat: 'stop', message: 'end_turn' },
@@ -199,12 +199,12 @@ const REASONS: Readonly<
   pause: { chat: 'stop', message: 'pause_turn' },
 }
 
-export function writeFinish(finish: FinishReason): string {
-  return REASONS[finish].chat
+export function writeFinishReason(finish: FinishReason): string {
+  return WIRE_REASONS[finish].chat
 }
 
 export function writeStopReason(finish: FinishReason): string {
-  return REASONS[finish].message
+  return WIRE_REASONS[finish].message
 }
 
 interface ResponseStatus {
@@ -213,7 +213,7 @@ interface ResponseStatus {
 }
 
 export function writeResponseStatus(finish: FinishReason): ResponseStatus {
-  const reason = REASONS[finish].incomplete
+  const reason = WIRE_REASONS[finish].incomplete
   return reason === undefined
     ? { status: 'completed', incomplete_details: null }
     : { status: 'incomplete', incomplete_details: { reason } }

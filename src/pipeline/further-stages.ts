@@ -29,7 +29,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
   authenticated.steering = readSteering(authenticated.request, { canExplain: false })
   // The text size is not limited, because each input has its own context window.
   const limits = { ...services.bodyLimits.json, textBytes: Infinity }
-  const read = async ({ body, bytes, received }: ParsedBody): Promise<WithEmbedding<Parsed>> => {
+  const read = async ({ body, maxSerializedBytes: bytes, received }: ParsedBody): Promise<WithEmbedding<Parsed>> => {
     const { key } = authenticated
     const embedding = readEmbeddingRequest(body, received)
     const prompt = promptOf(embedding)
@@ -169,8 +169,12 @@ export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(par
 /** Adds `max_tokens`, which the format requires in a messages request but not in a count request. */
 function parseCounted(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-  return readJson(authenticated, services, ({ body, bytes }) =>
-    parsePrompt(authenticated, { body: { max_tokens: 1, ...body, stream: false }, bytes }, services),
+  return readJson(authenticated, services, ({ body, maxSerializedBytes: bytes }) =>
+    parsePrompt(
+      authenticated,
+      { body: { max_tokens: 1, ...body, stream: false }, maxSerializedBytes: bytes },
+      services,
+    ),
   )
 }
 

@@ -30,7 +30,7 @@ export function parseRequest(authenticated: Authenticated, services: Services): 
 /** Reads the prompt from a parsed body and from the stored turns to which the body refers. */
 export function parsePrompt(
   exchange: Authenticated,
-  parsed: Pick<ParsedBody, 'body' | 'bytes'> & Partial<ParsedBody>,
+  parsed: Pick<ParsedBody, 'body' | 'maxSerializedBytes'> & Partial<ParsedBody>,
   services: Services,
 ): MaybePromise<Parsed> {
   const { format, key } = exchange
@@ -39,7 +39,7 @@ export function parsePrompt(
     const { body, received } = parsed
     const isUnchanged = completeBody === body
     const read = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
-    const bytes = isUnchanged ? parsed.bytes : utf8Length(JSON.stringify(completeBody))
+    const bytes = isUnchanged ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
     return setPrompt(exchange, { requestBody: body, read, bytes, restrictRoutes }, services)
   })
 }

@@ -90,5 +90,5 @@ export function storeTurn(
 }
 
 export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
-  return { prompt, created: Math.floor(startedAt / 1000), requestId: id, requestBody }
+  return { prompt, createdSeconds: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

@@ -68,18 +68,19 @@ async function recall(
   { format, key }: { readonly format: TurnFormat; readonly key: VirtualKey },
   body: JsonObject,
 ): Promise<RecalledBody> {
-  const { continued, referenced, foreign } = format.referencesIn(body)
-  const providers = await findProviders(store, key, continued === undefined ? foreign : [continued, ...foreign])
-  const isStoredHere = continued !== undefined && !providers.has(continued)
-  const found = {
-    continued: isStoredHere ? await findTurn(store, key, continued) : undefined,
-    referenced: await findReferenced(store, key, referenced),
-    storedUpstream: new Set(providers.keys()),
+  const { previousTurnId, referencedTurnIds, foreignItemIds } = format.referencesIn(body)
+  const ids = previousTurnId === undefined ? foreignItemIds : [previousTurnId, ...foreignItemIds]
+  const providers = await findProviders(store, key, ids)
+  const isStoredHere = previousTurnId !== undefined && !providers.has(previousTurnId)
+  const turns = {
+    previousTurn: isStoredHere ? await findTurn(store, key, previousTurnId) : undefined,
+    referencedAnswers: await findReferenced(store, key, referencedTurnIds),
+    upstreamIds: new Set(providers.keys()),
   }
   const [provider, other] = new Set(providers.values())
   if (other !== undefined) throw severalProviders(String(provider), other)
   return {
-    body: format.recall(body, found),
+    body: format.resolveReferences(body, turns),
     ...(provider !== undefined && { restrictRoutes: (resolved: ResolvedModel) => routesOf(resolved, provider) }),
   }
 }

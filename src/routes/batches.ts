@@ -4,7 +4,7 @@ import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import { parseBodyInSteps, textOf } from '../formats/parse-body.ts'
+import { parseBodyInSteps, jsonTextOf } from '../formats/parse-body.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { type HttpRequest } from '../core/http.ts'
@@ -87,7 +87,7 @@ async function store(
   const requests = await readBatchRequests(bytes, {
     parse: async (part) => {
       const parsed = await parseBodyInSteps(part, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
-      return { body: parsed.body, text: textOf(part, parsed) }
+      return { body: parsed.body, text: jsonTextOf(part, parsed) }
     },
     pause: yieldToEventLoop,
   })

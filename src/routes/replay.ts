@@ -161,7 +161,10 @@ function textOf(stored: StoredAnswer, services: Services): string {
     tools: [],
     stream: true,
   } as const
-  const writer = messagesClient.createStreamWriter({ prompt, created: Math.floor(services.runtime.now() / 1000) })
+  const writer = messagesClient.createStreamWriter({
+    prompt,
+    createdSeconds: Math.floor(services.runtime.now() / 1000),
+  })
   const events = toStreamChunks(completion).flatMap((chunk) => writer.write(chunk))
   return [...events, ...writer.end(metrics)].map((event, index) => writeSseEvent(event, String(index + 1))).join('')
 }

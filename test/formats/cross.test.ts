@@ -35,7 +35,7 @@ const messagePrompt = () =>
 /** A stream of steps as the bytes that a caller gets. */
 function served(to: WholeFormat, chunks: readonly StreamChunk[], fields: JsonObject = {}): string {
   const prompt = to.dialect === 'openai' ? chatPrompt(fields) : messagePrompt()
-  const writer = to.createStreamWriter({ prompt, created: 1_700_000_000 })
+  const writer = to.createStreamWriter({ prompt, createdSeconds: 1_700_000_000 })
   const events = [...chunks.flatMap((chunk) => [...writer.write(chunk)]), ...writer.end(metrics)]
   return events.map(({ event, data }) => `${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`).join('')
 }
@@ -294,7 +294,7 @@ describe('a chat request to a message upstream', () => {
 })
 
 describe('a whole answer', () => {
-  const context = { prompt: chatPrompt(), created: 1_700_000_000 }
+  const context = { prompt: chatPrompt(), createdSeconds: 1_700_000_000 }
 
   it('of a message upstream is a completion to the official chat client', async () => {
     const answer = messagesUpstream.readCompletion({
@@ -344,7 +344,7 @@ describe('a whole answer', () => {
       ],
       usage: { prompt_tokens: 10, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 4 } },
     })
-    const text = messagesClient.writeCompletion(answer, metrics, { prompt: messagePrompt(), created: 1 })
+    const text = messagesClient.writeCompletion(answer, metrics, { prompt: messagePrompt(), createdSeconds: 1 })
     const message = await anthropic(text).messages.create(askMessages)
     expect(message).toMatchObject({
       type: 'message',

@@ -3,7 +3,7 @@ import { assert, asyncProperty, array, constantFrom, integer, record } from 'fas
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
-import { parseBody, parseBodyInSteps, replaceModel, textOf, type ParsedBody } from '../../src/formats/parse-body.ts'
+import { parseBody, parseBodyInSteps, replaceModel, jsonTextOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
 import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
 
@@ -12,7 +12,7 @@ const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
 function parse(written: string): ParsedBody & { readonly text: string } {
   const bytes = new TextEncoder().encode(written)
   const parsed = parseBody(bytes)
-  return { ...parsed, text: textOf(bytes, parsed) }
+  return { ...parsed, text: jsonTextOf(bytes, parsed) }
 }
 
 function failureOf(action: () => unknown): GatewayError {
@@ -337,6 +337,11 @@ describe('the position of the model', () => {
     ['{"model":"a/b","model":"c/d"}', '{"model":"c/d"}'],
     ['{"model":"a/b","m":[{"content":"x","content":"y"}]}', '{"model":"a/b","m":[{"content":"y"}]}'],
   ])('is found after a repeated key is serialized once with its last value: %s', (text, once) => {
-    expect(parse(text)).toEqual({ body: JSON.parse(once), hasRepeatedKeys: true, text: once, bytes: text.length })
+    expect(parse(text)).toEqual({
+      body: JSON.parse(once),
+      hasRepeatedKeys: true,
+      text: once,
+      maxSerializedBytes: text.length,
+    })
   })
 })

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json } from '../../src/core/json.ts'
-import { upstreamDetails, upstreamText } from '../../src/formats/read-failure.ts'
+import { redactDetails, redactText } from '../../src/formats/read-failure.ts'
 
 describe('parts of an upstream message that help a caller', () => {
   it.each([
@@ -24,7 +24,7 @@ describe('parts of an upstream message that help a caller', () => {
     'Größe überschritten – bitte kürzen',
     '[{"msg":"bad"}]',
   ])('are unchanged: %s', (text) => {
-    expect(upstreamText(text)).toBe(text)
+    expect(redactText(text)).toBe(text)
   })
 })
 
@@ -63,7 +63,7 @@ describe("parts of an upstream message about the operator's network", () => {
     ['cannot read \\\\srv\\share or C:\\x', 'cannot read [removed] or [removed]'],
     ['https%3A%2F%2Fexample.com refused', '[removed] refused'],
   ])('are removed: %s', (text, safe) => {
-    expect(upstreamText(text)).toBe(safe)
+    expect(redactText(text)).toBe(safe)
   })
 
   it('are removed in every sentence and after every punctuation mark', () => {
@@ -79,7 +79,7 @@ describe("parts of an upstream message about the operator's network", () => {
     const inner = ['10.1.2.3', 'internal', 'pw', 'abcdefghij', 'fd00']
     fc.assert(
       fc.property(filler, mark, secret, mark, filler, (before, open, told, close, after) => {
-        const safe = upstreamText(`${before} ${open}${told}${close} ${after}`)
+        const safe = redactText(`${before} ${open}${told}${close} ${after}`)
         expect(inner.filter((one) => safe.includes(one))).toEqual([])
       }),
     )
@@ -87,7 +87,7 @@ describe("parts of an upstream message about the operator's network", () => {
 
   it('are removed at the end of a truncated text', () => {
     for (let length = 1960; length < 2010; length += 1) {
-      const safe = upstreamText(`${'word '.repeat(500).slice(0, length)} db.prod.internal and more`)
+      const safe = redactText(`${'word '.repeat(500).slice(0, length)} db.prod.internal and more`)
       expect(safe).not.toMatch(/db\.|prod|internal/)
       expect(safe.length).toBeLessThanOrEqual(2010)
     }
@@ -95,14 +95,14 @@ describe("parts of an upstream message about the operator's network", () => {
 
   it('are found in linear time in a hostile text', () => {
     const units = ['a', '.', '-', 'a.', 'a-', '%', '[', ' ', '…', '\u200b', '1.', '_a', '::', 'a1-', '。', 'é']
-    for (const unit of units) expect(upstreamText(unit.repeat(2_000_000)).length).toBeLessThan(20_000)
+    for (const unit of units) expect(redactText(unit.repeat(2_000_000)).length).toBeLessThan(20_000)
   })
 })
 
 describe('details of an upstream', () => {
   it('are cleaned in keys and values', () => {
     expect(
-      upstreamDetails({
+      redactDetails({
         error_code: 'thread_unsupported_request',
         host: 'primary',
         password: { of: 'x' },
@@ -120,6 +120,6 @@ describe('details of an upstream', () => {
 
   it('are omitted if they are absent, too long or too deep', () => {
     const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as Json
-    expect([undefined, null, 'x'.repeat(5000), deep].map(upstreamDetails)).toEqual(Array(4).fill(undefined))
+    expect([undefined, null, 'x'.repeat(5000), deep].map(redactDetails)).toEqual(Array(4).fill(undefined))
   })
 })

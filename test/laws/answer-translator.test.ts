@@ -27,7 +27,7 @@ function translatorOf(
 ): AnswerTranslator {
   return new AnswerTranslator({
     format,
-    writer: format.createStreamWriter({ prompt: format.readPrompt(BODY), created: 1 }),
+    writer: format.createStreamWriter({ prompt: format.readPrompt(BODY), createdSeconds: 1 }),
     isSameFormat,
     isNumbered,
     checkEvent,

@@ -159,7 +159,7 @@ describe('law: the frames of a chat stream', () => {
           messages: [{ role: 'user', content: 'x' }],
           stream: true,
         })
-        const writer = chatClient.createStreamWriter({ prompt, created: 1 })
+        const writer = chatClient.createStreamWriter({ prompt, createdSeconds: 1 })
         const events = [...chunks, last, '[DONE]'].flatMap((data) => [...writer.write(reader({ data }))])
         const out = [...events, ...writer.end(metrics)].map((event) => event.data)
         expect(out.slice(0, -2)).toEqual(chunks)

@@ -171,7 +171,7 @@ interface Sent {
 }
 
 function send(from: WholeFormat, to: WholeFormat, written: string): Sent {
-  const { body, received, bytes } = parseBody(new TextEncoder().encode(written))
+  const { body, received, maxSerializedBytes: bytes } = parseBody(new TextEncoder().encode(written))
   const prompt = from.readPrompt(body, received)
   return { prompt, bytes, body: bodyText(to.writePrompt(prompt, model.id).body) }
 }

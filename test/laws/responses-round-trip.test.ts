@@ -106,7 +106,7 @@ describe('law: write(read(body)) = body for responses requests', () => {
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
         const prompt = responsesClient.readPrompt(parsed.body, parsed.received)
-        const { body, ignored } = responsesUpstream.writePrompt(prompt, prompt.model)
+        const { body, ignored: ignored } = responsesUpstream.writePrompt(prompt, prompt.model)
         expect([textOfBody(body), ignored]).toEqual([sent, []])
       }),
     )
@@ -185,12 +185,12 @@ describe('law: junk', () => {
           onlyGatewayErrors(() => {
             const { body, received } = parseBody(new TextEncoder().encode(JSON.stringify(sent)))
             const whole =
-              responsesClient.turns?.recall(body, {
-                continued: undefined,
-                referenced: new Map(),
-                storedUpstream: new Set<string>(),
+              responsesClient.turns?.resolveReferences(body, {
+                previousTurn: undefined,
+                referencedAnswers: new Map(),
+                upstreamIds: new Set<string>(),
               }) ?? body
-            expect(responsesClient.turns?.referencesIn(body).referenced).toBeInstanceOf(Array)
+            expect(responsesClient.turns?.referencesIn(body).referencedTurnIds).toBeInstanceOf(Array)
             const prompt =
               whole === body ? responsesClient.readPrompt(body, received) : responsesClient.readPrompt(whole)
             format.writePrompt(prompt, 'm')

@@ -63,7 +63,7 @@ type Block =
   | { readonly kind: 'call'; readonly name: string; readonly pieces: readonly string[] }
 
 const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hello?', stream: true })
-const context = { prompt, created: 1, requestId: 'req_0123' }
+const context = { prompt, createdSeconds: 1, requestId: 'req_0123' }
 
 function framesOf(parts: readonly StreamPart[]): readonly SseEvent[] {
   const writer = responsesClient.createStreamWriter(context)
@@ -175,15 +175,15 @@ describe('law: a whole answer in the responses format', () => {
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
         expect(responsesClient.turns?.referencesIn(body)).toEqual({
-          continued: 'resp_0123',
-          referenced: [],
-          foreign: [],
+          previousTurnId: 'resp_0123',
+          referencedTurnIds: [],
+          foreignItemIds: [],
         })
         const whole =
-          responsesClient.turns?.recall(body, {
-            continued: kept,
-            referenced: new Map(),
-            storedUpstream: new Set<string>(),
+          responsesClient.turns?.resolveReferences(body, {
+            previousTurn: kept,
+            referencedAnswers: new Map(),
+            upstreamIds: new Set<string>(),
           }) ?? {}
         const [first, ...others] = responsesClient.readPrompt(whole).messages
         expect(first?.parts.map(said)).toEqual([{ type: 'text', text: 'Hello?' }])

@@ -5,16 +5,16 @@ import { textOfPart, type Native, type Part, type ToolCallPart } from '../../cor
 import { isAbsent } from '../fields.ts'
 import {
   blockParts,
-  chatCallIdFiller,
+  createChatCallIdFiller,
   fillChatCallIds,
   generateCallId,
   identityOf,
-  idOf,
+  nonEmptyString,
   nativeAnswer,
-  type OpenBlock,
-  parseEvent,
+  type BlockState,
+  parseUpstreamEvent,
 } from '../answer-fields.ts'
-import { readFinish, CHAT_COUNTS, readUsage } from '../usage.ts'
+import { readFinishReason, CHAT_COUNTS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -25,13 +25,13 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   if (choice === undefined || message === undefined) {
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no choices with a message.')
   }
-  const calls = callsOf(message)
+  const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
-  const parts = [...thinkingOf(message), ...contentOf(message['content']), ...refusalPart(refusal), ...calls]
+  const parts = [...thinkingParts(message), ...contentParts(message['content']), ...refusalParts(refusal), ...calls]
   const usage = readUsage(body['usage'], CHAT_COUNTS)
   const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   const { id, model } = identityOf(body)
-  const finish = readFinish(choice['finish_reason'], calls.length > 0, refusal !== '')
+  const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
   const native = nativeAnswer('openai', body, received, text)
   const completion =
     usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
@@ -44,11 +44,11 @@ export function textOfMessage(message: JsonObject = {}): string {
     const called = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
     return `${asString(called['name']) ?? ''}${inputOf(called)}`
   })
-  const content = contentOf(message['content']).map(textOfPart)
+  const content = contentParts(message['content']).map(textOfPart)
   return [reasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
 }
 
-function refusalPart(refusal: string): readonly Part[] {
+function refusalParts(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
 }
 
@@ -57,39 +57,39 @@ export function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
 
-function thinkingOf(message: JsonObject): readonly Part[] {
+function thinkingParts(message: JsonObject): readonly Part[] {
   const text = reasoningOf(message)
   return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
-export function contentOf(content: Json | undefined): readonly Part[] {
+export function contentParts(content: Json | undefined): readonly Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content).flatMap((item): readonly Part[] => {
     const block = asObject(item)
     if (block === undefined) return []
-    if (block['type'] === 'thinking') return [{ type: 'thinking', text: thoughtOf(block['thinking']) }]
+    if (block['type'] === 'thinking') return [{ type: 'thinking', text: thinkingText(block['thinking']) }]
     const text = asString(block['text'])
     if (text !== undefined) return [{ type: 'text', text }]
     return [{ type: 'opaque', native: { dialect: 'openai', value: block } }]
   })
 }
 
-function thoughtOf(thinking: Json | undefined): string {
+function thinkingText(thinking: Json | undefined): string {
   if (typeof thinking === 'string') return thinking
   return asArray(thinking)
     .map((piece) => asString(asObject(piece)?.['text']) ?? '')
     .join('')
 }
 
-function callsOf(message: JsonObject): readonly ToolCallPart[] {
+function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
   const deprecated = asObject(message['function_call'])
-  const called = asArray(message['tool_calls']).flatMap((item) => callOf(asObject(item)) ?? [])
+  const called = asArray(message['tool_calls']).flatMap((item) => toolCallPart(asObject(item)) ?? [])
   if (deprecated === undefined) return called
   const name = asString(deprecated['name']) ?? ''
   return [...called, { type: 'tool-call', id: name, name, input: asString(deprecated['arguments']) ?? '' }]
 }
 
-function callOf(value: JsonObject | undefined): ToolCallPart | undefined {
+function toolCallPart(value: JsonObject | undefined): ToolCallPart | undefined {
   if (value === undefined) return undefined
   const called = asObject(value['function']) ?? asObject(value['custom'])
   const name = asString(called?.['name'])
@@ -106,14 +106,14 @@ function inputOf(called: JsonObject): string {
 }
 
 /** The data of the event that ends a stream. */
-export const LAST_DATA = '[DONE]'
+export const DONE_DATA = '[DONE]'
 
-interface ReaderState extends OpenBlock {
-  started: boolean
-  refused: boolean
+interface ReaderState extends BlockState {
+  hasStarted: boolean
+  hasRefused: boolean
   readonly calls: CallReader
-  readonly begun: Set<number>
-  readonly finished: Set<number>
+  readonly startedChoices: Set<number>
+  readonly finishedChoices: Set<number>
 }
 
 /**
@@ -123,17 +123,17 @@ interface ReaderState extends OpenBlock {
  */
 export function createReader(): StreamReader {
   const state: ReaderState = {
-    started: false,
-    open: undefined,
-    refused: false,
-    calls: callReader(),
-    begun: new Set(),
-    finished: new Set(),
+    hasStarted: false,
+    openType: undefined,
+    hasRefused: false,
+    calls: createCallReader(),
+    startedChoices: new Set(),
+    finishedChoices: new Set(),
   }
-  const fillCallIds = chatCallIdFiller()
+  const fillCallIds = createChatCallIdFiller()
   const read = (event: SseEvent): StreamChunk => {
-    if (event.data.trim() === LAST_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
-    const received = parseEvent(event.data)
+    if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
+    const received = parseUpstreamEvent(event.data)
     const chunk = fillCallIds(received)
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
     // An event that is not a chunk is not forwarded, because clients fail on it.
@@ -146,7 +146,7 @@ export function createReader(): StreamReader {
       native: { dialect: 'openai', event: sent },
     }
   }
-  const isComplete = () => state.finished.size > 0 && state.finished.size === state.begun.size
+  const isComplete = () => state.finishedChoices.size > 0 && state.finishedChoices.size === state.startedChoices.size
   return Object.assign(read, { isComplete })
 }
 
@@ -158,8 +158,8 @@ function usageParts(chunk: JsonObject): readonly StreamPart[] {
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   const choices = asArray(chunk['choices']).map(asObject)
-  if (!state.started && choices.length > 0) {
-    state.started = true
+  if (!state.hasStarted && choices.length > 0) {
+    state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   for (const choice of choices) {
@@ -174,25 +174,25 @@ function furtherTextOf(chunk: JsonObject): string {
   let text = ''
   for (const item of asArray(chunk['choices'])) {
     const choice = asObject(item)
-    if (indexOf(choice) !== 0) text += textOfMessage(asObject(choice?.['delta']))
+    if (choiceIndex(choice) !== 0) text += textOfMessage(asObject(choice?.['delta']))
   }
   return text
 }
 
-function indexOf(choice: JsonObject | undefined): number {
+function choiceIndex(choice: JsonObject | undefined): number {
   const index = choice?.['index']
   return typeof index === 'number' ? index : 0
 }
 
 function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart[] {
-  const index = indexOf(choice)
+  const index = choiceIndex(choice)
   const reason = choice['finish_reason']
-  state.begun.add(index)
-  if (typeof reason === 'string' && reason !== '') state.finished.add(index)
+  state.startedChoices.add(index)
+  if (typeof reason === 'string' && reason !== '') state.finishedChoices.add(index)
   if (index !== 0) return []
   const parts = readDelta(state, asObject(choice['delta']) ?? {})
   if (typeof reason !== 'string' || reason === '') return parts
-  const finish = readFinish(reason, state.calls.count() > 0, state.refused)
+  const finish = readFinishReason(reason, state.calls.callCount() > 0, state.hasRefused)
   return [...parts, { type: 'answer-end', finish }]
 }
 
@@ -200,14 +200,14 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
   const parts: StreamPart[] = []
   const thought = reasoningOf(delta)
   if (thought !== '') parts.push(...blockParts(state, 'thinking', thought))
-  for (const part of contentOf(delta['content'])) parts.push(...streamParts(state, part))
+  for (const part of contentParts(delta['content'])) parts.push(...streamParts(state, part))
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
-    state.refused = true
+    state.hasRefused = true
     parts.push(...blockParts(state, 'text', refusal))
   }
   const calls = state.calls.read(delta)
-  if (calls.some((part) => part.type === 'tool-call-start')) state.open = undefined
+  if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...calls]
 }
 
@@ -220,14 +220,14 @@ interface Call {
   readonly ordinal: number
   id: string | undefined
   name: string | undefined
-  started: boolean
+  isStarted: boolean
   /** Arguments received before the name. */
-  waiting: string
+  pendingInput: string
 }
 
 interface CallReader {
   read(delta: JsonObject): readonly StreamPart[]
-  count(): number
+  callCount(): number
 }
 
 /** Deprecated function calls have no index and no id. */
@@ -237,39 +237,39 @@ const DEPRECATED_CALL = 'function_call'
  * Upstreams number calls from 0 or from 1, or use the same index for all calls. Some repeat the id and name in each
  * chunk. Others omit the index. The reader starts each call once, when its name is known, and numbers calls from 0.
  */
-function callReader(): CallReader {
+function createCallReader(): CallReader {
   const calls = new Map<string | number, Call>()
   let begun = 0
   let last: string | number = 0
 
   const callFor = (key: string | number, id: string | undefined, name: string | undefined): Call => {
     const known = calls.get(key)
-    const isAnother = known?.started === true && id !== undefined && name !== undefined && id !== known.id
+    const isAnother = known?.isStarted === true && id !== undefined && name !== undefined && id !== known.id
     if (known !== undefined && !isAnother) return known
-    const call: Call = { ordinal: begun++, id: undefined, name: undefined, started: false, waiting: '' }
+    const call: Call = { ordinal: begun++, id: undefined, name: undefined, isStarted: false, pendingInput: '' }
     calls.set(key, call)
     return call
   }
 
   const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly StreamPart[] => {
     last = key
-    const id = idOf(piece['id'])
-    const name = idOf(called['name'])
+    const id = nonEmptyString(piece['id'])
+    const name = nonEmptyString(called['name'])
     const call = callFor(key, id, name)
     call.id ??= id
     call.name ??= name
-    return advance(call, inputOf(called))
+    return addInput(call, inputOf(called))
   }
 
   return {
-    count: () => begun,
+    callCount: () => begun,
     read: (delta) => {
       const parts = asArray(delta['tool_calls']).flatMap((item) => {
         const piece = asObject(item)
         const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
         if (piece === undefined || called === undefined) return []
         const { index } = piece
-        const unnumbered = idOf(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
+        const unnumbered = nonEmptyString(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
         return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
       })
       const deprecated = asObject(delta['function_call'])
@@ -278,12 +278,12 @@ function callReader(): CallReader {
   }
 }
 
-function advance(call: Call, input: string): readonly StreamPart[] {
+function addInput(call: Call, input: string): readonly StreamPart[] {
   const { ordinal: index } = call
-  if (call.started) return input === '' ? [] : [{ type: 'tool-call-delta', index, input }]
-  call.waiting += input
+  if (call.isStarted) return input === '' ? [] : [{ type: 'tool-call-delta', index, input }]
+  call.pendingInput += input
   if (call.name === undefined) return []
-  call.started = true
+  call.isStarted = true
   const start = { type: 'tool-call-start', index, id: call.id ?? generateCallId('call'), name: call.name } as const
-  return call.waiting === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.waiting }]
+  return call.pendingInput === '' ? [start] : [start, { type: 'tool-call-delta', index, input: call.pendingInput }]
 }

@@ -1,8 +1,8 @@
-import { parseSseEvent } from '../answer-fields.ts'
+import { eventData } from '../answer-fields.ts'
 import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
-import { asksForUsage, writeChatCall } from '../settings.ts'
-import { LAST_DATA } from './answer-reader.ts'
+import { requestsUsage, writeChatCall } from '../settings.ts'
+import { DONE_DATA } from './answer-reader.ts'
 import {
   type StreamPart,
   type FinishReason,
@@ -12,7 +12,7 @@ import {
   type Usage,
   type Completion,
 } from '../../core/answer.ts'
-import { writeFinish, CHAT_COUNTS, writeUsage } from '../usage.ts'
+import { writeFinishReason, CHAT_COUNTS, writeUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
 
 /**
@@ -20,26 +20,26 @@ import type { Part } from '../../core/prompt.ts'
  * bill is known, and the usage chunk is sent only if the caller requested usage.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
-  const { prompt, created } = context
-  const wantsUsage = prompt.native.dialect === 'openai' && asksForUsage(prompt.native.value)
-  const relay = chunkRelay(prompt.settings.choices ?? 1)
-  const maker = chunkMaker(created)
+  const { prompt, createdSeconds: created } = context
+  const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
+  const relay = createChunkRelay(prompt.settings.choices ?? 1)
+  const builder = createChunkBuilder(created)
   return {
     write: (chunk) => {
       const { native } = chunk
-      if (native?.dialect === 'openai') return relay.pass(chunk, native.event)
-      return chunk.parts.flatMap((part) => maker.events(part))
+      if (native?.dialect === 'openai') return relay.forward(chunk, native.event)
+      return chunk.parts.flatMap((part) => builder.write(part))
     },
     end: (metrics) => {
       const delayed = relay.delayed()
-      const closing = delayed === undefined ? maker.finish() : delayed
-      const usage = relay.usage() ?? (delayed === undefined ? maker.usage() : undefined)
+      const closing = delayed === undefined ? builder.finishChunk() : delayed
+      const usage = relay.usage() ?? (delayed === undefined ? builder.usageChunk() : undefined)
       const chunks = [...(closing === undefined ? [] : [closing]), ...relay.late()]
-      const [last, ...late] = wantsUsage ? chunks : chunks.map(withoutUsage)
+      const [last, ...late] = wantsUsage ? chunks : chunks.map(removeUsage)
       return [
-        ...(last === undefined ? [] : [withField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
+        ...(last === undefined ? [] : [addField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
         ...(wantsUsage && usage !== undefined ? [usage] : []),
-        { data: LAST_DATA },
+        { data: DONE_DATA },
       ]
     },
   }
@@ -61,20 +61,20 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-interface ChunkMaker {
-  events(part: StreamPart): readonly SseEvent[]
+interface ChunkBuilder {
+  write(part: StreamPart): readonly SseEvent[]
   /** Returns undefined until the finish reason is known. */
-  finish(): SseEvent | undefined
+  finishChunk(): SseEvent | undefined
   /** Returns undefined until the usage is known. */
-  usage(): SseEvent | undefined
+  usageChunk(): SseEvent | undefined
 }
 
 /** Creates chunks with a common id, time and model. The first chunk contains the role. */
-function chunkMaker(created: number): ChunkMaker {
+function createChunkBuilder(created: number): ChunkBuilder {
   let head: JsonObject | undefined
   let finish: FinishReason | undefined
   let usage: Partial<Usage> | undefined
-  const deltas = deltaMaker()
+  const deltas = createDeltaBuilder()
 
   const createEvent = (fields: JsonObject): SseEvent => ({ data: JSON.stringify({ ...head, ...fields }) })
   const chunk = (delta: JsonObject, reason: string | null = null): SseEvent =>
@@ -86,15 +86,15 @@ function chunkMaker(created: number): ChunkMaker {
   }
 
   return {
-    events: (part) => {
+    write: (part) => {
       if (part.type === 'answer-start') return begin(part.id, part.model)
       if (part.type === 'usage') usage = { ...usage, ...part.usage }
       if (part.type === 'answer-end') finish = part.finish
       const added = deltas(part)
       return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => chunk(delta))]
     },
-    finish: () => (finish === undefined ? undefined : chunk({}, writeFinish(finish))),
-    usage: () =>
+    finishChunk: () => (finish === undefined ? undefined : chunk({}, writeFinishReason(finish))),
+    usageChunk: () =>
       usage === undefined
         ? undefined
         : createEvent({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
@@ -104,9 +104,9 @@ function chunkMaker(created: number): ChunkMaker {
 /**
  * Converts a stream part to deltas. A call without arguments gets `{}`, because clients parse the arguments as JSON.
  */
-function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
-  const silentCalls = new Set<number>()
-  const argumentsOf = (index: number, text: string): JsonObject => ({
+function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
+  const callsWithoutInput = new Set<number>()
+  const argumentsDelta = (index: number, text: string): JsonObject => ({
     tool_calls: [{ index, function: { arguments: text } }],
   })
   return (part) => {
@@ -117,16 +117,16 @@ function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
         return part.text === undefined || part.text === '' ? [] : [{ reasoning_content: part.text }]
       case 'tool-call-start': {
         const { index, id, name } = part
-        silentCalls.add(index)
+        callsWithoutInput.add(index)
         return [{ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }]
       }
       case 'tool-call-delta':
         if (part.input === '') return []
-        silentCalls.delete(part.index)
-        return [argumentsOf(part.index, part.input)]
+        callsWithoutInput.delete(part.index)
+        return [argumentsDelta(part.index, part.input)]
       case 'answer-end': {
-        const closing = [...silentCalls].map((index) => argumentsOf(index, '{}'))
-        silentCalls.clear()
+        const closing = [...callsWithoutInput].map((index) => argumentsDelta(index, '{}'))
+        callsWithoutInput.clear()
         return closing
       }
       default:
@@ -137,7 +137,7 @@ function deltaMaker(): (part: StreamPart) => readonly JsonObject[] {
 
 /** Forwards chunks, but holds the chunk that ends the answer and all later chunks. */
 interface ChunkRelay {
-  pass(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
+  forward(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
   /** Returns undefined until the answer ends. */
   delayed(): SseEvent | undefined
   late(): readonly SseEvent[]
@@ -148,7 +148,7 @@ interface ChunkRelay {
 const MAX_LATE_CHUNKS = 64
 
 /** Each of the requested `choices` ends with its own chunk. Only the last of these chunks is held. */
-function chunkRelay(choices: number): ChunkRelay {
+function createChunkRelay(choices: number): ChunkRelay {
   let delayed: SseEvent | undefined
   let usage: SseEvent | undefined
   let finished = 0
@@ -173,8 +173,8 @@ function chunkRelay(choices: number): ChunkRelay {
   }
 
   return {
-    pass: (chunk, event) => {
-      switch (kindOf(chunk, event, choices)) {
+    forward: (chunk, event) => {
+      switch (chunkKind(chunk, event, choices)) {
         case 'last':
           return []
         case 'usage':
@@ -193,7 +193,7 @@ function chunkRelay(choices: number): ChunkRelay {
 }
 
 /** Parses a chunk again only if it may end the answer. */
-function kindOf(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 'usage' | 'finish' | 'content' {
+function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => chunk.parts.some((part) => part.type === type)
   if (has('done')) return 'last'
   if (has('answer-end')) return 'finish'
@@ -203,11 +203,11 @@ function kindOf(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 
 
 /** Returns true for a usage chunk, even if its counts are not numbers. */
 function isUsageChunk(event: SseEvent): boolean {
-  return event.data.includes('"usage"') && choicesOf(event).length === 0 && isJsonObject(parseSseEvent(event)['usage'])
+  return event.data.includes('"usage"') && choicesOf(event).length === 0 && isJsonObject(eventData(event)['usage'])
 }
 
 function choicesOf(event: SseEvent): readonly JsonObject[] {
-  return asArray(parseSseEvent(event)['choices'])
+  return asArray(eventData(event)['choices'])
     .map(asObject)
     .filter((choice) => choice !== undefined)
 }
@@ -217,17 +217,17 @@ function hasFinishReason(choice: JsonObject): boolean {
 }
 
 /** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
-function withoutUsage(event: SseEvent): SseEvent {
+function removeUsage(event: SseEvent): SseEvent {
   if (!event.data.includes('"usage"')) return event
-  const { usage, ...others } = parseSseEvent(event)
+  const { usage, ...others } = eventData(event)
   return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
 /** Adds a field without serializing the others again. */
-function withField(event: SseEvent, name: string, value: JsonObject): SseEvent {
+function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
   const hasOwn = data.includes(`"${name}"`)
-  if (hasOwn) return { ...event, data: JSON.stringify({ ...parseSseEvent(event), [name]: value }) }
+  if (hasOwn) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
@@ -238,14 +238,14 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
   return JSON.stringify({
     id: completion.id,
     object: 'chat.completion',
-    created: context.created,
+    created: context.createdSeconds,
     model: completion.model,
     choices: [
       {
         index: 0,
         message: writeMessage(completion.parts),
         logprobs: null,
-        finish_reason: writeFinish(completion.finish),
+        finish_reason: writeFinishReason(completion.finish),
       },
     ],
     ...(completion.usage === undefined ? {} : { usage: writeUsage(completion.usage, CHAT_COUNTS) }),

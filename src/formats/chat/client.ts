@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Prompt, ReceivedBody, Role, ToolCallPart } from '../../core/prompt.ts'
 import {
   arrayAt,
-  badField,
+  fieldError,
   booleanAt,
   isAbsent,
   modelAt,
@@ -48,7 +48,7 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
 
 export function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
-  if (items.length === 0) throw badField('messages', value, 'at least one message')
+  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))
 }
 
@@ -57,7 +57,7 @@ function readMessage(item: Json, param: string): Message {
   const name = value['role']
   const role = typeof name === 'string' ? ROLES.get(name) : undefined
   if (role === undefined) {
-    throw badField(`${param}.role`, name, 'system, developer, user, assistant, tool or function')
+    throw fieldError(`${param}.role`, name, 'system, developer, user, assistant, tool or function')
   }
   const native: Native = { dialect: 'openai', value }
   return { role, parts: readParts(value, role, param), native }
@@ -69,7 +69,7 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
     case 'user':
       return readContentParts(value['content'], `${param}.content`, readPart)
     case 'assistant':
-      return readAssistant(value, param)
+      return readAssistantParts(value, param)
     case 'tool':
       return [
         {
@@ -93,7 +93,7 @@ function callIdOf(value: JsonObject, param: string): string {
 }
 
 /** Fields that make an assistant message valid without content. */
-const INSTEAD_OF_CONTENT = [
+const CONTENT_ALTERNATIVES = [
   'tool_calls',
   'function_call',
   'refusal',
@@ -103,19 +103,19 @@ const INSTEAD_OF_CONTENT = [
 ] as const
 
 /** Reasoning does not become a part, because other vendors require a signature. */
-function readAssistant(value: JsonObject, param: string): readonly Part[] {
+function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
-  const canOmitContent = content === null || INSTEAD_OF_CONTENT.some((field) => !isAbsent(value[field]))
+  const canOmitContent = content === null || CONTENT_ALTERNATIVES.some((field) => !isAbsent(value[field]))
   const written =
-    isAbsent(content) && canOmitContent ? refusalOf(value) : readContentParts(content, `${param}.content`, readPart)
+    isAbsent(content) && canOmitContent ? refusalParts(value) : readContentParts(content, `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const deprecated = isAbsent(value['function_call'])
     ? []
-    : [readFunctionCall(value['function_call'], `${param}.function_call`)]
+    : [readDeprecatedCall(value['function_call'], `${param}.function_call`)]
   return [...written, ...called, ...deprecated]
 }
 
-function refusalOf(value: JsonObject): readonly Part[] {
+function refusalParts(value: JsonObject): readonly Part[] {
   const { refusal } = value
   return typeof refusal === 'string' && refusal !== '' ? [{ type: 'text', text: refusal }] : []
 }
@@ -148,7 +148,7 @@ function readCall(item: Json, param: string): ToolCallPart {
 }
 
 /** The part has no native form, because the call is not an element of `tool_calls`. */
-function readFunctionCall(item: Json | undefined, param: string): ToolCallPart {
+function readDeprecatedCall(item: Json | undefined, param: string): ToolCallPart {
   const called = objectAt(item, param)
   const name = stringAt(called['name'], `${param}.name`)
   const input = stringAt(called['arguments'], `${param}.arguments`, 'the arguments as a JSON string')

@@ -15,15 +15,15 @@ import { asArray, asObject, type Json, type JsonObject } from '../../core/json.t
 import type { DocumentPart, Message, Native, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import { canForwardChat } from '../answer-fields.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
-import { writeChatCall, asksForUsage, type Changes, changedChatSettings, writeChatTool } from '../settings.ts'
+import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
 /** The body of a stream also requests usage, which billing requires. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  return prompt.native.dialect === 'openai' ? writeOwn(prompt, model) : translate('openai', prompt, model)
+  return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
 }
 
-function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
+function writeChatBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value, settings } = prompt.native
   const tools = [...asArray(value['tools']), ...asArray(value['functions'])]
   const isSame = isAsReceived(prompt.tools, tools)
@@ -36,10 +36,10 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   return writeOwnBody(prompt, model, changes)
 }
 
-function changedStream(value: JsonObject, stream: boolean): Changes {
+function changedStream(value: JsonObject, stream: boolean): BodyChanges {
   const isStream = value['stream'] === true
   if (!stream) return isStream ? { stream: undefined, stream_options: undefined } : {}
-  const usage = asksForUsage(value) ? {} : { stream_options: withUsage(value['stream_options']) }
+  const usage = requestsUsage(value) ? {} : { stream_options: withUsage(value['stream_options']) }
   return isStream ? usage : { stream: true, ...usage }
 }
 
@@ -47,7 +47,7 @@ function withUsage(options: Json | undefined): JsonObject {
   return { ...asObject(options), include_usage: true }
 }
 
-function changedMessages(value: JsonObject, { messages }: Prompt): Changes {
+function changedMessages(value: JsonObject, { messages }: Prompt): BodyChanges {
   if (isAsReceived(messages, asArray(value['messages']))) return {}
   return { messages: writeMessages(messages, (index) => `messages[${index}]`) }
 }
@@ -63,7 +63,7 @@ export function writeMessages(messages: readonly Message[], paramOf: (index: num
 function writeMessage(message: Message, param: string): readonly JsonObject[] {
   switch (message.role) {
     case 'system':
-      return [{ role: 'system', content: writeContent(contentOf(message), param) }]
+      return [{ role: 'system', content: writeContent(contentParts(message), param) }]
     case 'assistant':
       return writeAssistant(message, param)
     case 'user':
@@ -74,7 +74,7 @@ function writeMessage(message: Message, param: string): readonly JsonObject[] {
 
 /** Reasoning is never sent as content, because it is valid only for the model that produced it. */
 function writeAssistant(message: Message, param: string): readonly JsonObject[] {
-  const content = contentOf(message)
+  const content = contentParts(message)
   const calls = message.parts.filter((part) => part.type === 'tool-call')
   if (content.length === 0 && calls.length === 0) return []
   const text = content.length === 0 ? null : writeContent(content, param)
@@ -86,7 +86,7 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
-  const content = [...moved, ...contentOf(message)]
+  const content = [...moved, ...contentParts(message)]
   const tools = results.map((result) => writeResult(result, param))
   if (content.length === 0 && tools.length > 0) return tools
   return [...tools, { role: 'user', content: writeContent(content, param) }]
@@ -117,7 +117,7 @@ function attachmentsOf(result: ToolResultPart): readonly ContentPart[] {
   return [{ type: 'text', text: `Result of the tool call ${result.callId}:` }, ...attached]
 }
 
-function contentOf(message: Message): readonly ContentPart[] {
+function contentParts(message: Message): readonly ContentPart[] {
   return message.parts.filter(
     (part) => part.type === 'text' || part.type === 'image' || part.type === 'document' || part.type === 'opaque',
   )

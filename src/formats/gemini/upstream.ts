@@ -1,6 +1,6 @@
 import { type RejectContent, rejectContentFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
 import { omittedFields } from '../translators.ts'
-import { sourceOf } from '../unsupported-fields.ts'
+import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import type {
@@ -14,13 +14,13 @@ import type {
   ToolResultPart,
 } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, streamFailure } from '../read-failure.ts'
-import { blockParts, generateCallId, idOf, type OpenBlock, parseEvent } from '../answer-fields.ts'
+import { blockParts, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
-import { readFinish, readGeminiUsage } from '../usage.ts'
+import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
 /** The model is part of the URL, not of the body. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  const source = sourceOf(prompt)
+  const source = sourceFormatOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw rejectContent('n', 'more than one choice')
@@ -33,7 +33,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
-        toolConfig: { functionCallingConfig: writeChoice(settings.toolChoice) },
+        toolConfig: { functionCallingConfig: writeToolChoice(settings.toolChoice) },
       }),
     }),
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
@@ -71,10 +71,12 @@ function writeFunction({ name, description, parameters }: Prompt['tools'][number
   }
 }
 
-const MODES = { auto: 'AUTO', none: 'NONE', required: 'ANY' } as const
+const CALLING_MODES = { auto: 'AUTO', none: 'NONE', required: 'ANY' } as const
 
-function writeChoice(choice: ToolChoice): JsonObject {
-  return choice.type === 'tool' ? { mode: 'ANY', allowedFunctionNames: [choice.name] } : { mode: MODES[choice.type] }
+function writeToolChoice(choice: ToolChoice): JsonObject {
+  return choice.type === 'tool'
+    ? { mode: 'ANY', allowedFunctionNames: [choice.name] }
+    : { mode: CALLING_MODES[choice.type] }
 }
 
 function writeSettings(settings: Settings, model: string): JsonObject {
@@ -92,11 +94,17 @@ function writeSettings(settings: Settings, model: string): JsonObject {
 }
 
 /** The budgets of Google's chat-completions endpoint, in tokens. */
-const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24_576 }
+const THINKING_BUDGETS: Readonly<Record<string, number>> = {
+  none: 0,
+  minimal: 1024,
+  low: 1024,
+  medium: 8192,
+  high: 24_576,
+}
 
 function writeEffort(effort: string, model: string): JsonObject {
   if (needsSignature(model)) return { thinkingLevel: effort === 'none' ? 'minimal' : effort }
-  return { thinkingBudget: BUDGETS[effort] ?? 24_576 }
+  return { thinkingBudget: THINKING_BUDGETS[effort] ?? 24_576 }
 }
 
 interface ContentOptions {
@@ -109,13 +117,13 @@ const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Roles must alternate, so adjacent messages of one role are joined. */
 function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
-  const names = new Map<string, string>()
+  const toolNames = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
   messages.forEach((message, index) => {
     if (message.role === 'system') return
     const role = message.role === 'assistant' ? 'model' : 'user'
     const path = options.pathOf(index)
-    const parts = message.parts.flatMap((part) => writePart(part, { path, names }))
+    const parts = message.parts.flatMap((part) => writePart(part, { path, toolNames }))
     if (role === 'model' && options.needsSignature) signFirstCall(parts)
     if (parts.length === 0) return
     const last = contents.at(-1)
@@ -128,7 +136,7 @@ function writeContents(messages: readonly Message[], options: ContentOptions): r
 interface ContentState {
   readonly path: string
   /** The names of earlier calls by id. A result must contain the name of its function. */
-  readonly names: Map<string, string>
+  readonly toolNames: Map<string, string>
 }
 
 /** Reasoning is omitted, because only the model that produced it can read it. */
@@ -140,7 +148,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
     case 'document':
       return [writeFile(part, state.path)]
     case 'tool-call':
-      state.names.set(part.id, part.name)
+      state.toolNames.set(part.id, part.name)
       return [{ functionCall: { id: part.id, name: part.name, args: asObject(parseJson(part.input)) ?? {} } }]
     case 'tool-result':
       return writeResult(part, state)
@@ -159,7 +167,7 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
 }
 
 function writeResult(result: ToolResultPart, state: ContentState): readonly JsonObject[] {
-  const name = state.names.get(result.callId)
+  const name = state.toolNames.get(result.callId)
   if (name === undefined) throw rejectContent(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
@@ -231,7 +239,7 @@ export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[
 export function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
-    const id = idOf(call['id']) ?? generateCallId('call')
+    const id = nonEmptyString(call['id']) ?? generateCallId('call')
     return [{ type: 'tool-call', id, name: asString(call['name']) ?? '', input: JSON.stringify(call['args'] ?? {}) }]
   }
   const text = asString(part['text'])
@@ -243,31 +251,31 @@ function finishOf(reason: Json | undefined, hasCalls: boolean): FinishReason {
   if (reason === 'MALFORMED_FUNCTION_CALL') {
     throw new GatewayError('upstream', 'The model wrote a tool call that cannot be parsed. Retry the request.')
   }
-  return readFinish(reason, hasCalls)
+  return readFinishReason(reason, hasCalls)
 }
 
-interface ReaderState extends OpenBlock {
-  started: boolean
-  finished: boolean
-  calls: number
+interface ReaderState extends BlockState {
+  hasStarted: boolean
+  hasFinished: boolean
+  callCount: number
 }
 
 /** The stream has no end event. It is complete after the finish reason. */
 export function createReader(): StreamReader {
-  const state: ReaderState = { started: false, finished: false, open: undefined, calls: 0 }
+  const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
   const read = (event: SseEvent): StreamChunk => {
-    const chunk = parseEvent(event.data)
+    const chunk = parseUpstreamEvent(event.data)
     if (isJsonObject(chunk['error'])) throw streamFailure(chunk)
     return { parts: readChunk(state, chunk) }
   }
-  return Object.assign(read, { isComplete: () => state.finished })
+  return Object.assign(read, { isComplete: () => state.hasFinished })
 }
 
 /** Usage is cumulative and present in every chunk. The end must be the last part. */
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
-  if (!state.started) {
-    state.started = true
+  if (!state.hasStarted) {
+    state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
   const candidate = asObject(asArray(chunk['candidates'])[0])
@@ -279,15 +287,15 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
 
 function endParts(state: ReaderState, chunk: JsonObject, reason: JsonObject[string]): readonly StreamPart[] {
   const isBlocked = isPromptBlocked(chunk)
-  if (state.finished || (!isBlocked && typeof reason !== 'string')) return []
-  state.finished = true
-  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, state.calls > 0) }]
+  if (state.hasFinished || (!isBlocked && typeof reason !== 'string')) return []
+  state.hasFinished = true
+  return [{ type: 'answer-end', finish: isBlocked ? 'filtered' : finishOf(reason, state.callCount > 0) }]
 }
 
 function streamParts(state: ReaderState, part: Part): readonly StreamPart[] {
   if (part.type === 'tool-call') {
-    const index = state.calls++
-    state.open = undefined
+    const index = state.callCount++
+    state.openType = undefined
     return [
       { type: 'tool-call-start', index, id: part.id, name: part.name },
       { type: 'tool-call-delta', index, input: part.input },

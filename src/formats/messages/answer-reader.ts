@@ -1,8 +1,8 @@
 import { NO_USAGE, type Completion, type StreamPart, type StreamChunk, type StreamReader } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import { badField, readFromUpstream, objectAt, stringAt } from '../fields.ts'
+import { fieldError, readFromUpstream, objectAt, stringAt } from '../fields.ts'
 import { messageFailure } from '../read-failure.ts'
-import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseEvent } from '../answer-fields.ts'
+import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseUpstreamEvent } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -15,7 +15,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const stopSequence = asString(body['stop_sequence'])
   const { id, model } = identityOf(body)
   const parts = readFromUpstream(() => {
-    if (!Array.isArray(content)) throw badField('content', content, 'an array of content blocks')
+    if (!Array.isArray(content)) throw fieldError('content', content, 'an array of content blocks')
     return readBlocks(content as readonly Json[], 'content')
   })
   const finish = readStopReason(body['stop_reason'])
@@ -31,22 +31,28 @@ interface ReaderState {
   readonly blocks: BlockReader
   /** The latest value of each usage field. */
   usage: JsonObject
-  started: boolean
-  finished: boolean
-  stopped: boolean
+  hasStarted: boolean
+  hasStopReason: boolean
+  hasStopped: boolean
 }
 
-const NO_PARTS: StreamChunk = { parts: [] }
+const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
 /**
  * Keeps the data of an event and uses the type in the data as the event name. Drops events after `message_stop`. Throws
  * `upstream` for events of another format, and the failure in an `error` event.
  */
 export function createReader(): StreamReader {
-  const state: ReaderState = { blocks: blockReader(), usage: {}, started: false, finished: false, stopped: false }
+  const state: ReaderState = {
+    blocks: createBlockReader(),
+    usage: {},
+    hasStarted: false,
+    hasStopReason: false,
+    hasStopped: false,
+  }
   return (event) => {
-    if (state.stopped || event.data.trim() === '') return NO_PARTS
-    const received = parseEvent(event.data)
+    if (state.hasStopped || event.data.trim() === '') return EMPTY_CHUNK
+    const received = parseUpstreamEvent(event.data)
     const data = fillEventCallId(received)
     const type = typeOf(data)
     const text = data === received ? event.data : JSON.stringify(data)
@@ -83,7 +89,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
 
 /** The output count of the start event is a placeholder, which must not be billed if no later count arrives. */
 function readStart(state: ReaderState, message: JsonObject): readonly StreamPart[] {
-  state.started = true
+  state.hasStarted = true
   const usage = asObject(message['usage'])
   return [
     { type: 'answer-start', ...identityOf(message) },
@@ -96,7 +102,7 @@ function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const delta = asObject(data['delta'])
   const reason = asString(delta?.['stop_reason'])
   if (reason === undefined) return usage
-  state.finished = true
+  state.hasStopReason = true
   const stopSequence = asString(delta?.['stop_sequence'])
   return [
     ...usage,
@@ -113,9 +119,9 @@ function readNewUsage(state: ReaderState, counts: JsonObject | undefined): reado
 }
 
 function readStop(state: ReaderState): readonly StreamPart[] {
-  if (!state.started) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
-  state.stopped = true
-  const end: readonly StreamPart[] = state.finished ? [] : [{ type: 'answer-end', finish: 'stop' }]
+  if (!state.hasStarted) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
+  state.hasStopped = true
+  const end: readonly StreamPart[] = state.hasStopReason ? [] : [{ type: 'answer-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
 }
 
@@ -129,19 +135,19 @@ interface ToolBlock {
   readonly index: number
   /** The input in the start event. Some upstreams do not stream the input. */
   readonly input: Json | undefined
-  streamed: boolean
+  hasStreamedInput: boolean
 }
 
 /** A block that only this format supports. It is emitted when it is complete. */
 interface OpaqueBlock {
   readonly kind: 'opaque'
   block: JsonObject
-  readonly input: string[]
+  readonly inputPieces: string[]
 }
 
 type OpenBlock = ToolBlock | OpaqueBlock | { readonly kind: 'known' }
 
-function blockReader(): BlockReader {
+function createBlockReader(): BlockReader {
   const open = new Map<unknown, OpenBlock>()
   let calls = 0
   return (event, data) => {
@@ -169,9 +175,9 @@ function openBlock(block: JsonObject, calls: number): OpenBlock {
     case 'redacted_thinking':
       return { kind: 'known' }
     case 'tool_use':
-      return { kind: 'tool', index: calls, input: block['input'], streamed: false }
+      return { kind: 'tool', index: calls, input: block['input'], hasStreamedInput: false }
     default:
-      return { kind: 'opaque', block, input: [] }
+      return { kind: 'opaque', block, inputPieces: [] }
   }
 }
 
@@ -209,13 +215,13 @@ function deltaParts(delta: JsonObject, block: OpenBlock | undefined): readonly S
       return inputParts(stringAt(delta['partial_json'], 'delta.partial_json'), block)
     default:
       if (block?.kind !== 'opaque') return [{ type: 'opaque', native: { dialect: 'anthropic', value: delta } }]
-      block.block = applyDelta(block.block, delta)
+      block.block = mergeDelta(block.block, delta)
       return []
   }
 }
 
 /** Applies an unknown delta. Appends strings and replaces other fields. */
-function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
+function mergeDelta(block: JsonObject, delta: JsonObject): JsonObject {
   const fields = Object.entries(delta).filter(([name]) => name !== 'type')
   return fields.reduce((merged, [name, value]) => {
     const before = merged[name]
@@ -225,21 +231,21 @@ function applyDelta(block: JsonObject, delta: JsonObject): JsonObject {
 }
 
 function inputParts(input: string, block: OpenBlock | undefined): readonly StreamPart[] {
-  if (block?.kind === 'opaque') block.input.push(input)
+  if (block?.kind === 'opaque') block.inputPieces.push(input)
   if (block?.kind !== 'tool' || input === '') return []
-  block.streamed = true
+  block.hasStreamedInput = true
   return [{ type: 'tool-call-delta', index: block.index, input }]
 }
 
 function stopParts(block: OpenBlock): readonly StreamPart[] {
   if (block.kind === 'opaque')
     return [{ type: 'opaque', native: { dialect: 'anthropic', value: completeBlock(block) } }]
-  if (block.kind === 'known' || block.streamed) return []
+  if (block.kind === 'known' || block.hasStreamedInput) return []
   return [{ type: 'tool-call-delta', index: block.index, input: JSON.stringify(block.input ?? {}) }]
 }
 
 /** Returns the block as it appears in an answer that is not streamed. */
-function completeBlock({ block, input }: OpaqueBlock): JsonObject {
+function completeBlock({ block, inputPieces: input }: OpaqueBlock): JsonObject {
   const value = asObject(parseJson(input.join('')))
   return value === undefined ? block : { ...block, input: value }
 }

@@ -30,7 +30,7 @@ interface BlockWriterState {
   index: number
 }
 
-export function blockWriter(): BlockWriter {
+export function createBlockWriter(): BlockWriter {
   const state: BlockWriterState = { queue: [], calls: new Map(), current: undefined, index: 0 }
   return {
     write: (part) => {
@@ -47,18 +47,18 @@ function addPart(state: BlockWriterState, part: StreamPart): void {
       state.current = undefined
       return
     case 'text-delta':
-      if (part.text !== '') growingBlock(state, 'text').deltas.push({ type: 'text_delta', text: part.text })
+      if (part.text !== '') currentBlock(state, 'text').deltas.push({ type: 'text_delta', text: part.text })
       return
     case 'thinking-start':
       state.current = undefined
-      if (part.redacted !== undefined) push(state, { type: 'redacted_thinking', data: part.redacted })
+      if (part.redacted !== undefined) addBlock(state, { type: 'redacted_thinking', data: part.redacted })
       return
     case 'thinking-delta':
-      growingBlock(state, 'thinking').deltas.push(...thoughts(part))
+      currentBlock(state, 'thinking').deltas.push(...thinkingDeltas(part))
       return
     case 'tool-call-start': {
       const content = { type: 'tool_use', id: part.id, name: part.name, input: {} }
-      state.calls.set(part.index, push(state, content, jsonEnd()))
+      state.calls.set(part.index, addBlock(state, content, createJsonEndDetector()))
       return
     }
     case 'tool-call-delta':
@@ -72,15 +72,15 @@ function addPart(state: BlockWriterState, part: StreamPart): void {
 }
 
 /** The first delta starts the block, so no block is empty. */
-function growingBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block {
+function currentBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block {
   if (state.current?.kind === kind) return state.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
-  const block = push(state, content)
+  const block = addBlock(state, content)
   state.current = { kind, block }
   return block
 }
 
-function push(state: BlockWriterState, content: JsonObject, inputEnd?: Block['inputEnd']): Block {
+function addBlock(state: BlockWriterState, content: JsonObject, inputEnd?: Block['inputEnd']): Block {
   const block: Block = {
     content,
     deltas: [],
@@ -95,7 +95,7 @@ function push(state: BlockWriterState, content: JsonObject, inputEnd?: Block['in
   return block
 }
 
-function thoughts(part: Extract<StreamPart, { readonly type: 'thinking-delta' }>): readonly JsonObject[] {
+function thinkingDeltas(part: Extract<StreamPart, { readonly type: 'thinking-delta' }>): readonly JsonObject[] {
   const { text, signature } = part
   return [
     ...(text === undefined || text === '' ? [] : [{ type: 'thinking_delta', thinking: text }]),
@@ -121,10 +121,10 @@ function addNative(state: BlockWriterState, value: JsonObject): void {
   }
   const { input } = value
   if (!isJsonObject(input) || Object.keys(input).length === 0) {
-    push(state, value)
+    addBlock(state, value)
     return
   }
-  const block = push(state, { ...value, input: {} })
+  const block = addBlock(state, { ...value, input: {} })
   block.deltas.push({ type: 'input_json_delta', partial_json: JSON.stringify(input) })
 }
 
@@ -166,7 +166,7 @@ export function toSseEvent(data: JsonObject & { readonly type: string }): SseEve
 }
 
 /** Returns a function that receives JSON in pieces and returns true once the object is closed. */
-function jsonEnd(): (piece: string) => boolean {
+function createJsonEndDetector(): (piece: string) => boolean {
   const nesting: JsonNesting = { depth: 0, isInString: false, isEscaped: false }
   let isOpened = false
   return (piece) => {

@@ -125,9 +125,9 @@ function writeBlock(part: Part, path: string): JsonObject | undefined {
   if (part.native?.dialect === 'anthropic') return part.native.value
   switch (part.type) {
     case 'text':
-      return part.text.trim() === '' ? undefined : { type: 'text', text: part.text, ...cacheMark(part) }
+      return part.text.trim() === '' ? undefined : { type: 'text', text: part.text, ...cacheControlOf(part) }
     case 'image':
-      return { type: 'image', source: writeSource(part.source, path), ...cacheMark(part) }
+      return { type: 'image', source: writeSource(part.source, path), ...cacheControlOf(part) }
     case 'document':
       return writeDocument(part, path)
     case 'tool-call':
@@ -156,9 +156,9 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
 }
 
 /** Chat clients use the same prompt caching field. */
-function cacheMark(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
-  const mark = part.native?.value['cache_control']
-  return mark === undefined || mark === null ? {} : { cache_control: mark }
+function cacheControlOf(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
+  const cacheControl = part.native?.value['cache_control']
+  return cacheControl === undefined || cacheControl === null ? {} : { cache_control: cacheControl }
 }
 
 function writeThinking(part: Extract<Part, { readonly type: 'thinking' }>): JsonObject | undefined {
@@ -179,7 +179,7 @@ function writeSource(source: ImagePart['source'], path: string): JsonObject {
 
 function writeDocument(part: DocumentPart, path: string): JsonObject {
   const title = part.title === undefined ? {} : { title: part.title }
-  return { type: 'document', source: writeDocumentSource(part.source, path), ...title, ...cacheMark(part) }
+  return { type: 'document', source: writeDocumentSource(part.source, path), ...title, ...cacheControlOf(part) }
 }
 
 function writeDocumentSource(source: Source | TextSource, path: string): JsonObject {

@@ -1,4 +1,4 @@
-import { parseSseEvent } from '../answer-fields.ts'
+import { eventData } from '../answer-fields.ts'
 import {
   type StreamPart,
   type Completion,
@@ -10,10 +10,10 @@ import {
 import { asArray, asObject, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { ClientFormat, StreamWriter, SvcMetrics } from '../format.ts'
 import { totalTokens, writeMessageUsage, writeStopReason } from '../usage.ts'
-import { blockWriter, type BlockWriter, toSseEvent, isDelta } from './block-writer.ts'
+import { createBlockWriter, type BlockWriter, toSseEvent, isDelta } from './block-writer.ts'
 import type { Message, Part, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { readBlocks, readContent, readToolInput } from './blocks.ts'
-import { arrayAt, badField, booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
+import { arrayAt, fieldError, booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 
@@ -31,7 +31,7 @@ interface WriterState {
 /** Forwards events of this format. Holds the last `message_delta` until the bill is known. */
 export function createStreamWriter(): StreamWriter {
   const state: WriterState = {
-    blocks: blockWriter(),
+    blocks: createBlockWriter(),
     isStarted: false,
     usage: NO_USAGE,
     finish: 'stop',
@@ -45,7 +45,7 @@ export function createStreamWriter(): StreamWriter {
       if (chunk.native?.dialect === 'anthropic') return forwardEvent(state, chunk.native.event)
       return chunk.parts.flatMap((part) => writePart(state, part))
     },
-    end: (metrics) => end(state, metrics),
+    end: (metrics) => writeEnd(state, metrics),
   }
 }
 
@@ -99,7 +99,7 @@ function writeStart(state: WriterState, id = '', model = ''): readonly SseEvent[
   return [toSseEvent({ type: 'message_start', message })]
 }
 
-function end(state: WriterState, metrics: SvcMetrics): readonly SseEvent[] {
+function writeEnd(state: WriterState, metrics: SvcMetrics): readonly SseEvent[] {
   const opening = writeStart(state)
   const closing = state.blocks.finish()
   const stop = state.heldStop ?? toSseEvent({ type: 'message_stop' })
@@ -113,7 +113,7 @@ function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
     const delta = { stop_reason: writeStopReason(state.finish), stop_sequence: state.stopSequence ?? null }
     return toSseEvent({ type: 'message_delta', delta, usage: writeMessageUsage(usage), svc_metrics })
   }
-  const data = parseSseEvent(heldDelta)
+  const data = eventData(heldDelta)
   const counted = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
@@ -158,7 +158,7 @@ function writeAnswerBlocks(parts: readonly Part[]): readonly JsonObject[] {
     const citation = citationOf(part)
     const last = blocks.at(-1)
     if (citation === undefined) blocks.push(...(writeAnswerBlock(part) ?? []))
-    else if (last?.['type'] === 'text') blocks[blocks.length - 1] = withCitation(last, citation)
+    else if (last?.['type'] === 'text') blocks[blocks.length - 1] = addCitation(last, citation)
   }
   return blocks
 }
@@ -189,7 +189,7 @@ function citationOf(part: Part): JsonObject | undefined {
   return type === 'citations_delta' && isJsonObject(citation) ? citation : undefined
 }
 
-function withCitation(block: JsonObject, citation: JsonObject): JsonObject {
+function addCitation(block: JsonObject, citation: JsonObject): JsonObject {
   return { ...block, citations: [...asArray(block['citations']), citation] }
 }
 
@@ -213,7 +213,7 @@ export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
 
 function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
-  if (items.length === 0) throw badField('messages', value, 'at least one message')
+  if (items.length === 0) throw fieldError('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))
 }
 
@@ -228,17 +228,17 @@ function readMessage(value: Json, path: string): Message {
 
 function readRole(value: Json | undefined, path: string): 'user' | 'assistant' | 'system' {
   if (value === 'user' || value === 'assistant' || value === 'system') return value
-  throw badField(path, value, "'user', 'assistant' or 'system'")
+  throw fieldError(path, value, "'user', 'assistant' or 'system'")
 }
 
 function readSystem(value: Json | undefined): Message | undefined {
   if (isAbsent(value)) return undefined
   const native = { dialect: 'anthropic', value: { role: 'system', content: value } } as const
   if (typeof value === 'string') return { role: 'system', parts: [{ type: 'text', text: value }], native }
-  if (!Array.isArray(value)) throw badField('system', value, 'a string or an array of text blocks')
+  if (!Array.isArray(value)) throw fieldError('system', value, 'a string or an array of text blocks')
   const parts = readBlocks(value as readonly Json[], 'system')
   parts.forEach((part, index) => {
-    if (part.type !== 'text') throw badField(`system[${index}].type`, part.native?.value['type'], "'text'")
+    if (part.type !== 'text') throw fieldError(`system[${index}].type`, part.native?.value['type'], "'text'")
   })
   return { role: 'system', parts, native }
 }

@@ -1,4 +1,10 @@
-import { type Changes, NO_PARAMETERS, OUTPUT_LIMIT, setIfDefined, type WritableSettings } from '../settings.ts'
+import {
+  type BodyChanges,
+  NO_PARAMETERS,
+  OUTPUT_TOKEN_BOUNDS,
+  setIfDefined,
+  type WritableSettings,
+} from '../settings.ts'
 import {
   changedTools,
   isAsReceived,
@@ -13,7 +19,7 @@ import type { AnswerShape, Message, Prompt, Settings, Tool, ToolChoice } from '.
 import { canForwardMessages } from '../answer-fields.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { readFailure } from '../read-failure.ts'
-import { arrayAt, badField, isAbsent, numberAt, objectAt, rangeOf, stringAt } from '../fields.ts'
+import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, stringAt } from '../fields.ts'
 import { blocksOf } from './blocks.ts'
 
 /** In a prompt of this format, only the model and rewritten parts change. */
@@ -29,7 +35,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return writeOwnBody(prompt, model, changes)
 }
 
-function changedMessages(prompt: Prompt): Changes {
+function changedMessages(prompt: Prompt): BodyChanges {
   const body = prompt.native.value
   const [first, ...rest] = prompt.messages
   const system = isOuterSystem(first, body) ? first : undefined
@@ -126,29 +132,30 @@ export function contentBlocks(content: Json | undefined): readonly Json[] {
 const MAX_STOP_SEQUENCES = 8_191
 
 const FRACTION = { min: 0, max: 1 } as const
-const TOP_K = { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true } as const
+const TOP_K = { min: 0, max: Number.MAX_SAFE_INTEGER, isInteger: true } as const
 
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
-  const single = choice['disable_parallel_tool_use']
+  const disablesParallel = choice['disable_parallel_tool_use']
   const settings: WritableSettings = {}
-  setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_LIMIT))
+  setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_TOKEN_BOUNDS))
   setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', FRACTION))
   setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', FRACTION))
   setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K))
-  setIfDefined(settings, 'stop', readStop(body['stop_sequences']))
+  setIfDefined(settings, 'stop', readStopSequences(body['stop_sequences']))
   if (!isAbsent(body['tool_choice'])) setIfDefined(settings, 'toolChoice', readToolChoice(choice))
-  if (typeof single === 'boolean') settings.parallelToolCalls = !single
+  if (typeof disablesParallel === 'boolean') settings.parallelToolCalls = !disablesParallel
   setIfDefined(settings, 'shape', readShape(body))
   setIfDefined(settings, 'effort', asString(asObject(body['output_config'])?.['effort']))
   return settings
 }
 
 export function requireMaxTokens(body: JsonObject): void {
-  if (isAbsent(body['max_tokens'])) throw badField('max_tokens', body['max_tokens'], rangeOf(OUTPUT_LIMIT))
+  if (isAbsent(body['max_tokens']))
+    throw fieldError('max_tokens', body['max_tokens'], describeRange(OUTPUT_TOKEN_BOUNDS))
 }
 
-function readStop(value: Json | undefined): readonly string[] | undefined {
+function readStopSequences(value: Json | undefined): readonly string[] | undefined {
   if (isAbsent(value)) return undefined
   return arrayAt(value, 'stop_sequences', MAX_STOP_SEQUENCES).map((item, index) =>
     stringAt(item, `stop_sequences[${index}]`),
@@ -183,9 +190,9 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   const { toolChoice, parallelToolCalls } = settings
   if (toolChoice === undefined && parallelToolCalls === undefined) return undefined
   if (toolChoice?.type === 'none') return { type: 'none' }
-  const single = parallelToolCalls === undefined ? {} : { disable_parallel_tool_use: !parallelToolCalls }
-  if (toolChoice?.type === 'tool') return { type: 'tool', name: toolChoice.name, ...single }
-  return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...single }
+  const disablesParallel = parallelToolCalls === undefined ? {} : { disable_parallel_tool_use: !parallelToolCalls }
+  if (toolChoice?.type === 'tool') return { type: 'tool', name: toolChoice.name, ...disablesParallel }
+  return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...disablesParallel }
 }
 
 /** Returns undefined if the format does not support the shape. */
@@ -194,7 +201,7 @@ function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
 }
 
 /** Settings that correspond to one body field each. */
-const PLAIN_FIELDS = [
+const FIELD_NAMES = [
   ['maxTokens', 'max_tokens'],
   ['temperature', 'temperature'],
   ['topP', 'top_p'],
@@ -203,10 +210,10 @@ const PLAIN_FIELDS = [
 ] as const
 
 /** Returns the fields of `body` that must change to match `settings`. For an empty body, returns all settings. */
-export function changedSettings(body: JsonObject, settings: Settings): Changes {
+export function changedSettings(body: JsonObject, settings: Settings): BodyChanges {
   const before = readSettings(body)
-  const changes: Changes = {}
-  for (const [name, field] of PLAIN_FIELDS) {
+  const changes: BodyChanges = {}
+  for (const [name, field] of FIELD_NAMES) {
     if (!isEqual(before[name], settings[name])) changes[field] = settings[name]
   }
   const choice = writeToolChoice(settings)
@@ -216,7 +223,7 @@ export function changedSettings(body: JsonObject, settings: Settings): Changes {
     changes['output_config'] = { ...asObject(body['output_config']), format: shape }
     changes['output_format'] = undefined
   }
-  return { ...changes, ...fittingThinking(body, before.maxTokens, settings.maxTokens) }
+  return { ...changes, ...changedThinking(body, before.maxTokens, settings.maxTokens) }
 }
 
 function isEqual(left: Json | undefined, right: Json | undefined): boolean {
@@ -227,13 +234,13 @@ function isEqual(left: Json | undefined, right: Json | undefined): boolean {
 const MIN_THINKING_TOKENS = 1024
 
 /** Keeps the thinking budget below the output limit, because thinking tokens count as output. */
-function fittingThinking(body: JsonObject, before: number | undefined, now: number | undefined): JsonObject {
+function changedThinking(body: JsonObject, before: number | undefined, after: number | undefined): JsonObject {
   const thinking = asObject(body['thinking'])
   const budget = thinking?.['budget_tokens']
-  if (typeof budget !== 'number' || before === undefined || now === undefined) return {}
-  if (budget >= before || budget < now) return {}
-  if (now <= MIN_THINKING_TOKENS) return { thinking: { type: 'disabled' } }
-  return { thinking: { ...thinking, budget_tokens: now - 1 } }
+  if (typeof budget !== 'number' || before === undefined || after === undefined) return {}
+  if (budget >= before || budget < after) return {}
+  if (after <= MIN_THINKING_TOKENS) return { thinking: { type: 'disabled' } }
+  return { thinking: { ...thinking, budget_tokens: after - 1 } }
 }
 
 /** The format documents no limit, and agents with many MCP servers declare hundreds of tools. */
@@ -251,7 +258,7 @@ function readTool(value: Json, path: string): Tool {
   const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
   if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
   const name = stringAt(tool['name'], `${path}.name`)
-  if (name === '') throw badField(`${path}.name`, name, 'a name')
+  if (name === '') throw fieldError(`${path}.name`, name, 'a name')
   return {
     name,
     ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),

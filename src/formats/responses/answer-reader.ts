@@ -3,8 +3,14 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
 import { responseFailure } from '../read-failure.ts'
-import { readResponseFinish, RESPONSE_COUNTS, readUsage } from '../usage.ts'
-import { fillResponseCallIds, identityOf, nativeAnswer, parseEvent, responseCallIdFiller } from '../answer-fields.ts'
+import { readResponseFinishReason, RESPONSE_COUNTS, readUsage } from '../usage.ts'
+import {
+  fillResponseCallIds,
+  identityOf,
+  nativeAnswer,
+  parseUpstreamEvent,
+  createResponseCallIdFiller,
+} from '../answer-fields.ts'
 import { readThought, decodeReasoning } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -21,7 +27,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   )
   const { id, model } = identityOf(body)
   const parts = items.flatMap(partsOf)
-  const finish = readResponseFinish(body, hasCalls, hasRefusal)
+  const finish = readResponseFinishReason(body, hasCalls, hasRefusal)
   const native = nativeAnswer('responses', body, received, text)
   return usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
 }
@@ -30,7 +36,7 @@ function partsOf(item: JsonObject): readonly Part[] {
   const native: Native = { dialect: 'responses', value: item }
   switch (item['type']) {
     case 'message':
-      return asArray(item['content']).flatMap((block) => textPartOf(asObject(block)))
+      return asArray(item['content']).flatMap((block) => textParts(asObject(block)))
     case 'function_call':
       return [
         {
@@ -48,7 +54,7 @@ function partsOf(item: JsonObject): readonly Part[] {
   }
 }
 
-function textPartOf(block: JsonObject | undefined): readonly Part[] {
+function textParts(block: JsonObject | undefined): readonly Part[] {
   const text = asString(block?.['text']) ?? asString(block?.['refusal'])
   return block === undefined || text === undefined
     ? []
@@ -59,22 +65,22 @@ export const LAST_EVENTS: ReadonlySet<string> = new Set(['response.completed', '
 
 interface Call {
   readonly index: number
-  streamed: boolean
+  hasStreamedInput: boolean
 }
 
 interface ReaderState {
-  started: boolean
-  refused: boolean
+  hasStarted: boolean
+  hasRefused: boolean
   /** Calls by the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
 /** Keeps the data of an event and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
-  const state: ReaderState = { started: false, refused: false, calls: new Map() }
-  const fillCallIds = responseCallIdFiller()
+  const state: ReaderState = { hasStarted: false, hasRefused: false, calls: new Map() }
+  const fillCallIds = createResponseCallIdFiller()
   return (event) => {
-    const received = parseEvent(event.data)
+    const received = parseUpstreamEvent(event.data)
     const data = fillCallIds(received)
     const type = asString(data['type']) ?? ''
     const text = data === received ? event.data : JSON.stringify(data)
@@ -98,7 +104,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'response.output_item.done':
       return readItemEnd(state, data)
     case 'response.content_part.added':
-      return startsText(data) ? [{ type: 'text-start' }] : []
+      return isTextStart(data) ? [{ type: 'text-start' }] : []
     default:
       return readDelta(state, type, data)
   }
@@ -109,7 +115,7 @@ function readDelta(state: ReaderState, type: string, data: JsonObject): readonly
   if (delta === '') return []
   switch (type) {
     case 'response.refusal.delta':
-      state.refused = true
+      state.hasRefused = true
       return [{ type: 'text-delta', text: delta }]
     case 'response.output_text.delta':
       return [{ type: 'text-delta', text: delta }]
@@ -119,7 +125,7 @@ function readDelta(state: ReaderState, type: string, data: JsonObject): readonly
     case 'response.function_call_arguments.delta': {
       const call = state.calls.get(data['output_index'])
       if (call === undefined) return []
-      call.streamed = true
+      call.hasStreamedInput = true
       return [{ type: 'tool-call-delta', index: call.index, input: delta }]
     }
     default:
@@ -127,14 +133,14 @@ function readDelta(state: ReaderState, type: string, data: JsonObject): readonly
   }
 }
 
-function startsText(data: JsonObject): boolean {
+function isTextStart(data: JsonObject): boolean {
   const type = asObject(data['part'])?.['type']
   return type === 'output_text' || type === 'refusal'
 }
 
 function readStart(state: ReaderState, data: JsonObject): readonly StreamPart[] {
-  if (state.started) return []
-  state.started = true
+  if (state.hasStarted) return []
+  state.hasStarted = true
   return [{ type: 'answer-start', ...identityOf(asObject(data['response'])) }]
 }
 
@@ -146,7 +152,7 @@ function readItemStart(state: ReaderState, data: JsonObject): readonly StreamPar
   }
   if (item?.['type'] !== 'function_call') return []
   const index = state.calls.size
-  state.calls.set(data['output_index'], { index, streamed: false })
+  state.calls.set(data['output_index'], { index, hasStreamedInput: false })
   const id = asString(item['call_id']) ?? ''
   return [{ type: 'tool-call-start', index, id, name: asString(item['name']) ?? '' }]
 }
@@ -165,7 +171,7 @@ function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[
     case 'function_call': {
       const call = state.calls.get(data['output_index'])
       const input = asString(item['arguments']) ?? ''
-      return call === undefined || call.streamed || input === ''
+      return call === undefined || call.hasStreamedInput || input === ''
         ? []
         : [{ type: 'tool-call-delta', index: call.index, input }]
     }
@@ -177,7 +183,7 @@ function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[
 function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const response = asObject(data['response']) ?? {}
   const usage = readUsage(response['usage'], RESPONSE_COUNTS)
-  const finish = readResponseFinish(response, state.calls.size > 0, state.refused)
+  const finish = readResponseFinishReason(response, state.calls.size > 0, state.hasRefused)
   return [
     ...readStart(state, data),
     ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),

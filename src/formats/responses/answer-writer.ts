@@ -1,4 +1,4 @@
-import { parseSseEvent } from '../answer-fields.ts'
+import { eventData } from '../answer-fields.ts'
 import {
   type StreamPart,
   type FinishReason,
@@ -12,10 +12,10 @@ import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/answer-writer.ts'
 import { writeResponseFailureEvent } from '../failures.ts'
 import { writeResponseStatus, RESPONSE_COUNTS, writeUsage } from '../usage.ts'
-import { outputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
+import { createOutputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
 import { LAST_EVENTS } from './answer-reader.ts'
-import { declaredTools, type CalledTool } from '../portable.ts'
-import { responseId, stemOf } from './items.ts'
+import { collectToolset, type OriginalTool } from '../portable.ts'
+import { responseId, idStem } from './items.ts'
 import { toStreamChunks } from '../../core/stream-chunks.ts'
 
 /**
@@ -23,9 +23,9 @@ import { toStreamChunks } from '../../core/stream-chunks.ts'
  * held until the bill is known.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
-  const writer = responseWriter(context)
+  const writer = createResponseWriter(context)
   let sequence = 0
-  let held: SseEvent | undefined
+  let heldEvent: SseEvent | undefined
   const toSseEvent = (event: ResponseEvent): SseEvent => {
     const { type, ...fields } = event
     return { event: type, data: JSON.stringify({ type, sequence_number: sequence++, ...fields }) }
@@ -36,17 +36,17 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       if (event === undefined) return chunk.parts.flatMap((part) => writer.write(part)).map(toSseEvent)
       sequence++
       if (!LAST_EVENTS.has(event.event ?? '')) return [event]
-      held = event
+      heldEvent = event
       return []
     },
     observeForwarded: (events) => {
       for (let at = events.find('\n\n'); at !== -1; at = events.find('\n\n', at + 2)) sequence++
     },
     end: (metrics) => {
-      if (held === undefined) return writer.end(metrics).map(toSseEvent)
-      const data = parseSseEvent(held)
+      if (heldEvent === undefined) return writer.end(metrics).map(toSseEvent)
+      const data = eventData(heldEvent)
       const response = { ...asObject(data['response']), svc_metrics: writeMetrics(metrics) }
-      return [{ ...held, data: JSON.stringify({ ...data, response }) }]
+      return [{ ...heldEvent, data: JSON.stringify({ ...data, response }) }]
     },
     fail: (failure) => [writeResponseFailureEvent(failure, sequence)],
   }
@@ -65,14 +65,14 @@ interface WriterState {
   finish: FinishReason
 }
 
-export function responseWriter(context: WriteContext): ResponseWriter {
+export function createResponseWriter(context: WriteContext): ResponseWriter {
   const state: WriterState = { head: undefined, usage: undefined, finish: 'stop' }
 
   const start = (id: string, model: string): NonNullable<WriterState['head']> => {
-    const stem = stemOf(context.requestId ?? id)
+    const stem = idStem(context.requestId ?? id)
     return {
       response: responseHead(context, responseId(stem), model),
-      output: outputWriter(stem, calledTools(context)),
+      output: createOutputWriter(stem, nonFunctionTools(context)),
     }
   }
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
@@ -114,8 +114,8 @@ export function responseWriter(context: WriteContext): ResponseWriter {
 }
 
 /** Calls of these tools are not written as function calls. */
-function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> {
-  const { called } = declaredTools(prompt)
+function nonFunctionTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
+  const { originalsByName: called } = collectToolset(prompt)
   return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
@@ -123,11 +123,11 @@ function calledTools({ prompt }: WriteContext): ReadonlyMap<string, CalledTool> 
 export function responseHead(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
-  const echo = (field: string, otherwise: Json): Json => body[field] ?? otherwise
+  const echo = (field: string, fallback: Json): Json => body[field] ?? fallback
   return {
     id,
     object: 'response',
-    created_at: context.created,
+    created_at: context.createdSeconds,
     background: false,
     error: null,
     instructions: echo('instructions', null),
@@ -156,7 +156,7 @@ export function responseHead(context: WriteContext, id: string, model: string): 
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'responses') return JSON.stringify({ ...native.value, svc_metrics: writeMetrics(metrics) })
-  const writer = responseWriter(context)
+  const writer = createResponseWriter(context)
   for (const chunk of toStreamChunks(completion)) for (const part of chunk.parts) writer.write(part)
   return JSON.stringify(writer.end(metrics).at(-1)?.['response'])
 }

@@ -1,7 +1,7 @@
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
-import { badField, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
-import { readInput, inputItems, itemsOf, responseId, responseOfItem, stemOf } from './items.ts'
+import { fieldError, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import { readInput, inputItems, itemsOf, responseId, responseOfItem, idStem } from './items.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
 import type { ClientFormat, StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
@@ -11,7 +11,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { readCompletion } from './answer-reader.ts'
 
 /** Fields that refer to data stored by the server. */
-const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
+const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
@@ -39,10 +39,11 @@ function readInstructions(value: Json | undefined): Message | undefined {
 }
 
 function readConversation(body: JsonObject): readonly Message[] {
-  const refersToStored = STORED_FIELDS.some((field) => !isAbsent(body[field]))
+  const refersToStored = STORED_DATA_FIELDS.some((field) => !isAbsent(body[field]))
   if (refersToStored && isAbsent(body['input'])) return []
   const messages = readInput(body['input'])
-  if (messages.length === 0 && !refersToStored) throw badField('input', body['input'], 'a string or at least one item')
+  if (messages.length === 0 && !refersToStored)
+    throw fieldError('input', body['input'], 'a string or at least one item')
   return messages
 }
 
@@ -56,7 +57,7 @@ function checkOtherFields(body: JsonObject): void {
 
 export const responseTurns: TurnFormat = {
   referencesIn,
-  recall,
+  resolveReferences: resolveReferences,
   turnToStore,
   idsOf,
   readCompletion,
@@ -69,18 +70,22 @@ function referencesIn(body: JsonObject): References {
   const referenced = new Set<string>()
   const foreign = new Set<string>()
   for (const item of asArray(body['input'])) {
-    const id = referenceIn(item)
+    const id = referencedId(item)
     if (id === undefined) continue
     const response = responseOfItem(id)
     if (response === undefined) foreign.add(id)
     else referenced.add(response)
   }
-  return { continued: asString(body['previous_response_id']), referenced: [...referenced], foreign: [...foreign] }
+  return {
+    previousTurnId: asString(body['previous_response_id']),
+    referencedTurnIds: [...referenced],
+    foreignItemIds: [...foreign],
+  }
 }
 
 function refersToUpstream({ native, messages }: Prompt): boolean {
-  if (STORED_FIELDS.some((field) => !isAbsent(native.value[field]))) return true
-  return messages.some((message) => itemsOf(message).some((item) => referenceIn(item) !== undefined))
+  if (STORED_DATA_FIELDS.some((field) => !isAbsent(native.value[field]))) return true
+  return messages.some((message) => itemsOf(message).some((item) => referencedId(item) !== undefined))
 }
 
 function isUnfinished({ native }: Completion): boolean {
@@ -89,7 +94,7 @@ function isUnfinished({ native }: Completion): boolean {
 }
 
 function answerId(requestId: string): string {
-  return responseId(stemOf(requestId))
+  return responseId(idStem(requestId))
 }
 
 function idsOf(answer: JsonObject): readonly string[] {
@@ -97,7 +102,7 @@ function idsOf(answer: JsonObject): readonly string[] {
 }
 
 /** Returns the id of a referenced item. An item with only an id is a reference. */
-function referenceIn(item: Json): string | undefined {
+function referencedId(item: Json): string | undefined {
   if (!isJsonObject(item)) return undefined
   const { type, role, id } = item
   const isReference = type === 'item_reference' || (isAbsent(type) && role === undefined)
@@ -105,21 +110,21 @@ function referenceIn(item: Json): string | undefined {
 }
 
 /** Returns the same object if the body does not refer to a stored turn. */
-function recall(body: JsonObject, found: RecalledTurns): JsonObject {
+function resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject {
   const { previous_response_id: previous, ...others } = body
-  const isContinued = typeof previous === 'string' && !found.storedUpstream.has(previous)
-  const refers = asArray(body['input']).some((item) => {
-    const id = referenceIn(item)
-    return id !== undefined && !found.storedUpstream.has(id)
+  const isContinued = typeof previous === 'string' && !turns.upstreamIds.has(previous)
+  const hasReferences = asArray(body['input']).some((item) => {
+    const id = referencedId(item)
+    return id !== undefined && !turns.upstreamIds.has(id)
   })
-  if (!isContinued && !refers) return body
-  const earlier = isContinued ? conversationOf(previous, found) : []
+  if (!isContinued && !hasReferences) return body
+  const earlier = isContinued ? previousConversation(previous, turns) : []
   const items = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlier, ...items.map((item, index) => resolveReference(item, `input[${index}]`, found))]
+  const input = [...earlier, ...items.map((item, index) => resolveReference(item, `input[${index}]`, turns))]
   return isContinued ? { ...others, input } : { ...body, input }
 }
 
-function conversationOf(id: string, { continued }: RecalledTurns): readonly Json[] {
+function previousConversation(id: string, { previousTurn: continued }: RecalledTurns): readonly Json[] {
   if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
   throw new GatewayError(
     'invalid-request',
@@ -128,12 +133,16 @@ function conversationOf(id: string, { continued }: RecalledTurns): readonly Json
   )
 }
 
-function resolveReference(item: Json, param: string, { referenced, storedUpstream }: RecalledTurns): Json {
-  const id = referenceIn(item)
+function resolveReference(
+  item: Json,
+  param: string,
+  { referencedAnswers: referenced, upstreamIds: storedUpstream }: RecalledTurns,
+): Json {
+  const id = referencedId(item)
   if (id === undefined || storedUpstream.has(id)) return item
   const answer = referenced.get(responseOfItem(id) ?? '')
-  const found = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
-  if (found !== undefined) return found
+  const turns = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
+  if (turns !== undefined) return turns
   throw new GatewayError(
     'invalid-request',
     `Item with id ${quote(id)} not found: items are stored for one day, for the key that created them, unless store is false. Send the item itself.`,

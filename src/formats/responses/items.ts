@@ -1,6 +1,6 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
-import { arrayAt, badField, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
+import { arrayAt, fieldError, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
 
 /**
  * Returns no items if the message was rewritten. The native form of a message with one item is the item. With several
@@ -13,7 +13,7 @@ export function itemsOf(message: Message): readonly JsonObject[] {
   return isSingleItem ? [value] : asArray(value['items']).filter(isJsonObject)
 }
 
-function nativeOfItems(items: readonly JsonObject[]): Native {
+function nativeFromItems(items: readonly JsonObject[]): Native {
   const [only] = items
   return { dialect: 'responses', value: only !== undefined && items.length === 1 ? only : { items } }
 }
@@ -33,7 +33,7 @@ const ROLES: ReadonlyMap<Json | undefined, Role> = new Map([
   ['assistant', 'assistant'],
 ])
 
-interface ReadItem {
+interface InputItem {
   readonly role: Role
   readonly parts: readonly Part[]
   readonly item: JsonObject
@@ -42,22 +42,22 @@ interface ReadItem {
 /** The items of one answer (reasoning, text, calls) become one message. */
 export function readInput(input: Json | undefined): readonly Message[] {
   if (typeof input === 'string') {
-    const native = nativeOfItems([{ role: 'user', content: input }])
+    const native = nativeFromItems([{ role: 'user', content: input }])
     return [{ role: 'user', parts: [{ type: 'text', text: input }], native }]
   }
-  if (!Array.isArray(input)) throw badField('input', input, 'a string or an array of items')
+  if (!Array.isArray(input)) throw fieldError('input', input, 'a string or an array of items')
   const items = arrayAt(input, 'input', MAX_ITEMS).map((item, index) => readItem(item, `input[${index}]`))
-  return groupsOf(items).map((group) => ({
+  return groupItems(items).map((group) => ({
     role: group[0].role,
-    parts: group.flatMap((one) => one.parts),
-    native: nativeOfItems(group.map((one) => one.item)),
+    parts: group.flatMap((inputItem) => inputItem.parts),
+    native: nativeFromItems(group.map((inputItem) => inputItem.item)),
   }))
 }
 
-type Group = [ReadItem, ...ReadItem[]]
+type ItemGroup = [InputItem, ...InputItem[]]
 
-function groupsOf(items: readonly ReadItem[]): readonly Group[] {
-  const groups: Group[] = []
+function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
+  const groups: ItemGroup[] = []
   for (const item of items) {
     const group = groups.at(-1)
     if (group !== undefined && belongsTo(group, item)) group.push(item)
@@ -69,14 +69,14 @@ function groupsOf(items: readonly ReadItem[]): readonly Group[] {
 /**
  * Text after text starts another answer. Text after a call belongs to the same answer, before the result of the call.
  */
-function belongsTo(group: Group, { role, parts }: ReadItem): boolean {
+function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const containsPart = (type: Part['type']): boolean =>
-    group.some((one) => one.parts.some((part) => part.type === type))
+    group.some((inputItem) => inputItem.parts.some((part) => part.type === type))
   return !parts.some((part) => part.type === 'text') || !containsPart('text') || containsPart('tool-call')
 }
 
-function readItem(value: Json, param: string): ReadItem {
+function readItem(value: Json, param: string): InputItem {
   const item = objectAt(value, param, 'an item: an object with a type or a role')
   const native: Native = { dialect: 'responses', value: item }
   const type = isAbsent(item['type']) ? 'message' : stringAt(item['type'], `${param}.type`)
@@ -96,7 +96,7 @@ function readItem(value: Json, param: string): ReadItem {
 
 function roleOf(item: JsonObject, param: string): Role {
   const role = ROLES.get(item['role'])
-  if (role === undefined) throw badField(`${param}.role`, item['role'], 'user, assistant, system or developer')
+  if (role === undefined) throw fieldError(`${param}.role`, item['role'], 'user, assistant, system or developer')
   return role
 }
 
@@ -215,7 +215,7 @@ export function reasoningItem(id: string, text: string, secrets: ReasoningSecret
   }
 }
 
-export function stemOf(id: string): string {
+export function idStem(id: string): string {
   return id.replace(/^(?:req|resp|msg|chatcmpl)[_-]/, '').replace(/[^\w-]/g, '_') || '0'
 }
 

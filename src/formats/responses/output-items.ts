@@ -1,6 +1,6 @@
 import type { StreamPart } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
-import { CUSTOM_INPUT, type CalledTool } from '../portable.ts'
+import { CUSTOM_INPUT, type OriginalTool } from '../portable.ts'
 import { itemId, reasoningItem } from './items.ts'
 
 /** An event without its sequence number. */
@@ -36,15 +36,18 @@ export interface OutputWriter {
 interface OutputState {
   readonly stem: string
   /** Tools that the caller did not declare as functions, by the names that the model uses. */
-  readonly called: ReadonlyMap<string, CalledTool>
+  readonly originalTools: ReadonlyMap<string, OriginalTool>
   readonly items: JsonObject[]
   current: OpenItem | undefined
   /** Their deltas may be interleaved, so all calls end when the answer ends. */
   readonly calls: Map<number, OpenItem>
 }
 
-export function outputWriter(stem: string, called: ReadonlyMap<string, CalledTool> = new Map()): OutputWriter {
-  const state: OutputState = { stem, called, items: [], current: undefined, calls: new Map() }
+export function createOutputWriter(
+  stem: string,
+  originalTools: ReadonlyMap<string, OriginalTool> = new Map(),
+): OutputWriter {
+  const state: OutputState = { stem, originalTools: originalTools, items: [], current: undefined, calls: new Map() }
   return {
     writePart: (part) => addPart(state, part),
     finish: (status) => {
@@ -71,7 +74,7 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
     }
     case 'tool-call-start': {
       const closing = closeCurrent(state)
-      const tool = state.called.get(part.name)
+      const tool = state.originalTools.get(part.name)
       const namespace = tool?.namespace === undefined ? {} : { namespace: tool.namespace }
       const call = {
         call_id: part.id,
@@ -102,13 +105,13 @@ function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: strin
   const isFirst = item.pieces.length === 0
   item.pieces.push(delta)
   if (kind === 'text') {
-    const first = { type: 'response.content_part.added', ...inContent(item), part: outputText('') }
-    const event = { type: 'response.output_text.delta', ...inContent(item), delta, logprobs: [] }
+    const first = { type: 'response.content_part.added', ...contentFields(item), part: outputText('') }
+    const event = { type: 'response.output_text.delta', ...contentFields(item), delta, logprobs: [] }
     return [...opening, ...(isFirst ? [first] : []), event]
   }
   const part = { type: 'summary_text', text: '' }
-  const first = { type: 'response.reasoning_summary_part.added', ...inSummary(item), part }
-  const event = { type: 'response.reasoning_summary_text.delta', ...inSummary(item), delta }
+  const first = { type: 'response.reasoning_summary_part.added', ...summaryFields(item), part }
+  const event = { type: 'response.reasoning_summary_text.delta', ...summaryFields(item), delta }
   return [...opening, ...(isFirst ? [first] : []), event]
 }
 
@@ -167,7 +170,7 @@ function customInput(text: string): string {
 function appendInput(call: OpenItem, delta: string): readonly ResponseEvent[] {
   call.pieces.push(delta)
   if (call.call?.isCustom === true) return []
-  return [{ type: 'response.function_call_arguments.delta', ...inItem(call), delta }]
+  return [{ type: 'response.function_call_arguments.delta', ...itemFields(call), delta }]
 }
 
 /** A signature may arrive without reasoning text. */
@@ -195,30 +198,33 @@ function closingEvents(open: OpenItem): readonly ResponseEvent[] {
   switch (open.kind) {
     case 'text':
       return [
-        { type: 'response.output_text.done', ...inContent(open), text, logprobs: [] },
-        { type: 'response.content_part.done', ...inContent(open), part: outputText(text) },
+        { type: 'response.output_text.done', ...contentFields(open), text, logprobs: [] },
+        { type: 'response.content_part.done', ...contentFields(open), part: outputText(text) },
       ]
     case 'thinking':
       if (text === '') return []
       return [
-        { type: 'response.reasoning_summary_text.done', ...inSummary(open), text },
-        { type: 'response.reasoning_summary_part.done', ...inSummary(open), part: { type: 'summary_text', text } },
+        { type: 'response.reasoning_summary_text.done', ...summaryFields(open), text },
+        { type: 'response.reasoning_summary_part.done', ...summaryFields(open), part: { type: 'summary_text', text } },
       ]
     case 'call': {
-      if (open.call?.isCustom === true) return customEvents(open, customInput(text))
+      if (open.call?.isCustom === true) return customInputEvents(open, customInput(text))
       // Empty arguments are not valid JSON.
       const opening = text === '' ? appendInput(open, '{}') : []
       const input = open.pieces.join('')
       const name = open.call?.name ?? ''
-      return [...opening, { type: 'response.function_call_arguments.done', ...inItem(open), name, arguments: input }]
+      return [
+        ...opening,
+        { type: 'response.function_call_arguments.done', ...itemFields(open), name, arguments: input },
+      ]
     }
   }
 }
 
-function customEvents(open: OpenItem, input: string): readonly ResponseEvent[] {
+function customInputEvents(open: OpenItem, input: string): readonly ResponseEvent[] {
   return [
-    { type: 'response.custom_tool_call_input.delta', ...inItem(open), delta: input },
-    { type: 'response.custom_tool_call_input.done', ...inItem(open), input },
+    { type: 'response.custom_tool_call_input.delta', ...itemFields(open), delta: input },
+    { type: 'response.custom_tool_call_input.done', ...itemFields(open), input },
   ]
 }
 
@@ -237,14 +243,14 @@ function addCompleteItem(state: OutputState, item: JsonObject): readonly Respons
   ]
 }
 
-function inItem({ id, index }: OpenItem): JsonObject {
+function itemFields({ id, index }: OpenItem): JsonObject {
   return { item_id: id, output_index: index }
 }
 
-function inContent(open: OpenItem): JsonObject {
-  return { ...inItem(open), content_index: 0 }
+function contentFields(open: OpenItem): JsonObject {
+  return { ...itemFields(open), content_index: 0 }
 }
 
-function inSummary(open: OpenItem): JsonObject {
-  return { ...inItem(open), summary_index: 0 }
+function summaryFields(open: OpenItem): JsonObject {
+  return { ...itemFields(open), summary_index: 0 }
 }

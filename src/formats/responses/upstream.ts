@@ -10,20 +10,20 @@ import {
   type WrittenPrompt,
 } from '../format.ts'
 import { omittedFields } from '../translators.ts'
-import { sourceOf } from '../unsupported-fields.ts'
+import { sourceFormatOf } from '../unsupported-fields.ts'
 import { asArray, type Json, type JsonObject } from '../../core/json.ts'
 import type { DocumentPart, Message, Part, Prompt, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure } from '../read-failure.ts'
 import { readCompletion, createReader } from './answer-reader.ts'
 import { canForwardResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
-import { type Changes, changedResponseSettings, writeResponseTool } from '../settings.ts'
+import { type BodyChanges, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  return prompt.native.dialect === 'responses' ? writeOwn(prompt, model) : writeForeign(prompt, model)
+  return prompt.native.dialect === 'responses' ? writeResponsesBody(prompt, model) : translateToResponses(prompt, model)
 }
 
-function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
+function writeResponsesBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value } = prompt.native
   const changes = joinChanges(
     changedResponseSettings(value, prompt.settings),
@@ -34,14 +34,14 @@ function writeOwn(prompt: Prompt, model: string): WrittenPrompt {
   return writeOwnBody(prompt, model, changes)
 }
 
-function changedInput(prompt: Prompt): Changes {
+function changedInput(prompt: Prompt): BodyChanges {
   const { value } = prompt.native
   const [first, ...others] = prompt.messages
-  const isInstructed = typeof value['instructions'] === 'string' && first?.role === 'system'
-  const messages = isInstructed ? others : prompt.messages
+  const hasInstructions = typeof value['instructions'] === 'string' && first?.role === 'system'
+  const messages = hasInstructions ? others : prompt.messages
   if (isInputAsReceived(value, messages)) return {}
-  const { pathOf } = sourceOf(prompt)
-  const items = writeItems(messages, (index) => pathOf(prompt, index + (isInstructed ? 1 : 0)))
+  const { pathOf } = sourceFormatOf(prompt)
+  const items = writeItems(messages, (index) => pathOf(prompt, index + (hasInstructions ? 1 : 0)))
   return { input: items.filter((item) => !isEncodedReasoning(item)) }
 }
 
@@ -57,8 +57,8 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 }
 
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
-function writeForeign(prompt: Prompt, model: string): WrittenPrompt {
-  const { pathOf, names } = sourceOf(prompt)
+function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
+  const { pathOf, settingNames: names } = sourceFormatOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw rejectContent(names.stop, 'a stop sequence')
@@ -115,14 +115,14 @@ function writeItem(part: Part, path: string): readonly JsonObject[] | undefined 
     case 'opaque': {
       const native = nativeOf(part)
       if (native === undefined) throw rejectContent(path, `a ${String(part.native.value['type'])} block`)
-      return isContent(native) ? undefined : [native]
+      return isContentBlock(native) ? undefined : [native]
     }
     default:
       return undefined
   }
 }
 
-function isContent(block: JsonObject): boolean {
+function isContentBlock(block: JsonObject): boolean {
   return String(block['type']).startsWith('input_')
 }
 
@@ -130,13 +130,13 @@ function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): stri
   return input.trim() === '' ? '{}' : input
 }
 
-function writeContent({ role }: Message, parts: readonly Part[], path: string): JsonObject {
-  const speaker = role === 'tool' ? 'user' : role
+function writeContent(message: Message, parts: readonly Part[], path: string): JsonObject {
+  const role = message.role === 'tool' ? 'user' : message.role
   const [only] = parts
   if (parts.length === 1 && only?.type === 'text' && nativeOf(only) === undefined) {
-    return { role: speaker, content: only.text }
+    return { role, content: only.text }
   }
-  return { role: speaker, content: parts.map((part) => writeBlock(part, speaker, path)) }
+  return { role, content: parts.map((part) => writeBlock(part, role, path)) }
 }
 
 function writeBlock(part: Part, role: string, path: string): JsonObject {

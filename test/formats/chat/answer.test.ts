@@ -13,7 +13,7 @@ const answer = (message: JsonObject, fields: JsonObject = {}, reason = 'stop'): 
   choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: reason }],
   ...fields,
 })
-const context = { prompt: promptOf(chat()), created: 1_700_000_000 }
+const context = { prompt: promptOf(chat()), createdSeconds: 1_700_000_000 }
 const write = (completion: Completion): Record<string, Json> =>
   JSON.parse(chatClient.writeCompletion(completion, metrics, context)) as Record<string, Json>
 

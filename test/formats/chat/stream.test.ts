@@ -28,7 +28,10 @@ const eventsOf = (values: readonly (JsonObject | string)[]): readonly StreamPart
   read(values).flatMap((chunk) => chunk.parts)
 
 function write(chunks: readonly StreamChunk[], fields: JsonObject = {}): readonly string[] {
-  const writer = chatClient.createStreamWriter({ prompt: promptOf(chat({ stream: true, ...fields })), created: 77 })
+  const writer = chatClient.createStreamWriter({
+    prompt: promptOf(chat({ stream: true, ...fields })),
+    createdSeconds: 77,
+  })
   const events = chunks.flatMap((chunk) => [...writer.write(chunk)])
   return [...events, ...writer.end(metrics)].map((event) => event.data)
 }

@@ -30,7 +30,7 @@ export const smallBody: JsonObject = {
   messages: [{ role: 'user', content: 'Hello' }],
 }
 
-export const context: WriteContext = { prompt: messagesClient.readPrompt(smallBody), created: 1_760_000_000 }
+export const context: WriteContext = { prompt: messagesClient.readPrompt(smallBody), createdSeconds: 1_760_000_000 }
 
 /** The failure that an action throws. */
 export function failureOf(action: () => unknown): GatewayError {

@@ -8,7 +8,7 @@ import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf, metrics } from '../chat/support.ts'
 
 const prompt = responsesClient.readPrompt({ model: 'a/b', input: 'Hi', stream: true })
-const context = { prompt, created: 1_700_000_000, requestId: 'req_77' }
+const context = { prompt, createdSeconds: 1_700_000_000, requestId: 'req_77' }
 
 /** A response as the vendor sends it. */
 const response: JsonObject = {

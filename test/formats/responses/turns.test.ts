@@ -10,7 +10,7 @@ const turn: StoredTurn = {
   input: [{ role: 'user', content: 'One' }],
   answer: { id: 'resp_77', output: [message] },
 }
-const nothing: RecalledTurns = { continued: undefined, referenced: new Map(), storedUpstream: new Set<string>() }
+const nothing: RecalledTurns = { previousTurn: undefined, referencedAnswers: new Map(), upstreamIds: new Set<string>() }
 const reference = (id: string): JsonObject => ({ type: 'item_reference', id })
 
 describe('the references of a body', () => {
@@ -18,17 +18,21 @@ describe('the references of a body', () => {
     const input = [reference('msg_77_0'), { id: 'fc_77_1' }, reference('rs_8_8_2'), reference('elsewhere')]
 
     expect(responseTurns.referencesIn({ previous_response_id: 'resp_1', input })).toEqual({
-      continued: 'resp_1',
-      referenced: ['resp_77', 'resp_8_8'],
-      foreign: ['elsewhere'],
+      previousTurnId: 'resp_1',
+      referencedTurnIds: ['resp_77', 'resp_8_8'],
+      foreignItemIds: ['elsewhere'],
     })
   })
 
   it('are empty in a body without references, and the body is not copied', () => {
     const body = { model: 'a/b', input: [{ role: 'user', content: 'One' }] }
 
-    expect(responseTurns.referencesIn(body)).toEqual({ continued: undefined, referenced: [], foreign: [] })
-    expect(responseTurns.recall(body, nothing)).toBe(body)
+    expect(responseTurns.referencesIn(body)).toEqual({
+      previousTurnId: undefined,
+      referencedTurnIds: [],
+      foreignItemIds: [],
+    })
+    expect(responseTurns.resolveReferences(body, nothing)).toBe(body)
   })
 })
 
@@ -36,7 +40,7 @@ describe('a recalled body', () => {
   it('contains the complete conversation instead of the reference', () => {
     const body = { model: 'a/b', previous_response_id: 'resp_77', instructions: 'Be brief.', input: 'Two' }
 
-    expect(responseTurns.recall(body, { ...nothing, continued: turn })).toEqual({
+    expect(responseTurns.resolveReferences(body, { ...nothing, previousTurn: turn })).toEqual({
       model: 'a/b',
       instructions: 'Be brief.',
       input: [{ role: 'user', content: 'One' }, message, { role: 'user', content: 'Two' }],
@@ -44,7 +48,9 @@ describe('a recalled body', () => {
   })
 
   it('does not require new input', () => {
-    expect(responseTurns.recall({ previous_response_id: 'resp_77' }, { ...nothing, continued: turn })).toEqual({
+    expect(
+      responseTurns.resolveReferences({ previous_response_id: 'resp_77' }, { ...nothing, previousTurn: turn }),
+    ).toEqual({
       input: [{ role: 'user', content: 'One' }, message],
     })
   })
@@ -53,7 +59,7 @@ describe('a recalled body', () => {
     const input = [{ role: 'user', content: 'One' }, reference('msg_77_0'), { role: 'user', content: 'Two' }]
     const quoted = new Map([['resp_77', turn.answer]])
 
-    expect(responseTurns.recall({ input }, { ...nothing, referenced: quoted })).toEqual({
+    expect(responseTurns.resolveReferences({ input }, { ...nothing, referencedAnswers: quoted })).toEqual({
       input: [input[0], message, input[2]],
     })
   })
@@ -65,7 +71,9 @@ describe('a recalled body', () => {
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
   ])('is refused if the reference in %j is unknown', (body, param, code) => {
     const quoted = new Map([['resp_77', turn.answer]])
-    const { details, kind } = failureOf(() => responseTurns.recall(body, { ...nothing, referenced: quoted }))
+    const { details, kind } = failureOf(() =>
+      responseTurns.resolveReferences(body, { ...nothing, referencedAnswers: quoted }),
+    )
 
     expect({ kind, param: details.param, code: details.code }).toEqual({ kind: 'invalid-request', param, code })
   })
@@ -73,7 +81,7 @@ describe('a recalled body', () => {
 
 describe('a stored turn', () => {
   const asked = { model: 'a/b', input: 'One' }
-  const context = { prompt: responsesClient.readPrompt(asked), created: 1, asked }
+  const context = { prompt: responsesClient.readPrompt(asked), createdSeconds: 1, asked }
 
   it('contains the conversation and the answer of a body or of the last event of a stream', () => {
     const whole = JSON.stringify(turn.answer)
