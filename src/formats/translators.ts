@@ -100,7 +100,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...(prompt.stream ? { stream: true } : {}),
   }
-  return { body: JSON.stringify(body), ignored: ignored }
+  return { body: JSON.stringify(body), ignored }
 }
 
 function isSystem({ message }: PathedMessage): boolean {

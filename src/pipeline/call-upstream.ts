@@ -70,7 +70,7 @@ class RoutedCall implements UpstreamStreamCall {
     if (this.#translate === undefined || supportsDialect(route.provider, planned.prompt.native.dialect)) {
       return withOutputLimit(this.#prompt, route, planned)
     }
-    const { prompt, ignored: ignored } = this.#translate(this.#prompt, route)
+    const { prompt, ignored } = this.#translate(this.#prompt, route)
     this.#dropped = (this.#dropped ?? new Map()).set(route.model, ignored)
     return withOutputLimit(prompt, route, planned)
   }

@@ -107,10 +107,10 @@ const MESSAGES_ON_VERTEX: UpstreamFormatModule = {
     return {
       ...format,
       writePrompt(prompt, model) {
-        const { body, ignored: ignored } = format.writePrompt(prompt, model)
+        const { body, ignored } = format.writePrompt(prompt, model)
         const text = typeof body === 'string' ? body : new TextDecoder().decode(body)
         const { model: _model, ...fields } = parseObject(text) ?? {}
-        return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored: ignored }
+        return { body: JSON.stringify({ anthropic_version: 'vertex-2023-10-16', ...fields }), ignored }
       },
     }
   },

@@ -109,7 +109,7 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
   if (isPromise(target)) return target.then((loaded) => complete(loaded, call))
   const { format } = target
   try {
-    const { body, ignored: ignored } = format.writePrompt(call.prompt, call.model.id)
+    const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
     const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
     return sent.then((response) => {
       if (response.status >= 400) return rejectWith(rejectionOf(target, call, response))
@@ -128,7 +128,7 @@ async function rejectWith(error: Promise<GatewayError>): Promise<never> {
 /** Status and content type are checked before any part of the answer is forwarded. */
 async function stream(given: MaybePromise<LoadedTarget>, call: ProviderCall): Promise<ProviderAnswer<AnswerSource>> {
   const target = isPromise(given) ? await given : given
-  const { body, ignored: ignored } = target.format.writePrompt(call.prompt, call.model.id)
+  const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)
   const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream })
   if (response.status >= 400) throw await rejectionOf(target, call, response)

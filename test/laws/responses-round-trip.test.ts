@@ -106,7 +106,7 @@ describe('law: write(read(body)) = body for responses requests', () => {
       fc.property(bodyText, (sent) => {
         const parsed = parseBody(new TextEncoder().encode(sent))
         const prompt = responsesClient.readPrompt(parsed.body, parsed.received)
-        const { body, ignored: ignored } = responsesUpstream.writePrompt(prompt, prompt.model)
+        const { body, ignored } = responsesUpstream.writePrompt(prompt, prompt.model)
         expect([textOfBody(body), ignored]).toEqual([sent, []])
       }),
     )

@@ -12,7 +12,7 @@ describe('a chat prompt to a chat upstream', () => {
   it('keeps the received text except for the model', () => {
     const text =
       '{ "messages":[{"role":"developer","content":"caf\\u00e9"}],\n "model" : "openai/gpt-4o", "seed":1.0, "stop":[], "x":null }'
-    const { body, ignored: ignored } = chatUpstream.writePrompt(promptOf(text), 'gpt-4o')
+    const { body, ignored } = chatUpstream.writePrompt(promptOf(text), 'gpt-4o')
     expect(bodyText(body)).toBe(text.replace('openai/gpt-4o', 'gpt-4o'))
     expect(ignored).toEqual([])
   })
@@ -193,7 +193,7 @@ describe('a prompt of the message format to a chat upstream', () => {
       container: 'c1',
       output_config: { task_budget: 5, format: null },
     }
-    const { body, ignored: ignored } = chatUpstream.writePrompt(foreign({ settings: { topK: 5 } }, hints), 'm')
+    const { body, ignored } = chatUpstream.writePrompt(foreign({ settings: { topK: 5 } }, hints), 'm')
     expect([...ignored].sort()).toEqual([
       'container',
       'metadata',

@@ -23,7 +23,7 @@ const search = {
 describe('a chat request for a model of the message format', () => {
   it('contains all fields that both formats support', () => {
     const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], $defs: { b: {} } }
-    const { body, ignored: ignored } = write({
+    const { body, ignored } = write({
       max_completion_tokens: 77,
       temperature: 0.5,
       top_p: 0.9,
@@ -249,7 +249,7 @@ describe('a chat request for a model of the message format', () => {
       },
       { role: 'assistant', content: 'Hi', reasoning_content: 'hm', annotations: [], audio: null, function_call: null },
     ]
-    const { body, ignored: ignored } = write({ ...hints, messages: list })
+    const { body, ignored } = write({ ...hints, messages: list })
     const named = [...Object.keys(hints), 'messages[].name', 'image_url.detail', 'messages[].reasoning_content']
     expect(ignored.toSorted()).toEqual(named.toSorted())
     expect(Object.keys(bodyOf(bodyText(body)))).toEqual(['model', 'max_tokens', 'messages'])
@@ -259,7 +259,7 @@ describe('a chat request for a model of the message format', () => {
 describe('a setting that the message format expresses differently', () => {
   it('writes the effort next to the answer format', () => {
     const json_schema = { name: 'a', schema: { type: 'object' } }
-    const { body, ignored: ignored } = write({
+    const { body, ignored } = write({
       reasoning_effort: 'low',
       response_format: { type: 'json_schema', json_schema },
     })

@@ -20,7 +20,7 @@ describe('writing a prompt of the message format', () => {
       '{ "max_tokens":1e2,\n "model" : "claude/sonnet", "messages":[{"role":"user","content":"\\u00e9"}], "new_field": 1.0}'
     const parsed = parseBody(new TextEncoder().encode(text))
     const prompt = messagesClient.readPrompt(parsed.body, parsed.received)
-    const { body, ignored: ignored } = messagesUpstream.writePrompt(prompt, 'sonnet')
+    const { body, ignored } = messagesUpstream.writePrompt(prompt, 'sonnet')
     expect(bodyText(body)).toBe(text.replace('claude/sonnet', 'sonnet'))
     expect(ignored).toEqual([])
   })

@@ -15,7 +15,7 @@ const read = (fields: JsonObject) => responsesClient.readPrompt({ model: 'a/b', 
 
 /** The body that an upstream of another format gets, and the hints that were left out. */
 function translated(to: WholeFormat, fields: JsonObject): { readonly body: Body; readonly ignored: readonly string[] } {
-  const { body, ignored: ignored } = to.writePrompt(read(fields), 'm')
+  const { body, ignored } = to.writePrompt(read(fields), 'm')
   return { body: JSON.parse(bodyText(body)) as Body, ignored }
 }
 
