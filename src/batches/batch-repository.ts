@@ -7,16 +7,16 @@ import {
   EXPIRES_AFTER_MS,
   deleteBatch,
   headKey,
-  headsOf,
+  headPrefix,
   isBatchId,
   itemKey,
-  itemsOf,
-  lineOf,
+  itemPrefix,
+  firstLine,
   makeBatchId,
   OPEN_PREFIX,
   type OpenBatch,
   parseBatch,
-  positionOf,
+  toPosition,
   UNCLAIMED,
   valuesOf,
 } from './batch.ts'
@@ -65,7 +65,7 @@ export interface BatchParts {
 }
 
 const MAX_BATCHES = 1_000
-const PAGE = 100
+const PAGE_SIZE = 100
 /**
  * Age at which an incomplete batch is deleted, in milliseconds. By then, the process that was creating it is presumed
  * dead.
@@ -77,34 +77,34 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
-    const existing = await store.list(headsOf(keyId), { limit: MAX_BATCHES })
+    const existing = await store.list(headPrefix(keyId), { limit: MAX_BATCHES })
     if (existing.length >= MAX_BATCHES) throw tooManyBatches()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
     const batch: Batch = { ...owner, id, total: requests.length, createdAt, expiresAt, state: 'filling' }
-    const due = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
+    const cleanup = cleanupKey(createdAt + FILL_TIMEOUT_MS, id)
     const quota = quotaOf('batch', keyId)
     try {
-      await store.set(due, keyId, { quota })
+      await store.set(cleanup, keyId, { quota })
       await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
       await fill({ id, keyId }, requests)
       await store.set(OPEN_PREFIX + id, keyId, { quota })
       return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
     } catch (error) {
       await deleteBatch(parts, { keyId, id })
-        .then(() => store.delete(due))
+        .then(() => store.delete(cleanup))
         .catch(() => {})
-      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? quotaFull(error) : error
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? storageFull(error) : error
     }
   }
 
   async function fill({ id, keyId }: OpenBatch, requests: readonly BatchRequest[]): Promise<void> {
     const quota = quotaOf('batch', keyId)
-    for (let from = 0; from < requests.length; from += PAGE) {
-      const page = requests.slice(from, from + PAGE)
+    for (let from = 0; from < requests.length; from += PAGE_SIZE) {
+      const page = requests.slice(from, from + PAGE_SIZE)
       const writes = page.flatMap(({ text }, index) => {
-        const position = positionOf(from + index)
+        const position = toPosition(from + index)
         return [
           store.set(itemKey('request', id, position), text, { quota }),
           store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
@@ -130,7 +130,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
-    const heads = headsOf(keyId)
+    const heads = headPrefix(keyId)
     const { keys, hasMore } = query.before === undefined ? await older(heads, query) : await newer(heads, query)
     const texts = await Promise.all(keys.map((key) => store.get(key)))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
@@ -165,7 +165,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
-    for await (const value of valuesOf(parts, itemsOf('result', batch.id))) yield `${lineOf(value)}\n`
+    for await (const value of valuesOf(parts, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
   }
 
   /** Reverses the storage order, in which later batches come first. */
@@ -218,7 +218,7 @@ function tooManyBatches(): GatewayError {
   )
 }
 
-function quotaFull(cause: GatewayError): GatewayError {
+function storageFull(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
     "This batch exceeds the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",

@@ -136,36 +136,36 @@ const REQUESTS_KEY = Uint8Array.from('requests', (letter) => letter.charCodeAt(0
  */
 export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined, Uint8Array, void> {
   const scan: Scan = {
-    at: 0,
+    offset: 0,
     depth: 0,
     isInString: false,
-    text: { start: 0, end: 0 },
-    isAtValue: false,
-    list: undefined,
+    lastString: { elementStart: 0, tokenEnd: 0 },
+    isAtRequestsValue: false,
+    requests: undefined,
     start: -1,
     end: 0,
   }
   let nextPause = SCANNED_SLICE_BYTES
-  for (; scan.at < bytes.length; scan.at += 1) {
+  for (; scan.offset < bytes.length; scan.offset += 1) {
     const element = scanByte(bytes, scan)
     if (element !== undefined) yield element
-    if (scan.at < nextPause) continue
-    nextPause = scan.at + SCANNED_SLICE_BYTES
+    if (scan.offset < nextPause) continue
+    nextPause = scan.offset + SCANNED_SLICE_BYTES
     yield undefined
   }
-  return restOf(bytes, scan.list)
+  return withoutElements(bytes, scan.requests)
 }
 
 interface Scan {
-  at: number
+  offset: number
   /** Number of open brackets and braces. */
   depth: number
   isInString: boolean
   /** The most recent string, without its quotes. */
-  text: { start: number; end: number }
-  isAtValue: boolean
+  lastString: { elementStart: number; tokenEnd: number }
+  isAtRequestsValue: boolean
   /** Offsets of the brackets of the first `requests` array. `end` is -1 until the array ends. */
-  list: { readonly start: number; end: number } | undefined
+  requests: { readonly start: number; end: number } | undefined
   /** Start of the current element, or -1 between elements. */
   start: number
   /** End of the last token. */
@@ -174,20 +174,20 @@ interface Scan {
 
 /** Returns the element that ends just before the byte, if any. */
 function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
-  const byte = bytes[scan.at] ?? 0
+  const byte = bytes[scan.offset] ?? 0
   if (scan.isInString) return scanStringByte(byte, scan)
   if (byte <= SPACE) return undefined
-  const isInList = scan.list?.end === -1
+  const isInList = scan.requests?.end === -1
   if (isInList && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET))
     return endElement(scan, byte)
-  if (isInList && scan.start === -1) scan.start = scan.at
+  if (isInList && scan.start === -1) scan.start = scan.offset
   if (byte === QUOTE) openString(scan)
   else if (byte === COLON)
-    scan.isAtValue = scan.depth === 1 && scan.list === undefined && isRequestsKey(bytes, scan.text)
+    scan.isAtRequestsValue = scan.depth === 1 && scan.requests === undefined && isRequestsKey(bytes, scan.lastString)
   else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) openBracket(scan, byte)
   else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
-  if (byte !== COLON) scan.isAtValue = false
-  scan.end = scan.at + 1
+  if (byte !== COLON) scan.isAtRequestsValue = false
+  scan.end = scan.offset + 1
   return undefined
 }
 
@@ -196,41 +196,41 @@ const ELEMENT_DEPTH = 2
 
 function openBracket(scan: Scan, byte: number): void {
   scan.depth += 1
-  if (scan.isAtValue && byte === OPEN_BRACKET) scan.list = { start: scan.at, end: -1 }
+  if (scan.isAtRequestsValue && byte === OPEN_BRACKET) scan.requests = { start: scan.offset, end: -1 }
 }
 
 /** Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
 function endElement(scan: Scan, byte: number): ByteSpan | undefined {
-  const { start, end, list } = scan
+  const { start, end, requests: list } = scan
   const isFirst = list !== undefined && scan.end <= list.start + 1
   scan.start = -1
-  scan.end = scan.at + 1
+  scan.end = scan.offset + 1
   if (byte === CLOSE_BRACKET && list !== undefined) {
-    list.end = scan.at
+    list.end = scan.offset
     scan.depth -= 1
   }
   if (start !== -1) return { start, end }
-  return byte === CLOSE_BRACKET && isFirst ? undefined : { start: scan.at, end: scan.at }
+  return byte === CLOSE_BRACKET && isFirst ? undefined : { start: scan.offset, end: scan.offset }
 }
 
 function openString(scan: Scan): void {
   scan.isInString = true
-  scan.text.start = scan.at + 1
+  scan.lastString.elementStart = scan.offset + 1
 }
 
 function scanStringByte(byte: number, scan: Scan): undefined {
-  if (byte === BACKSLASH) scan.at += 1
+  if (byte === BACKSLASH) scan.offset += 1
   if (byte !== QUOTE) return
   scan.isInString = false
-  scan.text.end = scan.at
-  scan.end = scan.at + 1
+  scan.lastString.tokenEnd = scan.offset
+  scan.end = scan.offset + 1
 }
 
 function isRequestsKey(bytes: Uint8Array, { start, end }: ByteSpan): boolean {
   return end - start === REQUESTS_KEY.length && REQUESTS_KEY.every((letter, index) => bytes[start + index] === letter)
 }
 
-function restOf(bytes: Uint8Array, list: Scan['list']): Uint8Array {
+function withoutElements(bytes: Uint8Array, list: Scan['requests']): Uint8Array {
   if (list === undefined || list.end === -1) return bytes
   const rest = new Uint8Array(list.start + 1 + bytes.length - list.end)
   rest.set(bytes.subarray(0, list.start + 1))

@@ -2,9 +2,9 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../core/store.ts'
 
-export type ItemEnd = 'succeeded' | 'errored' | 'canceled' | 'expired'
+export type ItemOutcome = 'succeeded' | 'errored' | 'canceled' | 'expired'
 
-export type Counts = Readonly<Record<ItemEnd, number>>
+export type ItemCounts = Readonly<Record<ItemOutcome, number>>
 
 /** A stored batch. Items and results are separate values. Times are milliseconds since 1970. */
 export interface Batch {
@@ -22,7 +22,7 @@ export interface Batch {
   readonly endedAt?: number
   /** Time at which the results were deleted. */
   readonly archivedAt?: number
-  readonly counts?: Counts
+  readonly counts?: ItemCounts
 }
 
 const DAY_MS = 86_400_000
@@ -34,21 +34,21 @@ export const RESULTS_RETENTION_MS: number = 29 * DAY_MS
 export const BATCH_RETENTION_MS: number = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
-const ID = /^msgbatch_[0-9a-f]{32}$/
+const ID_PATTERN = /^msgbatch_[0-9a-f]{32}$/
 const TIME_DIGITS = 12
-const LATEST = 16 ** TIME_DIGITS - 1
+const MAX_TIME_MS = 16 ** TIME_DIGITS - 1
 
 /** Later batches have smaller ids, because an ascending list must begin with the newest batch. */
 export function makeBatchId(now: number, uuid: string): string {
-  const age = (LATEST - now).toString(16).padStart(TIME_DIGITS, '0')
+  const age = (MAX_TIME_MS - now).toString(16).padStart(TIME_DIGITS, '0')
   return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
 }
 
 export function isBatchId(text: string): boolean {
-  return ID.test(text)
+  return ID_PATTERN.test(text)
 }
 
-export const NO_COUNTS: Counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
+export const NO_COUNTS: ItemCounts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
 export function parseBatch(text: string | undefined): Batch | undefined {
   if (text === undefined) return undefined
@@ -78,25 +78,25 @@ export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
     type: 'message_batch',
     processing_status: hasEnded ? 'ended' : batch.cancelledAt === undefined ? 'in_progress' : 'canceling',
     request_counts: { processing: hasEnded ? 0 : batch.total, ...counts },
-    created_at: time(batch.createdAt),
-    expires_at: time(batch.expiresAt),
-    ended_at: time(batch.endedAt),
-    cancel_initiated_at: time(batch.cancelledAt),
-    archived_at: time(batch.archivedAt),
+    created_at: toIsoTime(batch.createdAt),
+    expires_at: toIsoTime(batch.expiresAt),
+    ended_at: toIsoTime(batch.endedAt),
+    cancel_initiated_at: toIsoTime(batch.cancelledAt),
+    archived_at: toIsoTime(batch.archivedAt),
     results_url: hasEnded && batch.archivedAt === undefined ? resultsUrl : null,
   }
 }
 
-function time(at: number | undefined): string | null {
+function toIsoTime(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
 /** Batch values have no expiry, because stores may drop values that have one. */
 export function headKey(keyId: string, id: string): string {
-  return `${headsOf(keyId)}${id}`
+  return `${headPrefix(keyId)}${id}`
 }
 
-export function headsOf(keyId: string): string {
+export function headPrefix(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
@@ -105,13 +105,13 @@ export const OPEN_PREFIX = 'batch-open:'
 
 /** Prefix of the keys of cleanup entries, in order of time. The value is the id of the virtual key. */
 export const CLEANUP_PREFIX = 'batch-due:'
-const DUE_TIME_DIGITS = 15
+const CLEANUP_TIME_DIGITS = 15
 
 export function cleanupKey(at: number, id: string): string {
-  return `${CLEANUP_PREFIX}${String(Math.floor(at)).padStart(DUE_TIME_DIGITS, '0')}:${id}`
+  return `${CLEANUP_PREFIX}${String(Math.floor(at)).padStart(CLEANUP_TIME_DIGITS, '0')}:${id}`
 }
 
-export function readCleanupKey(key: string): { readonly at: number; readonly id: string } {
+export function parseCleanupKey(key: string): { readonly at: number; readonly id: string } {
   const [at = '', id = ''] = key.slice(CLEANUP_PREFIX.length).split(':')
   return { at: Number(at), id }
 }
@@ -125,19 +125,19 @@ type ItemValue =
   | 'result'
 
 /** Returns the key prefix of a batch's values of one kind. */
-export function itemsOf(kind: ItemValue, batchId: string): string {
+export function itemPrefix(kind: ItemValue, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
 const INDEX_DIGITS = 5
 
 /** Formats an item index as a sortable string. */
-export function positionOf(index: number): string {
+export function toPosition(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
 
 export function itemKey(kind: ItemValue, batchId: string, position: string): string {
-  return `${itemsOf(kind, batchId)}${position}`
+  return `${itemPrefix(kind, batchId)}${position}`
 }
 
 export interface OpenBatch {
@@ -152,17 +152,17 @@ export interface BatchStore {
 }
 
 /** A small value is written even if the quota is full, because the batch has already been accepted. */
-export function smallValueOf(keyId: string): WriteOptions {
+export function smallValueOptions(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
 
-const PAGE = 100
+const PAGE_SIZE = 100
 const MAX_CHANGE_ATTEMPTS = 50
 
 /** The `todo` value of an unclaimed item. */
 export const UNCLAIMED = '0'
 
-export function lineOf(value: string): string {
+export function firstLine(value: string): string {
   const end = value.indexOf('\n')
   return end < 0 ? value : value.slice(0, end)
 }
@@ -178,7 +178,7 @@ export async function changeBatch(
     const current = parseBatch(text)
     if (current === undefined) return undefined
     const changed = update(current)
-    if (changed === current || (await store.swap(key, text, JSON.stringify(changed), smallValueOf(keyId))))
+    if (changed === current || (await store.swap(key, text, JSON.stringify(changed), smallValueOptions(keyId))))
       return changed
   }
   throw new GatewayError('conflict', 'Too many concurrent requests are changing this batch. Retry later.')
@@ -191,12 +191,12 @@ export async function changeBatch(
 export async function deleteBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
   await parts.store.delete(headKey(keyId, id))
   await parts.store.delete(OPEN_PREFIX + id)
-  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemsOf(kind, id))
+  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemPrefix(kind, id))
 }
 
 async function deleteItems({ store, pause }: BatchStore, prefix: string): Promise<void> {
   for (;;) {
-    const keys = await store.list(prefix, { limit: PAGE })
+    const keys = await store.list(prefix, { limit: PAGE_SIZE })
     if (keys.length === 0) return
     await Promise.all(keys.map((key) => store.delete(key)))
     await pause()
@@ -209,7 +209,7 @@ const MAX_CONCURRENT_READS = 4
 /** Yields the values of all keys with a prefix, in order. Reads them on demand. */
 export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
-    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after }) })
+    const keys = await store.list(prefix, { limit: PAGE_SIZE, ...(after !== undefined && { after }) })
     if (keys.length === 0) return
     for (let from = 0; from < keys.length; from += MAX_CONCURRENT_READS) {
       const values = await Promise.all(keys.slice(from, from + MAX_CONCURRENT_READS).map((key) => store.get(key)))
@@ -220,7 +220,7 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
   }
 }
 
-const CLEANUP_PAGE = 20
+const CLEANUP_PAGE_SIZE = 20
 /**
  * Deletes results 29 days after the creation of their batch, batches after 90 days, and batches that dead processes
  * have not written completely. Several processes may clean up concurrently.
@@ -228,23 +228,23 @@ const CLEANUP_PAGE = 20
 export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
   const { store, now } = parts
   for (;;) {
-    const keys = await store.list(CLEANUP_PREFIX, { limit: CLEANUP_PAGE })
-    const due = keys.filter((key) => readCleanupKey(key).at <= now())
+    const keys = await store.list(CLEANUP_PREFIX, { limit: CLEANUP_PAGE_SIZE })
+    const due = keys.filter((key) => parseCleanupKey(key).at <= now())
     for (const key of due) await cleanUpBatch(parts, key, now())
-    if (due.length < CLEANUP_PAGE) return
+    if (due.length < CLEANUP_PAGE_SIZE) return
   }
 }
 
 async function cleanUpBatch(parts: BatchStore, key: string, at: number): Promise<void> {
   const { store } = parts
-  const { id } = readCleanupKey(key)
+  const { id } = parseCleanupKey(key)
   const keyId = (await store.get(key)) ?? ''
   const batch = parseBatch(await store.get(headKey(keyId, id)))
   const next = batch === undefined ? undefined : nextCleanup(batch, at)
   if (batch === undefined || next === undefined) await deleteBatch(parts, { keyId, id })
   else {
     if (areResultsExpired(batch, at)) await archive(parts, batch, at)
-    await store.set(cleanupKey(next, id), keyId, smallValueOf(keyId))
+    await store.set(cleanupKey(next, id), keyId, smallValueOptions(keyId))
   }
   await store.delete(key)
 }
@@ -263,5 +263,5 @@ function nextCleanup(batch: Batch, at: number): number | undefined {
 
 async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {
   await changeBatch(parts.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? at }))
-  await deleteItems(parts, itemsOf('result', batch.id))
+  await deleteItems(parts, itemPrefix('result', batch.id))
 }

@@ -5,17 +5,17 @@ import {
   type Batch,
   type BatchStore,
   changeBatch,
-  type Counts,
+  type ItemCounts,
   headKey,
-  type ItemEnd,
+  type ItemOutcome,
   itemKey,
-  itemsOf,
-  lineOf,
+  itemPrefix,
+  firstLine,
   NO_COUNTS,
   OPEN_PREFIX,
   type OpenBatch,
   parseBatch,
-  smallValueOf,
+  smallValueOptions,
   UNCLAIMED,
   valuesOf,
 } from './batch.ts'
@@ -78,7 +78,7 @@ export interface ItemQueueOptions extends BatchParts {
   readonly leaseMs: number
 }
 
-const PAGE = 64
+const PAGE_SIZE = 64
 
 export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   const { store, now, uuid, leaseMs } = options
@@ -89,15 +89,15 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   const newClaim = (): string => `${now() + leaseMs} ${uuid()}`
 
   async function positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
-    const prefix = itemsOf('todo', batch.id)
-    const keys = await store.list(prefix, { limit: PAGE, ...(after !== undefined && { after: prefix + after }) })
+    const prefix = itemPrefix('todo', batch.id)
+    const keys = await store.list(prefix, { limit: PAGE_SIZE, ...(after !== undefined && { after: prefix + after }) })
     return keys.map((found) => found.slice(prefix.length))
   }
 
   async function claimItem(batch: OpenBatch, position: string): Promise<ClaimResult> {
     const todo = key('todo', { batch, position })
     const storedValue = newClaim()
-    const write = smallValueOf(batch.keyId)
+    const write = smallValueOptions(batch.keyId)
     if (await store.swap(todo, UNCLAIMED, storedValue, write))
       return { kind: 'claimed', claim: { batch, position, storedValue } }
     const found = await store.get(todo)
@@ -111,7 +111,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
 
   async function renew(claim: ItemClaim): Promise<boolean> {
     const storedValue = newClaim()
-    const write = smallValueOf(claim.batch.keyId)
+    const write = smallValueOptions(claim.batch.keyId)
     if (!(await store.swap(key('todo', claim), claim.storedValue, storedValue, write))) return false
     claim.storedValue = storedValue
     return true
@@ -134,7 +134,7 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
       return await put(claim, newResult, { quota: quotaOf('batch', keyId) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return put(claim, { ...newResult, line: quotaFullLine(newResult.line) }, smallValueOf(keyId))
+      return put(claim, { ...newResult, line: storageFullLine(newResult.line) }, smallValueOptions(keyId))
     }
   }
 
@@ -151,14 +151,14 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
 
   async function close(claim: ItemClaim, newResult: ItemResult): Promise<void> {
     const value = writeResult(newResult)
-    const write = smallValueOf(claim.batch.keyId)
+    const write = smallValueOptions(claim.batch.keyId)
     if (value !== newResult.line) await store.swap(key('result', claim), value, newResult.line, write)
     await store.delete(key('request', claim))
     await store.delete(key('todo', claim))
   }
 
   async function release(claim: ItemClaim, at: number): Promise<void> {
-    await store.swap(key('todo', claim), claim.storedValue, String(Math.ceil(at)), smallValueOf(claim.batch.keyId))
+    await store.swap(key('todo', claim), claim.storedValue, String(Math.ceil(at)), smallValueOptions(claim.batch.keyId))
   }
 
   async function end(batch: OpenBatch): Promise<void> {
@@ -183,9 +183,9 @@ export function createItemQueue(options: ItemQueueOptions): ItemQueue {
   }
 }
 
-async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts> {
+async function countResults(parts: BatchStore, batch: OpenBatch): Promise<ItemCounts> {
   const counts = { ...NO_COUNTS }
-  for await (const value of valuesOf(parts, itemsOf('result', batch.id))) counts[endOf(value)] += 1
+  for await (const value of valuesOf(parts, itemPrefix('result', batch.id))) counts[outcomeOf(value)] += 1
   return counts
 }
 
@@ -193,13 +193,13 @@ async function countResults(parts: BatchStore, batch: OpenBatch): Promise<Counts
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
 /** Start of the last field. Occurs only once in a line, because quotes inside strings are escaped. */
-const CUSTOM_ID = ',"custom_id":'
+const CUSTOM_ID_FIELD = ',"custom_id":'
 
 /** @param body The message or the error, as JSON. */
-export function writeLine(customId: string, end: ItemEnd, body?: string): string {
+export function writeResultLine(customId: string, end: ItemOutcome, body?: string): string {
   const field = end === 'succeeded' ? 'message' : 'error'
   const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
-  return `{"result":{"type":"${end}"${content}}${CUSTOM_ID}${JSON.stringify(customId)}}`
+  return `{"result":{"type":"${end}"${content}}${CUSTOM_ID_FIELD}${JSON.stringify(customId)}}`
 }
 
 const QUOTA_EXCEEDED = {
@@ -213,12 +213,12 @@ const QUOTA_EXCEEDED = {
 }
 
 /** Replaces the answer in a line with an error, which is short enough to be stored always. */
-function quotaFullLine(line: string): string {
-  return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID))}`
+function storageFullLine(line: string): string {
+  return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID_FIELD))}`
 }
 
-function endOf(value: string): ItemEnd {
-  return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemEnd
+function outcomeOf(value: string): ItemOutcome {
+  return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemOutcome
 }
 
 /** An upstream's JSON may contain line breaks. */
@@ -231,7 +231,7 @@ function writeResult({ line, settlement }: ItemResult): string {
 }
 
 function readResult(value: string): ItemResult {
-  const line = lineOf(value)
+  const line = firstLine(value)
   const settlement = parseJson(value.slice(line.length + 1))
   return isSettlement(settlement) ? { line, settlement } : { line }
 }

@@ -1,5 +1,5 @@
 import type { Batch } from '../batches/batch.ts'
-import { type ItemResult, type StoredRequest, writeLine } from '../batches/item-queue.ts'
+import { type ItemResult, type StoredRequest, writeResultLine } from '../batches/item-queue.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { ZERO } from '../core/money.ts'
@@ -46,7 +46,7 @@ export async function answerItem(job: ItemJob, services: Services, findKeyById: 
   }
   const response = new CollectedResponse()
   await modelStages(authenticate).run(exchangeOf(job, response, services), postponed.services)
-  const line = writeLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
+  const line = writeResultLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = postponed.settlement()
   const retryAfterMs = retryDelayOf(postponed.failure())
   return {

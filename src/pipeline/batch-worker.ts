@@ -1,5 +1,5 @@
 import { createBatchRepository, type BatchRepository } from '../batches/batch-repository.ts'
-import { cleanUpBatches, type OpenBatch, positionOf } from '../batches/batch.ts'
+import { cleanUpBatches, type OpenBatch, toPosition } from '../batches/batch.ts'
 import {
   createItemPoll,
   createItemQueue,
@@ -212,7 +212,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
-    return createItemPoll(queue, batch, start === 0 ? undefined : positionOf(start - 1))
+    return createItemPoll(queue, batch, start === 0 ? undefined : toPosition(start - 1))
   }
 
   function wake(keyId?: string): void {

@@ -10,7 +10,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { FirstRequest } from '../replay/idempotency.ts'
 import type { Recording } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import { createSubscribers, type Subscribers } from '../replay/lifetime.ts'
+import { Subscribers } from '../replay/lifetime.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
 import type { HeldCapacity } from './body-capacity.ts'
 import type { Bill } from '../billing/bill.ts'
@@ -107,7 +107,7 @@ export class Exchange {
    * of the stream.
    */
   #subscribe(): Subscribers {
-    const subscribers = createSubscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
+    const subscribers = new Subscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
     const leave = subscribers.join()
     // This subscription never ends, so the request is not cancelled.
     if (this.isDetached) subscribers.join()

@@ -1,5 +1,5 @@
 import { type Batch } from '../batches/batch.ts'
-import { type ItemClaim, type ItemQueue, type ItemResult, writeLine } from '../batches/item-queue.ts'
+import { type ItemClaim, type ItemQueue, type ItemResult, writeResultLine } from '../batches/item-queue.ts'
 import { Cancellation } from '../core/async.ts'
 import type { Store } from '../core/store.ts'
 import { answerItem, type FindKeyById } from './answer-item.ts'
@@ -45,7 +45,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     const request = await queue.request(claim)
     const customId = request?.customId ?? claim.position
     const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
-    if (end !== undefined) return finish(claim, { line: writeLine(customId, end) })
+    if (end !== undefined) return finish(claim, { line: writeResultLine(customId, end) })
     if (request === undefined) return finish(claim, { line: errorLine(customId, LOST) })
     const answer = await withLease(claim, (cancellation) =>
       answerItem({ batch, request, cancellation }, services, findKeyById),
@@ -113,7 +113,7 @@ const FAILED = 'The gateway failed to process this item because of an internal e
 const LOST = 'The request of this item was lost. Send it again.'
 
 function errorLine(customId: string, message: string): string {
-  return writeLine(
+  return writeResultLine(
     customId,
     'errored',
     JSON.stringify({ type: 'error', error: { type: 'api_error', message }, request_id: null }),

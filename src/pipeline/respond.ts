@@ -73,7 +73,7 @@ function keepAnswer(answered: Answered, answer: CompleteAnswer, services: Servic
   const { format, key, idempotencyClaim } = answered
   const { headers, body, id, metrics } = answer
   if (format.answerId !== undefined && isRecorded(answered, services)) {
-    services.recordings.keep(
+    services.recordings.storeAnswer(
       { kind: 'whole', text: body, metrics: { ...metrics.toJSON() } },
       key.id,
       format.answerId(id),

@@ -16,7 +16,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { LogEventFields } from '../records/request-log.ts'
-import type { Detached } from '../replay/lifetime.ts'
+import type { DetachedWork } from '../replay/lifetime.ts'
 import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
@@ -196,7 +196,7 @@ export interface Services {
   readonly turns: Turns
   readonly idempotency: Pick<Idempotency, 'claim'>
   readonly recordings: Recordings
-  readonly detached: Detached
+  readonly detached: DetachedWork
   readonly waterfall: Waterfall
   /** Absent if the markers are disabled. */
   readonly promptCache?: PromptCache | undefined

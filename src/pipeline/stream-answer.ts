@@ -123,10 +123,10 @@ class StreamAnswer {
     const id = this.#stream.translator.answerId
     if (id !== undefined && !this.#isResponseRegistered) this.#registerResponse(id)
     if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
-    this.#services.recordings.name(this.#buffer, {
+    this.#services.recordings.register(this.#buffer, {
       owner: key.id,
       id: format.answerId(id),
-      ...(subscribers !== undefined && { subscribers }),
+      subscribers,
       isDetached,
     })
   }

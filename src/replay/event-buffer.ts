@@ -24,22 +24,14 @@ interface StreamEnd {
   readonly text: string | undefined
 }
 
-export interface Recording {
-  /**
-   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. If the events
-   * exceed the capacity, the sink fails with `too-large`.
-   */
-  follow(after: number, sink: EventSink): () => void
-  /** Returns the number of events so far, or 0 if they are not stored. */
-  count(): number
-  /** Resolves when the stream has ended. Never rejects. */
-  readonly ended: Promise<StreamEnd>
-}
+/** An event stream that can be read from its beginning. */
+export type Recording = Pick<EventBuffer, 'follow' | 'count' | 'ended'>
 
 interface Reader {
   readonly sink: EventSink
+  /** Number of chunks read. */
   position: number
-  toSkip: number
+  eventsToSkip: number
   isBlocked: boolean
 }
 
@@ -47,7 +39,8 @@ interface Reader {
  * An event stream with several readers. Each starts at any event and reads at its own speed. The producer is paused
  * only while all readers are blocked, so the fastest reader determines its speed.
  */
-export class EventBuffer implements Recording {
+export class EventBuffer {
+  /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
   /** Called with false when all readers are blocked, and with true when a reader accepts events again. */
   onDemand: ((hasDemand: boolean) => void) | undefined
@@ -55,33 +48,37 @@ export class EventBuffer implements Recording {
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
   readonly #chunks: EventChunk[] = []
-  #first = 0
+  /** Number of chunks dropped from the start of `#chunks`. */
+  #droppedChunks = 0
   #original: Reader | undefined
   #isStored: boolean
-  #isOver = false
+  #hasEnded = false
   #isDraining = false
   #hasDemand = true
-  #resolveEnd: (ending: StreamEnd) => void = () => {}
+  #resolveEnd: (end: StreamEnd) => void = () => {}
 
   /** @param capacity If undefined, events are not stored, and only the original reader receives them. */
   constructor(capacity: CapacityShare | undefined) {
     this.#capacity = capacity
     this.#isStored = capacity !== undefined
-    this.ended = new Promise((resolve) => {
-      this.#resolveEnd = resolve
-    })
+    this.ended = new Promise((resolve) => (this.#resolveEnd = resolve))
   }
 
   /** Attaches the caller of the request, which receives all events even if they exceed the capacity. */
   attachOriginal(sink: EventSink): () => void {
-    this.#original = { sink, position: 0, toSkip: 0, isBlocked: false }
+    this.#original = { sink, position: 0, eventsToSkip: 0, isBlocked: false }
     return this.#attach(this.#original)
   }
 
+  /**
+   * Sends all events after the first `after` events to a sink. Returns a function that detaches the sink. If the events
+   * exceed the capacity, the sink fails with `too-large`.
+   */
   follow(after: number, sink: EventSink): () => void {
-    return this.#attach({ sink, position: 0, toSkip: after, isBlocked: false })
+    return this.#attach({ sink, position: 0, eventsToSkip: after, isBlocked: false })
   }
 
+  /** Returns the number of events so far, or 0 if they are not stored. */
   count(): number {
     return this.#isStored ? this.#chunks.reduce((sum, chunk) => sum + countEvents(textOf(chunk)), 0) : 0
   }
@@ -93,7 +90,7 @@ export class EventBuffer implements Recording {
   }
 
   push(chunk: EventChunk): void {
-    if (this.#isOver || chunk.length === 0) return
+    if (this.#hasEnded || chunk.length === 0) return
     if (this.#isStored && this.#capacity?.reserve(sizeOf(chunk)) !== true) this.#stopStoring()
     const original = this.#original
     if (!this.#isStored && original === undefined) return
@@ -101,13 +98,13 @@ export class EventBuffer implements Recording {
       return this.#forward(chunk, original)
     this.#chunks.push(chunk)
     for (const reader of this.#readers) this.#pump(reader)
-    if (!this.#isStored) this.#dropRead()
+    this.#dropReadChunks()
     this.#updateDemand()
   }
 
   /** Writes to the only reader without storing the chunk. A reader that is not blocked has read all earlier chunks. */
   #forward(chunk: EventChunk, reader: Reader): void {
-    this.#first += 1
+    this.#droppedChunks += 1
     reader.position += 1
     if (reader.sink.write(chunk)) return
     reader.isBlocked = true
@@ -116,9 +113,9 @@ export class EventBuffer implements Recording {
 
   /** Adds the last events and ends all readers. Further calls have no effect. */
   finish(last: EventChunk, isComplete: boolean): void {
-    if (this.#isOver) return
+    if (this.#hasEnded) return
     this.push(last)
-    this.#isOver = true
+    this.#hasEnded = true
     this.#resolveEnd({ isComplete, text: this.#isStored ? this.#chunks.map(textOf).join('') : undefined })
     for (const reader of this.#readers) this.#pump(reader)
     this.#releaseCapacity()
@@ -134,7 +131,7 @@ export class EventBuffer implements Recording {
     reader.sink.onDrain(() => {
       reader.isBlocked = false
       this.#pump(reader)
-      if (!this.#isStored) this.#dropRead()
+      this.#dropReadChunks()
       this.#updateDemand()
     })
     this.#pump(reader)
@@ -149,7 +146,7 @@ export class EventBuffer implements Recording {
     this.#readers.delete(reader)
     if (reader === this.#original) {
       this.#original = undefined
-      if (!this.#isStored) this.#dropRead()
+      this.#dropReadChunks()
     }
     this.#releaseCapacity()
     this.#updateDemand()
@@ -159,18 +156,23 @@ export class EventBuffer implements Recording {
     if (!this.#readers.has(reader)) return
     if (!this.#isStored && reader !== this.#original) {
       this.#detach(reader)
-      reader.sink.fail(tooLarge())
+      reader.sink.fail(
+        new GatewayError(
+          'too-large',
+          'This answer exceeds the recording capacity, so it cannot be followed. Send the request again.',
+        ),
+      )
       return
     }
-    while (!reader.isBlocked && reader.position < this.#first + this.#chunks.length) {
-      const chunk = this.#chunks[reader.position - this.#first] ?? ''
+    while (!reader.isBlocked && reader.position < this.#droppedChunks + this.#chunks.length) {
+      const chunk = this.#chunks[reader.position - this.#droppedChunks] ?? ''
       reader.position += 1
-      const rest = afterSkipped(reader, chunk)
-      if (rest.length > 0 && !reader.sink.write(rest)) reader.isBlocked = true
+      const unskipped = skipForReader(reader, chunk)
+      if (unskipped.length > 0 && !reader.sink.write(unskipped)) reader.isBlocked = true
     }
     // A sink that drains during `write` calls this method again, and the nested call may have ended the reader.
-    if (!this.#isOver || !this.#readers.has(reader)) return
-    if (reader.position < this.#first + this.#chunks.length) return
+    if (!this.#hasEnded || !this.#readers.has(reader)) return
+    if (reader.position < this.#droppedChunks + this.#chunks.length) return
     this.#detach(reader)
     reader.sink.end()
   }
@@ -179,36 +181,38 @@ export class EventBuffer implements Recording {
   #stopStoring(): void {
     this.#isStored = false
     for (const reader of this.#readers) this.#pump(reader)
-    this.#dropRead()
+    this.#dropReadChunks()
     this.#capacity?.release()
   }
 
-  #dropRead(): void {
-    const read = (this.#original?.position ?? Infinity) - this.#first
-    const dropped = this.#chunks.splice(0, Math.min(read, this.#chunks.length))
-    this.#first += dropped.length
+  /** If events are not stored, drops the chunks that the original reader has read. */
+  #dropReadChunks(): void {
+    if (this.#isStored) return
+    const readChunks = (this.#original?.position ?? Infinity) - this.#droppedChunks
+    this.#droppedChunks += this.#chunks.splice(0, Math.min(readChunks, this.#chunks.length)).length
   }
 
   /** Releases the capacity once the stream has ended and the original reader has finished or disconnected. */
   #releaseCapacity(): void {
-    if (this.#isOver && this.#original === undefined) this.#capacity?.release()
+    if (this.#hasEnded && this.#original === undefined) this.#capacity?.release()
   }
 
   #updateDemand(): void {
     let hasDemand = this.#isDraining
     for (const reader of this.#readers) hasDemand ||= !reader.isBlocked
-    if (hasDemand === this.#hasDemand || this.#isOver) return
+    if (hasDemand === this.#hasDemand || this.#hasEnded) return
     this.#hasDemand = hasDemand
     this.onDemand?.(hasDemand)
   }
 }
 
-function afterSkipped(reader: Reader, chunk: EventChunk): EventChunk {
-  if (reader.toSkip === 0) return chunk
+/** Returns the chunk without the events that the reader skips. */
+function skipForReader(reader: Reader, chunk: EventChunk): EventChunk {
+  if (reader.eventsToSkip === 0) return chunk
   const text = textOf(chunk)
-  const rest = skipEvents(text, reader.toSkip)
-  reader.toSkip = Math.max(0, reader.toSkip - countEvents(text))
-  return rest
+  const unskipped = skipEvents(text, reader.eventsToSkip)
+  reader.eventsToSkip = Math.max(0, reader.eventsToSkip - countEvents(text))
+  return unskipped
 }
 
 const decoder = new TextDecoder()
@@ -221,16 +225,11 @@ function sizeOf(chunk: EventChunk): number {
   return typeof chunk === 'string' ? 2 * chunk.length : chunk.byteLength
 }
 
-function tooLarge(): GatewayError {
-  const message = 'This answer exceeds the recording capacity, so it cannot be followed. Send the request again.'
-  return new GatewayError('too-large', message)
-}
-
-const END = '\n\n'
+const EVENT_END = '\n\n'
 
 export function countEvents(text: string): number {
   let count = 0
-  for (let at = text.indexOf(END); at !== -1; at = text.indexOf(END, at + END.length)) count += 1
+  for (let at = text.indexOf(EVENT_END); at !== -1; at = text.indexOf(EVENT_END, at + EVENT_END.length)) count += 1
   return count
 }
 
@@ -238,9 +237,9 @@ export function countEvents(text: string): number {
 export function skipEvents(text: string, count: number): string {
   let at = 0
   for (let skipped = 0; skipped < count; skipped += 1) {
-    const end = text.indexOf(END, at)
+    const end = text.indexOf(EVENT_END, at)
     if (end === -1) return ''
-    at = end + END.length
+    at = end + EVENT_END.length
   }
   return at === 0 ? text : text.slice(at)
 }

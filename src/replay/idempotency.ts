@@ -1,18 +1,10 @@
 import { Cancellation, type TimeLimit, withTimeout } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import { asObject, isJsonObject, parseJson } from '../core/json.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Store, quotaOf } from '../core/store.ts'
-import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
-import {
-  createRun,
-  type RepeatableAnswer,
-  type RunOutcome,
-  readClaim,
-  type Run,
-  type RunControl,
-  writeClaim,
-} from './run.ts'
 import type { Recording } from './event-buffer.ts'
+import { acquireLease, type Lease, type Subscribers } from './lifetime.ts'
 
 export interface IdempotentRequest {
   /** The id of the virtual key. Idempotency keys of different owners never match. */
@@ -26,10 +18,27 @@ export interface IdempotentRequest {
   readonly timeoutMs: number
 }
 
+/** An answer that can be sent again, without headers of a single response, such as its request id and rate limits. */
+export interface RepeatableAnswer {
+  readonly status: number
+  readonly head: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+interface CompleteAnswer {
+  readonly kind: 'complete'
+  readonly answer: RepeatableAnswer
+}
+
+/** An answer that is being streamed and can be followed. */
+interface LiveAnswer {
+  readonly kind: 'live'
+  readonly head: RepeatableAnswer['head']
+  readonly recording: Recording
+}
+
 /** The answer to the first request. `leave` detaches this caller from the stream. */
-export type RepeatedAnswer =
-  | Extract<RunOutcome, { readonly kind: 'complete' }>
-  | (Extract<RunOutcome, { readonly kind: 'live' }> & { readonly leave: () => void })
+export type RepeatedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
 
 /** Reports the end of the first request. Only the first report has an effect. Never rejects. */
 export interface FirstRequest {
@@ -48,72 +57,76 @@ export type RequestClaim =
   | { readonly role: 'first'; readonly first: FirstRequest }
   | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
 
+export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
+  readonly store: Store
+}
+
+/** How long an answer is stored. */
+const RETENTION_MS = 86_400_000
+/** How long the claim of a dead process lasts. */
+const LEASE_MS = 30_000
+/** Interval between polls for another process's answer. */
+const POLL_MS = 250
+/** Maximum pause between attempts while store reads lag behind writes. */
+const MAX_BACKOFF_MS = 5_000
+const MAX_DOUBLINGS = 10
+
 /** Processes a request once for each Idempotency-Key. */
-export interface Idempotency {
+export class Idempotency {
+  readonly #options: IdempotencyOptions
+  readonly #runs = new Map<string, Run>()
+  readonly #closing = new Set<Promise<void>>()
+
+  constructor(options: IdempotencyOptions) {
+    this.#options = options
+  }
+
+  /** Number of unfinished requests. */
+  get size(): number {
+    return this.#runs.size
+  }
+
   /**
    * Waits for the first request with the same key. Throws `conflict` if the key was used for a different request, or if
    * the first request is still running after `timeoutMs`. Rejects if the store fails or the caller disconnects.
    */
-  claim(request: IdempotentRequest): Promise<RequestClaim>
-  /** Resolves when the answers to all ended requests are stored. */
-  flush(): Promise<void>
-  readonly size: number
-}
-
-export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
-  readonly store: Store
-  /** How long an answer is stored, in seconds. @default 86,400 (24 hours) */
-  readonly retentionSeconds?: number
-  /** How long the claim of a dead process lasts, in milliseconds. @default 30,000 */
-  readonly leaseMs?: number
-  /** Interval between polls for another process's answer, in milliseconds. @default 250 */
-  readonly pollMs?: number
-}
-
-const DAY_SECONDS = 86_400
-const LEASE_MS = 30_000
-const POLL_MS = 250
-/** Maximum pause between attempts while store reads lag behind writes, in milliseconds. */
-const MAX_BACKOFF_MS = 5_000
-const MAX_DOUBLINGS = 10
-
-export function createIdempotency(options: IdempotencyOptions): Idempotency {
-  const { store, now, uuid, after } = options
-  const { retentionSeconds = DAY_SECONDS, leaseMs = LEASE_MS, pollMs = POLL_MS } = options
-  const runs = new Map<string, Run>()
-  const closing = new Set<Promise<void>>()
-
-  async function claim(request: IdempotentRequest): Promise<RequestClaim> {
+  async claim(request: IdempotentRequest): Promise<RequestClaim> {
+    const { now, after } = this.#options
     const name = `idempotency:${request.owner}:${encodeURIComponent(request.idempotencyKey)}`
     const deadline = now() + request.timeoutMs
-    const timeout = (): TimeLimit => ({
+    const timeLimit = (): TimeLimit => ({
       ms: deadline - now(),
       after,
       late: stillRunning,
       cancellation: Cancellation.of(request.signal),
     })
     for (;;) {
-      const run = runs.get(name)
-      if (run === undefined) return lead(name, request, timeout)
-      const repeated = await join(run, request, timeout)
+      const run = this.#runs.get(name)
+      if (run === undefined) return this.#lead(name, request, timeLimit)
+      const repeated = await join(run, request, timeLimit)
       if (repeated !== undefined) return { role: 'repetition', repeated }
     }
   }
 
-  async function lead(name: string, request: IdempotentRequest, timeout: () => TimeLimit): Promise<RequestClaim> {
-    const control = createRun(request.fingerprint, request.subscribers)
-    runs.set(name, control.run)
+  /** Resolves when the answers to all ended requests are stored. */
+  async flush(): Promise<void> {
+    while (this.#closing.size > 0) await Promise.all(this.#closing)
+  }
+
+  async #lead(name: string, request: IdempotentRequest, timeLimit: () => TimeLimit): Promise<RequestClaim> {
+    const run = new Run(request)
+    this.#runs.set(name, run)
     const end = (): void => {
-      runs.delete(name)
-      control.end()
+      this.#runs.delete(name)
+      run.end()
     }
     try {
-      const found = await findOrTake(name, request, timeout)
+      const found = await this.#findOrAcquire(name, request, timeLimit)
       if ('lease' in found) {
-        control.begin()
-        return { role: 'first', first: firstOf(found.lease, control, end) }
+        run.begun.resolve(true)
+        return { role: 'first', first: this.#firstRequest(found.lease, run, end) }
       }
-      control.notify(found)
+      run.outcome.resolve(found)
       end()
       return { role: 'repetition', repeated: found }
     } catch (error) {
@@ -122,107 +135,146 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  async function findOrTake(
+  async #findOrAcquire(
     name: string,
     { fingerprint, owner }: IdempotentRequest,
-    timeout: () => TimeLimit,
-  ): Promise<{ readonly lease: Lease } | Extract<RunOutcome, { readonly kind: 'complete' }>> {
-    const text = writeClaim({ state: 'running', fingerprint, token: uuid() })
+    timeLimit: () => TimeLimit,
+  ): Promise<{ readonly lease: Lease } | CompleteAnswer> {
+    const { store, uuid, after } = this.#options
+    const value = writeClaim({ state: 'running', fingerprint, token: uuid() })
     const quota = quotaOf('idempotency', owner)
+    const pause = (ms: number): Promise<void> =>
+      withTimeout(new Promise((resolve) => void after(ms, resolve)), timeLimit())
     for (let failures = 0; ;) {
       const expected = await store.get(name)
       const record = expected === undefined ? undefined : readClaim(expected)
       if (record === undefined) {
-        const lease = await acquireLease({ store, after }, { name, expected, text, leaseMs, quota })
+        const lease = await acquireLease({ store, after }, { name, expected, value, leaseMs: LEASE_MS, quota })
         if (lease !== undefined) return { lease }
         // The next read usually finds the first request. A pause is needed only if store reads lag behind writes.
-        if (failures > 0) await withTimeout(pause(backoffMs(failures)), timeout())
+        if (failures > 0) await pause(Math.min(MAX_BACKOFF_MS, POLL_MS * 2 ** Math.min(failures - 1, MAX_DOUBLINGS)))
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
         throw otherRequest()
       } else if (record.state === 'done') {
         return { kind: 'complete', answer: record.answer }
       } else {
-        await withTimeout(pause(pollMs), timeout())
+        await pause(POLL_MS)
       }
     }
   }
 
-  function backoffMs(failures: number): number {
-    return Math.min(MAX_BACKOFF_MS, pollMs * 2 ** Math.min(failures - 1, MAX_DOUBLINGS))
-  }
-
-  function pause(ms: number): Promise<void> {
-    return new Promise((resolve) => void after(ms, resolve))
-  }
-
-  function firstOf(lease: Lease, { run, notify }: RunControl, end: () => void): FirstRequest {
-    let isNotified = false
-    const notifyOnce = (outcome: RunOutcome | undefined): boolean => {
-      if (isNotified) return false
-      isNotified = true
-      notify(outcome)
+  #firstRequest(lease: Lease, run: Run, end: () => void): FirstRequest {
+    let isReported = false
+    const reportOnce = (outcome: Outcome): boolean => {
+      if (isReported) return false
+      isReported = true
+      run.outcome.resolve(outcome)
       return true
     }
     const close = (answer: RepeatableAnswer | undefined): Promise<void> => {
-      const done =
-        answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint: run.fingerprint, answer })
-      const closed = lease.end(done, retentionSeconds * 1000).then(end)
-      closing.add(closed)
-      return closed.finally(() => void closing.delete(closed))
+      const { fingerprint } = run.request
+      const value = answer === undefined ? undefined : writeClaim({ state: 'done', fingerprint, answer })
+      const closed = lease.end(value, RETENTION_MS).then(end)
+      this.#closing.add(closed)
+      return closed.finally(() => void this.#closing.delete(closed))
     }
     return {
       remember: async (answer) => {
-        if (notifyOnce({ kind: 'complete', answer })) await close(answer)
+        if (reportOnce({ kind: 'complete', answer })) await close(answer)
       },
       share: (head, recording) => {
-        if (!notifyOnce({ kind: 'live', head, recording })) return
+        if (!reportOnce({ kind: 'live', head, recording })) return
         void recording.ended.then(({ isComplete, text }) =>
           close(isComplete && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },
       forget: async (answer) => {
-        if (notifyOnce(answer === undefined ? undefined : { kind: 'complete', answer })) await close(undefined)
+        if (reportOnce(answer && { kind: 'complete', answer })) await close(undefined)
       },
     }
   }
+}
 
-  return {
-    claim,
-    flush: async () => {
-      while (closing.size > 0) await Promise.all(closing)
-    },
-    get size() {
-      return runs.size
-    },
+/** Undefined if the first request ended without an answer to share. */
+type Outcome = CompleteAnswer | LiveAnswer | undefined
+
+/** An unfinished request with an Idempotency-Key in this process. */
+class Run {
+  readonly request: Pick<IdempotentRequest, 'fingerprint' | 'subscribers'>
+  /** Resolves with true once the request runs as the first one with its key, or with false if it ends before that. */
+  readonly begun: Deferred<boolean> = new Deferred()
+  readonly outcome: Deferred<Outcome> = new Deferred()
+  /** Resolves when other requests with the key may start. */
+  readonly over: Deferred<void> = new Deferred()
+
+  constructor(request: Pick<IdempotentRequest, 'fingerprint' | 'subscribers'>) {
+    this.request = request
   }
+
+  end(): void {
+    this.begun.resolve(false)
+    this.outcome.resolve(undefined)
+    this.over.resolve()
+  }
+}
+
+class Deferred<T> {
+  resolve: (value: T) => void = () => {}
+  readonly promise = new Promise<T>((resolve) => (this.resolve = resolve))
 }
 
 /** Returns undefined if the first request ended without an answer. The key can then be claimed again. */
 async function join(
-  run: Run,
+  { request: first, begun, outcome, over }: Run,
   request: IdempotentRequest,
-  timeout: () => TimeLimit,
+  timeLimit: () => TimeLimit,
 ): Promise<RepeatedAnswer | undefined> {
-  if (run.fingerprint !== request.fingerprint) {
-    if (await withTimeout(run.begun, timeout())) throw otherRequest()
+  if (first.fingerprint !== request.fingerprint) {
+    if (await withTimeout(begun.promise, timeLimit())) throw otherRequest()
     return undefined
   }
-  if (run.subscribers.isOver) {
-    await withTimeout(run.over, timeout())
+  if (first.subscribers.isOver) {
+    await withTimeout(over.promise, timeLimit())
     return undefined
   }
-  const leave = run.subscribers.join()
+  const leave = first.subscribers.join()
   let isFollowing = false
   try {
-    const outcome = await withTimeout(run.outcome, timeout())
-    if (outcome === undefined) await withTimeout(run.over, timeout())
-    if (outcome?.kind !== 'live') return outcome
+    const shared = await withTimeout(outcome.promise, timeLimit())
+    if (shared === undefined) await withTimeout(over.promise, timeLimit())
+    if (shared?.kind !== 'live') return shared
     isFollowing = true
-    return { ...outcome, leave }
+    return { ...shared, leave }
   } finally {
     if (!isFollowing) leave()
   }
+}
+
+type ClaimRecord =
+  | { readonly state: 'running'; readonly fingerprint: string; readonly token: string }
+  | { readonly state: 'done'; readonly fingerprint: string; readonly answer: RepeatableAnswer }
+
+/** One line of JSON, followed by the raw body of the answer. */
+function writeClaim(record: ClaimRecord): string {
+  if (record.state === 'running') return JSON.stringify(record)
+  const { status, head, body } = record.answer
+  return `${JSON.stringify({ state: 'done', fingerprint: record.fingerprint, status, head })}\n${body}`
+}
+
+function readClaim(text: string): ClaimRecord | undefined {
+  const end = text.indexOf('\n')
+  const line = asObject(parseJson(end === -1 ? text : text.slice(0, end)))
+  if (line === undefined) return undefined
+  const { state, fingerprint, token, status, head } = line
+  if (typeof fingerprint !== 'string') return undefined
+  if (state === 'running' && typeof token === 'string') return { state, fingerprint, token }
+  if (state !== 'done' || end === -1 || typeof status !== 'number' || !isHead(head)) return undefined
+  return { state, fingerprint, answer: { status, head, body: text.slice(end + 1) } }
+}
+
+function isHead(value: unknown): value is Record<string, string> {
+  return isJsonObject(value) && Object.values(value).every((field) => typeof field === 'string')
 }
 
 function otherRequest(): GatewayError {

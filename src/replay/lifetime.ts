@@ -12,9 +12,10 @@ export interface Lease {
 
 export interface LeaseRequest {
   readonly name: string
+  /** The value that the lease replaces. Undefined if no value may be stored. */
   readonly expected: string | undefined
   /** The value during the lease. Must be unique to the process. */
-  readonly text: string
+  readonly value: string
   readonly leaseMs: number
   readonly quota: Quota
 }
@@ -22,23 +23,23 @@ export interface LeaseRequest {
 /** More than one, so that a single renewal may fail. */
 const RENEWALS_PER_LEASE = 3
 
-/** Resolves with undefined if another value is stored. Rejects if the store fails. */
+/** Resolves with undefined if the stored value is not the expected one. Rejects if the store fails. */
 export async function acquireLease(
   { store, after }: { readonly store: Pick<Store, 'swap'> } & Pick<Runtime, 'after'>,
-  { name, expected, text, leaseMs, quota }: LeaseRequest,
+  { name, expected, value, leaseMs, quota }: LeaseRequest,
 ): Promise<Lease | undefined> {
   let hasEnded = false
   let cancel: () => void = () => {}
   try {
-    if (!(await store.swap(name, expected, text, { ttlMs: leaseMs, quota }))) return undefined
+    if (!(await store.swap(name, expected, value, { ttlMs: leaseMs, quota }))) return undefined
   } catch (error) {
     // The swap may have succeeded although its reply was lost.
-    store.swap(name, text, undefined).catch(() => {})
+    store.swap(name, value, undefined).catch(() => {})
     throw error
   }
 
   const renew = async (): Promise<void> => {
-    const isOurs = await store.swap(name, text, text, { ttlMs: leaseMs, quota }).catch(() => true)
+    const isOurs = await store.swap(name, value, value, { ttlMs: leaseMs, quota }).catch(() => true)
     if (isOurs && !hasEnded) renewLater()
   }
   const renewLater = (): void => {
@@ -47,11 +48,10 @@ export async function acquireLease(
   renewLater()
 
   return {
-    end: async (value, ttlMs) => {
+    end: async (finalValue, ttlMs) => {
       hasEnded = true
       cancel()
-      const options = ttlMs === undefined ? {} : { ttlMs, quota }
-      return store.swap(name, text, value, options).catch(() => false)
+      return store.swap(name, value, finalValue, ttlMs === undefined ? {} : { ttlMs, quota }).catch(() => false)
     },
   }
 }
@@ -60,76 +60,61 @@ export async function acquireLease(
  * Counts the subscribers of a request, which runs while it has at least one. A second request with the same
  * Idempotency-Key, or a follower of the stream, keeps the request running after the first client disconnects.
  */
-export interface Subscribers {
-  /** Adds a subscriber. Returns a function that removes it; further calls have no effect. */
-  join(): () => void
-  /**
-   * True after the last subscriber has left. The request is then cancelled, and later subscribers receive no result.
-   */
-  readonly isOver: boolean
-}
-
-/** @param end Called once, when the last subscriber leaves. */
-export function createSubscribers(end: () => void): Subscribers {
-  return new SubscriberCount(end)
-}
-
-class SubscriberCount implements Subscribers {
-  isOver = false
+export class Subscribers {
   #count = 0
-  readonly #end: () => void
+  #isOver = false
+  readonly #onLastLeave: () => void
 
-  constructor(end: () => void) {
-    this.#end = end
+  /** @param onLastLeave Called once, when the last subscriber leaves. */
+  constructor(onLastLeave: () => void) {
+    this.#onLastLeave = onLastLeave
   }
 
+  /** True after the last subscriber has left. The request is then cancelled, and later subscribers get no result. */
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** Adds a subscriber. Returns a function that removes it; further calls have no effect. */
   join(): () => void {
     let isPresent = true
     this.#count += 1
     return () => {
       if (!isPresent) return
       isPresent = false
-      this.#leave()
+      this.#count -= 1
+      if (this.#count > 0 || this.#isOver) return
+      this.#isOver = true
+      this.#onLastLeave()
     }
   }
-
-  #leave(): void {
-    this.#count -= 1
-    if (this.#count > 0 || this.isOver) return
-    this.isOver = true
-    this.#end()
-  }
-}
-
-/** Tracks work that continues after its caller disconnects. */
-export interface Detached {
-  /** `end` requests an early end; `ended` settles when the work has ended. */
-  add(work: { readonly end: () => void; readonly ended: Promise<unknown> }): void
-  /** Ends all work. Resolves when all work has ended, or after `timeoutMs`. @default 5,000 */
-  close(timeoutMs?: number): Promise<void>
-  readonly size: number
 }
 
 const CLOSE_TIMEOUT_MS = 5_000
 
-export function createDetached({ after }: Pick<Runtime, 'after'>): Detached {
-  const running = new Map<() => void, Promise<void>>()
-  return {
-    add: ({ end, ended }) => {
-      const forget = (): void => void running.delete(end)
-      running.set(end, ended.then(forget, forget))
-    },
-    close: async (timeoutMs = CLOSE_TIMEOUT_MS) => {
-      let cancel: () => void = () => {}
-      const timeout = new Promise<void>((resolve) => {
-        cancel = after(timeoutMs, resolve)
-      })
-      for (const end of running.keys()) end()
-      await Promise.race([Promise.all(running.values()), timeout])
-      cancel()
-    },
-    get size() {
-      return running.size
-    },
+/** Tracks work that continues after its caller disconnects. */
+export class DetachedWork {
+  readonly #running = new Map<() => void, Promise<void>>()
+  readonly #after: Runtime['after']
+
+  constructor({ after }: Pick<Runtime, 'after'>) {
+    this.#after = after
+  }
+
+  /** `end` requests an early end; `ended` settles when the work has ended. */
+  add({ end, ended }: { readonly end: () => void; readonly ended: Promise<unknown> }): void {
+    const forget = (): void => void this.#running.delete(end)
+    this.#running.set(end, ended.then(forget, forget))
+  }
+
+  /** Ends all work. Resolves when all work has ended, or after five seconds. */
+  async close(): Promise<void> {
+    let cancel: () => void = () => {}
+    const timeout = new Promise<void>((resolve) => {
+      cancel = this.#after(CLOSE_TIMEOUT_MS, resolve)
+    })
+    for (const end of this.#running.keys()) end()
+    await Promise.race([Promise.all(this.#running.values()), timeout])
+    cancel()
   }
 }

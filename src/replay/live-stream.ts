@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Quota, Store } from '../core/store.ts'
 import { textOf, type EventSink, type Recording } from './event-buffer.ts'
-import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
+import { acquireLease, type Subscribers } from './lifetime.ts'
 
 /**
  * The location of a stream that one process generates and others follow through the store.
@@ -74,16 +74,18 @@ async function publish(
 ): Promise<void> {
   const { values, name, quota } = location
   const token = runtime.uuid()
-  const last = await values.get(headKey(name))
-  const expected = readHead(last)?.parts === undefined ? undefined : last
-  const text = JSON.stringify({ token, about: stream.about })
-  const leaseRequest = { name: headKey(name), expected, text, leaseMs: LEASE_MS, quota }
+  const stored = await values.get(headKey(name))
+  const expected = readHead(stored)?.parts === undefined ? undefined : stored
+  const value = JSON.stringify({ token, about: stream.about })
+  const leaseRequest = { name: headKey(name), expected, value, leaseMs: LEASE_MS, quota }
   const lease = await acquireLease({ store: values, ...runtime }, leaseRequest)
   if (lease === undefined) return
   // Keeps the stream running for its followers after its caller disconnects.
   const leave = stream.subscribers?.join()
   try {
-    await writeParts(stream, { location, token, lease, runtime })
+    const parts = await writeParts(stream, location, token, runtime)
+    const end = JSON.stringify({ token, parts, summary: stream.summary() })
+    await lease.end(parts === undefined ? undefined : end, PART_TTL_MS)
   } catch (error) {
     await lease.end(undefined)
     throw error
@@ -92,17 +94,13 @@ async function publish(
   }
 }
 
-interface WriteContext {
-  readonly location: StreamLocation
-  readonly token: string
-  readonly lease: Lease
-  readonly runtime: Clock
-}
-
+/** Returns the number of parts, or undefined if the stream is incomplete or no process follows it. */
 async function writeParts(
   stream: PublishedStream,
-  { location: { values, name, quota }, token, lease, runtime }: WriteContext,
-): Promise<void> {
+  { values, name, quota }: StreamLocation,
+  token: string,
+  runtime: Clock,
+): Promise<number | undefined> {
   const events = collectEvents(stream)
   let parts = 0
   let checkedAt = runtime.now()
@@ -123,8 +121,7 @@ async function writeParts(
   } finally {
     events.stop()
   }
-  const end = JSON.stringify({ token, parts, summary: stream.summary() })
-  await lease.end(events.isOver && !events.isLost ? end : undefined, PART_TTL_MS)
+  return events.isOver && !events.isLost ? parts : undefined
 }
 
 function collectEvents(stream: LiveStream) {

@@ -11,41 +11,20 @@ export type StoredAnswer =
   /** An answer sent as one JSON string, and its metrics. Its events are created on demand. */
   | { readonly kind: 'whole'; readonly text: string; readonly metrics: JsonObject }
 
-export type FoundRecording = Live | { readonly answer: StoredAnswer } | 'elsewhere'
+/** `elsewhere`: another process is generating the answer. */
+export type FoundRecording = LiveRecording | { readonly answer: StoredAnswer } | 'elsewhere'
 
-export interface Live {
+interface LiveRecording {
   readonly live: Recording
   readonly subscribers: Subscribers | undefined
 }
 
-export interface RecordingName {
+interface Registration {
   readonly owner: string
   readonly id: string
-  readonly subscribers?: Subscribers
+  readonly subscribers: Subscribers | undefined
   /** True if other processes can follow the recording, because its caller may reconnect to any of them. */
-  readonly isDetached?: boolean
-}
-
-/** Answers that can be streamed again, by owner (key id) and id. */
-export interface Recordings {
-  readonly isEnabled: boolean
-  /**
-   * Returns a buffer for a stream. If recordings are disabled or the capacity is exhausted, only the caller can read
-   * the stream.
-   */
-  open(options: { readonly owner: string; readonly isStored: boolean }): EventBuffer
-  /** Registers a stream under a name, and stores it at its end. Replaces an older stream with the same name. */
-  name(recording: Recording, name: RecordingName): void
-  /** Stores an answer that was not streamed. Returns immediately. */
-  keep(answer: StoredAnswer, owner: string, id: string): void
-  /** Resolves with a recording, or with `elsewhere` if another process is generating it. Rejects if the store fails. */
-  find(owner: string, id: string): Promise<FoundRecording | undefined>
-  /** Returns a function that looks for the stream of a recording that another process is generating. */
-  search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>>
-  /** Resolves when the writes of all ended recordings have settled. */
-  flush(): Promise<void>
-  /** Recordings in progress, and their total size in bytes. */
-  readonly size: { readonly entries: number; readonly bytes: number }
+  readonly isDetached: boolean
 }
 
 export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime, 'now' | 'after' | 'uuid'> {
@@ -56,103 +35,130 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
 }
 
 const MIB = 1024 * 1024
-const DEFAULT_LIMITS: CapacityLimits = { entries: 10_000, bytes: 64 * MIB, maxBytesPerStream: 8 * MIB }
 const HOUR_SECONDS = 3600
 /** How long a recording survives the death of its process, in milliseconds. */
 const LEASE_MS = 30_000
+/** Kind of the value that represents a recording in progress. */
 const LIVE = 'live'
 /** Matches the ids of all formats. Answers with other ids are not stored. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
-export function createRecordings(options: RecordingsOptions): Recordings {
-  const { store, after, uuid, isEnabled = true, retentionSeconds = HOUR_SECONDS, ...limits } = options
-  const capacity = createRecordingCapacity({ ...DEFAULT_LIMITS, ...limits })
-  const maxBytes = limits.maxBytesPerStream ?? DEFAULT_LIMITS.maxBytesPerStream
-  const live = new Map<string, Live>()
-  const saving = new Map<string, Promise<unknown>>()
+/** Answers that can be streamed again, by owner (key id) and id. */
+export class Recordings {
+  readonly isEnabled: boolean
+  readonly #options: RecordingsOptions
+  readonly #retentionMs: number
+  readonly #maxBytes: number
+  readonly #capacity: RecordingCapacity
+  readonly #live = new Map<string, LiveRecording>()
+  readonly #writes = new Map<string, Promise<unknown>>()
+
+  constructor(options: RecordingsOptions) {
+    const { isEnabled = true, retentionSeconds = HOUR_SECONDS } = options
+    const { entries = 10_000, bytes = 64 * MIB, maxBytesPerStream = 8 * MIB } = options
+    this.#options = options
+    this.isEnabled = isEnabled
+    this.#retentionMs = retentionSeconds * 1000
+    this.#maxBytes = maxBytesPerStream
+    this.#capacity = new RecordingCapacity({ entries, bytes, maxBytesPerStream })
+  }
 
   /**
-   * Tracks a write, so that reads of the same name wait for it. Ignores failures, because the answer has already been
-   * sent.
+   * Returns a buffer for a stream. If `isStored` is false or the capacity is exhausted, only the caller can read the
+   * stream.
    */
-  async function save(name: string, work: Promise<unknown>): Promise<void> {
-    const saved = work.catch(() => {})
-    saving.set(name, saved)
-    await saved
-    if (saving.get(name) === saved) saving.delete(name)
+  open({ owner, isStored }: { readonly owner: string; readonly isStored: boolean }): EventBuffer {
+    return new EventBuffer(isStored ? this.#capacity.reserve(owner) : undefined)
   }
 
-  function write(answer: StoredAnswer): string | undefined {
-    const text = writeStored(answer)
-    return 2 * text.length > maxBytes ? undefined : text
+  /** Registers a stream under an id, and stores it at its end. Replaces an older stream with the same id. */
+  register(recording: Recording, registration: Registration): void {
+    const { owner, id, subscribers, isDetached } = registration
+    if (!this.isEnabled || !SAFE_ID.test(id)) return
+    const name = nameOf(owner, id)
+    if (this.#live.get(name)?.live === recording) return
+    const live = { live: recording, subscribers }
+    this.#live.set(name, live)
+    void this.#storeWhenEnded(live, registration, isDetached ? this.#acquireName(registration) : undefined)
+    if (isDetached) void this.#trackWrite(`${name} live`, this.#publish(live, name, owner))
   }
 
-  const put = (owner: string, id: string, text: string): Promise<void> =>
-    store.set(nameOf(owner, id), text, { ttlMs: retentionSeconds * 1000, quota: quotaOf('recording', owner) })
+  /** Stores an answer that was not streamed. Returns immediately. */
+  storeAnswer(answer: StoredAnswer, owner: string, id: string): void {
+    const text = this.isEnabled && SAFE_ID.test(id) ? this.#serialize(answer) : undefined
+    if (text !== undefined) void this.#trackWrite(nameOf(owner, id), this.#put(owner, id, text))
+  }
 
-  async function keepWhenEnded(
-    recorded: Live,
-    { owner, id }: RecordingName,
-    leased: Promise<Lease | undefined>,
+  /** Rejects if the store fails. */
+  async find(owner: string, id: string): Promise<FoundRecording | undefined> {
+    if (!SAFE_ID.test(id)) return undefined
+    const name = nameOf(owner, id)
+    const live = this.#live.get(name)
+    if (live !== undefined) return live
+    await this.#writes.get(name)
+    return readStored(await this.#options.store.get(name))
+  }
+
+  /** Returns a function that looks for the stream of a recording that another process is generating. */
+  async search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
+    const { createStreamSearch } = await import('./live-stream.ts')
+    const location = { values: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
+    return createStreamSearch(location, { ...this.#options, idleMs })
+  }
+
+  /** Resolves when the writes of all ended recordings have settled. */
+  async flush(): Promise<void> {
+    while (this.#writes.size > 0) await Promise.all(this.#writes.values())
+  }
+
+  async #storeWhenEnded(
+    recorded: LiveRecording,
+    { owner, id }: Registration,
+    leased: Promise<Lease | undefined> | undefined,
   ): Promise<void> {
     const name = nameOf(owner, id)
     const { text } = await recorded.live.ended
     const lease = await leased
-    const stored = text === undefined ? undefined : write({ kind: 'events', text })
-    if (lease !== undefined) await save(name, lease.end(stored, retentionSeconds * 1000))
-    else if (stored !== undefined && live.get(name) === recorded) await save(name, put(owner, id, stored))
-    if (live.get(name) === recorded) live.delete(name)
+    const stored = text === undefined ? undefined : this.#serialize({ kind: 'events', text })
+    if (lease !== undefined) await this.#trackWrite(name, lease.end(stored, this.#retentionMs))
+    else if (stored !== undefined && this.#live.get(name) === recorded) {
+      await this.#trackWrite(name, this.#put(owner, id, stored))
+    }
+    if (this.#live.get(name) === recorded) this.#live.delete(name)
   }
 
-  async function takeName({ owner, id }: RecordingName): Promise<Lease | undefined> {
-    const text = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
-    const lease = { name: nameOf(owner, id), expected: undefined, text, leaseMs: LEASE_MS }
-    return acquireLease({ store, after }, { ...lease, quota: quotaOf('recording', owner) }).catch(() => undefined)
+  async #acquireName({ owner, id }: Registration): Promise<Lease | undefined> {
+    const { store, after, uuid } = this.#options
+    const value = `${JSON.stringify({ kind: LIVE, token: uuid() })}\n`
+    const request = { name: nameOf(owner, id), expected: undefined, value, leaseMs: LEASE_MS }
+    return acquireLease({ store, after }, { ...request, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
-  async function publish({ live: recording, subscribers }: Live, name: string, owner: string): Promise<void> {
+  async #publish({ live, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {
     const { publishStream } = await import('./live-stream.ts')
-    const follow: LiveStream['follow'] = (sink) => recording.follow(0, sink)
-    const stream = { about: {}, ended: recording.ended, follow, summary: () => ({}), subscribers }
-    return publishStream(stream, { values: store, name, quota: quotaOf('live-stream', owner) }, options)
+    const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
+    const stream = { about: {}, ended: live.ended, follow, summary: () => ({}), subscribers }
+    const location = { values: this.#options.store, name, quota: quotaOf('live-stream', owner) }
+    return publishStream(stream, location, this.#options)
   }
 
-  return {
-    isEnabled,
-    open: ({ owner, isStored }) => new EventBuffer(isStored ? capacity.reserve(owner) : undefined),
-    name: (recording, recordingName) => {
-      const { owner, id, subscribers, isDetached = false } = recordingName
-      if (!isEnabled || !SAFE_ID.test(id)) return
-      const name = nameOf(owner, id)
-      if (live.get(name)?.live === recording) return
-      const recorded = { live: recording, subscribers }
-      live.set(name, recorded)
-      void keepWhenEnded(recorded, recordingName, isDetached ? takeName(recordingName) : Promise.resolve(undefined))
-      if (isDetached) void save(`${name} live`, publish(recorded, name, owner))
-    },
-    keep: (answer, owner, id) => {
-      const text = isEnabled && SAFE_ID.test(id) ? write(answer) : undefined
-      if (text !== undefined) void save(nameOf(owner, id), put(owner, id, text))
-    },
-    find: async (owner, id) => {
-      if (!SAFE_ID.test(id)) return undefined
-      const name = nameOf(owner, id)
-      const recorded = live.get(name)
-      if (recorded !== undefined) return recorded
-      await saving.get(name)
-      return readStored(await store.get(name))
-    },
-    search: async (owner, id, idleMs) => {
-      const { createStreamSearch } = await import('./live-stream.ts')
-      const location = { values: store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
-      return createStreamSearch(location, { ...options, idleMs })
-    },
-    flush: async () => {
-      while (saving.size > 0) await Promise.all(saving.values())
-    },
-    get size() {
-      return { entries: capacity.entries, bytes: capacity.bytes }
-    },
+  /** Returns undefined if the answer is too large to be stored. */
+  #serialize(answer: StoredAnswer): string | undefined {
+    const text = writeStored(answer)
+    return 2 * text.length > this.#maxBytes ? undefined : text
+  }
+
+  async #put(owner: string, id: string, text: string): Promise<void> {
+    const options = { ttlMs: this.#retentionMs, quota: quotaOf('recording', owner) }
+    await this.#options.store.set(nameOf(owner, id), text, options)
+  }
+
+  /** Lets reads of the same name wait for a write. Ignores failures, because the answer has already been sent. */
+  async #trackWrite(name: string, write: Promise<unknown>): Promise<void> {
+    const settled = write.catch(() => {})
+    this.#writes.set(name, settled)
+    await settled
+    if (this.#writes.get(name) === settled) this.#writes.delete(name)
   }
 }
 
@@ -186,70 +192,59 @@ export interface CapacityLimits {
   readonly maxBytesPerStream: number
 }
 
-/**
- * Capacity shared by all recordings in progress. An owner may use at most as much as remains free, so that no owner can
- * block the others. The first recording of an owner is exempt.
- */
-interface RecordingCapacity {
-  /** Reserves capacity for one recording. Returns undefined if the owner's capacity is exhausted. */
-  reserve(owner: string): CapacityShare | undefined
-  readonly entries: number
-  readonly bytes: number
-}
-
 interface OwnerUsage {
   entries: number
   bytes: number
 }
 
-export function createRecordingCapacity(limits: CapacityLimits): RecordingCapacity {
-  const owners = new Map<string, OwnerUsage>()
-  let entries = 0
-  let bytes = 0
+/**
+ * Capacity shared by all recordings in progress. An owner may use at most as much as remains free, so that no owner can
+ * block the others. The first recording of an owner is exempt.
+ */
+export class RecordingCapacity {
+  entries = 0
+  bytes = 0
+  readonly #limits: CapacityLimits
+  readonly #usages = new Map<string, OwnerUsage>()
 
-  function reserve(owner: string): CapacityShare | undefined {
-    const own = owners.get(owner) ?? { entries: 0, bytes: 0 }
-    const free = limits.entries - entries - 1
-    if (free < 0 || (own.entries > 0 && own.entries + 1 > free)) return undefined
-    owners.set(owner, own)
-    own.entries += 1
-    entries += 1
+  constructor(limits: CapacityLimits) {
+    this.#limits = limits
+  }
+
+  /** Reserves capacity for one recording. Returns undefined if the owner's capacity is exhausted. */
+  reserve(owner: string): CapacityShare | undefined {
+    const usage = this.#usages.get(owner) ?? { entries: 0, bytes: 0 }
+    const freeEntries = this.#limits.entries - this.entries - 1
+    if (freeEntries < 0 || (usage.entries > 0 && usage.entries + 1 > freeEntries)) return undefined
+    this.#usages.set(owner, usage)
+    usage.entries += 1
+    this.entries += 1
     let ownBytes = 0
     let isReleased = false
 
-    function fits(added: number): boolean {
-      const free = limits.bytes - bytes - added
-      if (free < 0 || ownBytes + added > limits.maxBytesPerStream) return false
-      return own.entries === 1 || own.bytes + added <= free
+    const fits = (added: number): boolean => {
+      const freeBytes = this.#limits.bytes - this.bytes - added
+      if (freeBytes < 0 || ownBytes + added > this.#limits.maxBytesPerStream) return false
+      return usage.entries === 1 || usage.bytes + added <= freeBytes
     }
 
     return {
       reserve: (added) => {
         if (isReleased || !fits(added)) return false
         ownBytes += added
-        own.bytes += added
-        bytes += added
+        usage.bytes += added
+        this.bytes += added
         return true
       },
       release: () => {
         if (isReleased) return
         isReleased = true
-        entries -= 1
-        bytes -= ownBytes
-        own.entries -= 1
-        own.bytes -= ownBytes
-        if (own.entries === 0) owners.delete(owner)
+        this.entries -= 1
+        this.bytes -= ownBytes
+        usage.entries -= 1
+        usage.bytes -= ownBytes
+        if (usage.entries === 0) this.#usages.delete(owner)
       },
     }
-  }
-
-  return {
-    reserve,
-    get entries() {
-      return entries
-    },
-    get bytes() {
-      return bytes
-    },
   }
 }

@@ -23,10 +23,10 @@ import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { MetricsReports } from '../routes/info.ts'
 import { falseOr, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
-import { createDetached, type Detached } from '../replay/lifetime.ts'
+import { DetachedWork } from '../replay/lifetime.ts'
 import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
-import { createRecordings, type Recordings } from '../replay/recordings.ts'
+import { Recordings } from '../replay/recordings.ts'
 
 export interface ServiceSources {
   readonly runtime: Runtime
@@ -210,14 +210,14 @@ export const checkStreams: OptionCheck = falseOr(
 export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
-  readonly detached: Detached
+  readonly detached: DetachedWork
   /** Ends detached work. Waits for a limited time until the recordings of the work are stored. */
   close(): Promise<void>
 }
 
 export function createReplay(options: false | StreamsOptions | undefined, store: Store, runtime: Runtime): Replay {
   const { now, uuid, after } = runtime
-  const recordings = createRecordings({
+  const recordings = new Recordings({
     ...(options === false ? { isEnabled: false } : options),
     store,
     now,
@@ -225,7 +225,7 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
     uuid,
   })
   const idempotency = lazyIdempotency({ store, now, uuid, after })
-  const detached = createDetached({ after })
+  const detached = new DetachedWork({ after })
   return {
     recordings,
     idempotency,
@@ -241,8 +241,8 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
 function lazyIdempotency(parts: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
-    const { createIdempotency } = await import('../replay/idempotency.ts')
-    return (loaded = createIdempotency(parts))
+    const { Idempotency } = await import('../replay/idempotency.ts')
+    return (loaded = new Idempotency(parts))
   })
   return {
     claim: async (request) => (await load()).claim(request),

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type EventChunk, countEvents, EventBuffer, type EventSink, skipEvents } from '../../src/replay/event-buffer.ts'
-import { createRecordingCapacity } from '../../src/replay/recordings.ts'
+import { RecordingCapacity } from '../../src/replay/recordings.ts'
 
 const ROOMY = { entries: 10, bytes: 1_000_000, maxBytesPerStream: 1_000_000 }
 const END = 'data: end\n\n'
@@ -66,7 +66,7 @@ class Reader implements EventSink {
 
 /** A buffer and the demand that it reported: true for more events, false for a pause. */
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
-  const buffer = new EventBuffer(createRecordingCapacity(bounds).reserve('key'))
+  const buffer = new EventBuffer(new RecordingCapacity(bounds).reserve('key'))
   const demands: boolean[] = []
   buffer.onDemand = (isWanted) => demands.push(isWanted)
   return { buffer, demands }
@@ -311,7 +311,7 @@ describe('an event buffer whose capacity is exhausted', () => {
         fc.array(fc.tuple(fc.nat(60), fc.constantFrom('stays', 'leaves', 'slow')), { maxLength: 20 }),
         (all) => {
           const bounds = { entries: 5, bytes: 20_000, maxBytesPerStream: 8000 }
-          const room = createRecordingCapacity(bounds)
+          const room = new RecordingCapacity(bounds)
           const made = all.map(([length, kind]) => {
             const buffer = new EventBuffer(room.reserve('key'))
             const reader = new Reader(kind === 'slow' ? 1 : Infinity)

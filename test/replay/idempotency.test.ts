@@ -2,13 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
-import {
-  createIdempotency,
-  type RequestClaim,
-  type FirstRequest,
-  type Idempotency,
-} from '../../src/replay/idempotency.ts'
-import { createSubscribers, type Subscribers } from '../../src/replay/lifetime.ts'
+import { type RequestClaim, type FirstRequest, Idempotency } from '../../src/replay/idempotency.ts'
+import { Subscribers } from '../../src/replay/lifetime.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
@@ -29,7 +24,7 @@ interface World {
 function world(): World {
   const runtime = manualRuntime(noNetwork)
   const store = memoryStore({ now: runtime.now })
-  return { runtime, store, process: () => createIdempotency({ ...runtime, store }) }
+  return { runtime, store, process: () => new Idempotency({ ...runtime, store }) }
 }
 
 interface Asking {
@@ -44,7 +39,7 @@ function ask(
   more: { owner?: string; timeoutMs?: number } = {},
 ): Asking {
   const controller = new AbortController()
-  const subscribers = createSubscribers(() => controller.abort(new Error('left')))
+  const subscribers = new Subscribers(() => controller.abort(new Error('left')))
   const leave = subscribers.join()
   const claim = idempotency.claim({
     owner: more.owner ?? 'owner',
@@ -189,7 +184,7 @@ describe('an idempotency key in one process', () => {
     const here = world()
     let failures = 1
     const get: Store['get'] = (name) => (failures-- > 0 ? Promise.reject(new Error('away')) : here.store.get(name))
-    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
+    const idempotency = new Idempotency({ ...here.runtime, store: { ...here.store, get } })
     const [one, two] = [ask(idempotency), ask(idempotency)]
     await expect(one.claim).rejects.toThrow('away')
     expect(await answerOf(two)).toBe('first')
@@ -214,7 +209,7 @@ describe('a store whose reads lag behind its writes', () => {
       reads += 1
       return lags ? Promise.resolve(undefined) : here.store.get(name)
     }
-    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, get } })
+    const idempotency = new Idempotency({ ...here.runtime, store: { ...here.store, get } })
     const catchUp = (): void => {
       lags = false
     }
@@ -297,7 +292,7 @@ describe('an idempotency key in several processes', () => {
       failures -= 1
       return Promise.reject(new Error('away'))
     }
-    const idempotency = createIdempotency({ ...here.runtime, store: { ...here.store, swap } })
+    const idempotency = new Idempotency({ ...here.runtime, store: { ...here.store, swap } })
     const first = await firstOf(ask(idempotency))
     const elsewhere = ask(here.process())
     failures = 1
@@ -313,7 +308,7 @@ describe('an idempotency key in several processes', () => {
 
   it('passes to another process when the first process has died', async () => {
     const here = world()
-    const dying = createIdempotency({ ...here.runtime, after: () => () => {}, store: here.store })
+    const dying = new Idempotency({ ...here.runtime, after: () => () => {}, store: here.store })
     const late = await firstOf(ask(dying))
     const elsewhere = ask(here.process())
     await poll(here)
