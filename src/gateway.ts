@@ -16,7 +16,7 @@ import { createDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
-import { createMetrics } from './records/metrics.ts'
+import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/guarded.ts'
@@ -87,7 +87,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const failover = createFailover({ runtime, timeouts, breaker })
   const observers = {
     audit: createAudit({ store }),
-    metrics: createMetrics(runtime.now()),
+    metrics: new Metrics(runtime.now()),
     log: createRequestLog(options.log),
   }
   if (store.local === true) {

@@ -1,7 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
-import { type Store, quotaOf } from '../core/store.ts'
+import { quotaOf } from '../core/store.ts'
 import {
   type Batch,
+  type BatchStore,
   changeBatch,
   cleanupKey,
   EXPIRES_AFTER_MS,
@@ -34,8 +35,8 @@ export interface BatchRepository {
   remove(keyId: string, id: string): Promise<void>
   /** Yields the result lines, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
-  /** Returns the unfinished batches of all keys, oldest first. Reads only batches that `known` does not return. */
-  open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
+  /** Returns the unfinished batches of all keys, oldest first. Reads only batches that `findKnown` does not return. */
+  open(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
 interface BatchOwner {
@@ -56,12 +57,9 @@ interface BatchPage {
   readonly hasMore: boolean
 }
 
-export interface BatchParts {
-  readonly store: Store
+export interface BatchParts extends BatchStore {
   readonly now: () => number
   readonly uuid: () => string
-  /** Yields to the event loop, which calls to a local store do not. */
-  readonly pause: () => Promise<void>
 }
 
 const MAX_BATCHES = 1_000
@@ -77,8 +75,8 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
-    const existing = await store.list(headPrefix(keyId), { limit: MAX_BATCHES })
-    if (existing.length >= MAX_BATCHES) throw tooManyBatches()
+    const heads = await store.list(headPrefix(keyId), { limit: MAX_BATCHES })
+    if (heads.length >= MAX_BATCHES) throw tooManyBatches()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
@@ -130,24 +128,23 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
-    const heads = headPrefix(keyId)
-    const { keys, hasMore } = query.before === undefined ? await older(heads, query) : await newer(heads, query)
-    const texts = await Promise.all(keys.map((key) => store.get(key)))
+    const { limit, before } = query
+    const keys = await (before === undefined ? olderHeads(keyId, query) : newerHeads(keyId, before))
+    const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
+    const texts = await Promise.all(pageKeys.map((key) => store.get(key)))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
-    return { batches: batches as readonly Batch[], hasMore }
+    return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
   }
 
-  async function older(heads: string, { limit, after }: BatchQuery): Promise<Keys> {
-    const from = after === undefined ? {} : { after: heads + after }
-    const keys = await store.list(heads, { limit: limit + 1, ...from })
-    return { keys: keys.slice(0, limit), hasMore: keys.length > limit }
+  function olderHeads(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
+    const prefix = headPrefix(keyId)
+    return store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
   }
 
   /** A key has at most 1,000 batches, so one call lists them all. */
-  async function newer(heads: string, { limit, before }: BatchQuery): Promise<Keys> {
-    const all = await store.list(heads, { limit: MAX_BATCHES })
-    const keys = all.filter((key) => key < heads + before)
-    return { keys: keys.slice(-limit), hasMore: keys.length > limit }
+  async function newerHeads(keyId: string, before: string): Promise<readonly string[]> {
+    const prefix = headPrefix(keyId)
+    return (await store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
   }
 
   async function cancel(keyId: string, id: string): Promise<Batch> {
@@ -169,32 +166,30 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   /** Reverses the storage order, in which later batches come first. */
-  async function open(known: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
-    const found: OpenBatch[] = []
+  async function open(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+    const openBatches: OpenBatch[] = []
     for (let after: string | undefined; ;) {
       const keys = await store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
-      const batches = await Promise.all(keys.map((key) => openBatch(key, known)))
-      found.push(...batches.filter((batch) => batch !== undefined))
-      if (keys.length < MAX_BATCHES) return found.toReversed()
+      const batches = await Promise.all(keys.map((key) => openBatch(key, findKnown)))
+      openBatches.push(...batches.filter((batch) => batch !== undefined))
+      if (keys.length < MAX_BATCHES) return openBatches.toReversed()
       after = keys.at(-1)
       await pause()
     }
   }
 
-  async function openBatch(key: string, known: (id: string) => OpenBatch | undefined): Promise<OpenBatch | undefined> {
+  async function openBatch(
+    key: string,
+    findKnown: (id: string) => OpenBatch | undefined,
+  ): Promise<OpenBatch | undefined> {
     const id = key.slice(OPEN_PREFIX.length)
-    const batch = known(id)
-    if (batch !== undefined) return batch
+    const known = findKnown(id)
+    if (known !== undefined) return known
     const keyId = await store.get(key)
     return keyId === undefined ? undefined : { id, keyId }
   }
 
   return { create, read, page, cancel, remove, results, open }
-}
-
-interface Keys {
-  readonly keys: readonly string[]
-  readonly hasMore: boolean
 }
 
 function unknownBatch(): GatewayError {

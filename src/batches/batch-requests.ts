@@ -25,19 +25,19 @@ const PARSED_SLICE_BYTES = 65_536
  * request.
  */
 export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions): Promise<readonly BatchRequest[]> {
-  const { spans, rest } = await findRequests(bytes, options.pause)
-  const { requests: emptied } = (await options.parse(rest)).body
-  if (spans.length === 0 || !Array.isArray(emptied) || emptied.length > 0) {
+  const { spans, emptiedBody } = await findRequests(bytes, options.pause)
+  const { requests: unscanned } = (await options.parse(emptiedBody)).body
+  if (spans.length === 0 || !Array.isArray(unscanned) || unscanned.length > 0) {
     throw invalidRequest('requests', 'expected a list of one or more {custom_id, params}')
   }
   const requests: BatchRequest[] = []
-  const seen = new Map<string, number>()
-  let parsed = 0
+  const indexByCustomId = new Map<string, number>()
+  let parsedBytes = 0
   for (const [index, span] of spans.entries()) {
-    requests.push(await readRequest(bytes, span, { index, seen, parse: options.parse }))
-    parsed += span.end - span.start
-    if (parsed < PARSED_SLICE_BYTES) continue
-    parsed = 0
+    requests.push(await readRequest(bytes, span, { index, indexByCustomId, parse: options.parse }))
+    parsedBytes += span.end - span.start
+    if (parsedBytes < PARSED_SLICE_BYTES) continue
+    parsedBytes = 0
     await options.pause()
   }
   return requests
@@ -46,45 +46,46 @@ export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions)
 async function findRequests(
   bytes: Uint8Array,
   pause: ReadOptions['pause'],
-): Promise<{ readonly spans: readonly ByteSpan[]; readonly rest: Uint8Array }> {
+): Promise<{ readonly spans: readonly ByteSpan[]; readonly emptiedBody: Uint8Array }> {
   const spans: ByteSpan[] = []
   const scan = scanRequests(bytes)
   for (;;) {
     const { value, done } = scan.next()
-    if (done === true) return { spans, rest: value }
+    if (done === true) return { spans, emptiedBody: value }
     if (value === undefined) await pause()
-    else if (spans.length >= MAX_REQUESTS) throw tooMany()
-    else spans.push(value)
+    else if (spans.length < MAX_REQUESTS) spans.push(value)
+    else throw invalidRequest('requests', `expected at most ${MAX_REQUESTS} requests. Create several batches`)
   }
 }
 
-interface ReadState {
+interface ReadContext {
   readonly index: number
-  readonly seen: Map<string, number>
+  readonly indexByCustomId: Map<string, number>
   readonly parse: ParseObject
 }
 
 async function readRequest(
   bytes: Uint8Array,
   { start, end }: ByteSpan,
-  { index, seen, parse }: ReadState,
+  { index, indexByCustomId, parse }: ReadContext,
 ): Promise<BatchRequest> {
   const path = `requests.${index}`
-  if (bytes[start] !== OPEN_BRACE || start === end)
+  if (bytes[start] !== OPEN_BRACE || start === end) {
     throw invalidRequest(path, 'expected an object with custom_id and params')
+  }
   const { body, text } = await parseAt(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
   if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
     throw invalidRequest(`${path}.custom_id`, `expected a string of 1 to ${MAX_ID_LENGTH} characters`)
   }
-  const first = seen.get(customId)
+  const first = indexByCustomId.get(customId)
   if (first !== undefined) {
     throw invalidRequest(
       `${path}.custom_id`,
       `requests.${first} has the same custom_id; expected a unique id for each request`,
     )
   }
-  seen.set(customId, index)
+  indexByCustomId.set(customId, index)
   if (!isJsonObject(params)) throw invalidRequest(`${path}.params`, 'expected an object, the body of a message request')
   return { customId, text }
 }
@@ -96,10 +97,6 @@ async function parseAt<Value>(path: string, parsing: Promise<Value>): Promise<Va
     if (!GatewayError.is(error)) throw error
     throw new GatewayError(error.kind, `${path}: ${error.message}`, { ...error.details, param: path })
   }
-}
-
-function tooMany(): GatewayError {
-  return invalidRequest('requests', `expected at most ${MAX_REQUESTS} requests. Create several batches`)
 }
 
 function invalidRequest(param: string, problem: string): GatewayError {
@@ -139,11 +136,11 @@ export function* scanRequests(bytes: Uint8Array): Generator<ByteSpan | undefined
     offset: 0,
     depth: 0,
     isInString: false,
-    lastString: { elementStart: 0, tokenEnd: 0 },
+    lastString: { start: 0, end: 0 },
     isAtRequestsValue: false,
     requests: undefined,
-    start: -1,
-    end: 0,
+    elementStart: -1,
+    tokenEnd: 0,
   }
   let nextPause = SCANNED_SLICE_BYTES
   for (; scan.offset < bytes.length; scan.offset += 1) {
@@ -162,78 +159,73 @@ interface Scan {
   depth: number
   isInString: boolean
   /** The most recent string, without its quotes. */
-  lastString: { elementStart: number; tokenEnd: number }
+  lastString: { start: number; end: number }
   isAtRequestsValue: boolean
   /** Offsets of the brackets of the first `requests` array. `end` is -1 until the array ends. */
   requests: { readonly start: number; end: number } | undefined
-  /** Start of the current element, or -1 between elements. */
-  start: number
+  /** -1 between elements. */
+  elementStart: number
   /** End of the last token. */
-  end: number
+  tokenEnd: number
 }
+
+/** Elements are inside the body object and the array. */
+const ELEMENT_DEPTH = 2
 
 /** Returns the element that ends just before the byte, if any. */
 function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.offset] ?? 0
   if (scan.isInString) return scanStringByte(byte, scan)
   if (byte <= SPACE) return undefined
-  const isInList = scan.requests?.end === -1
-  if (isInList && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET))
+  const isInRequests = scan.requests?.end === -1
+  if (isInRequests && scan.depth === ELEMENT_DEPTH && (byte === COMMA || byte === CLOSE_BRACKET)) {
     return endElement(scan, byte)
-  if (isInList && scan.start === -1) scan.start = scan.offset
-  if (byte === QUOTE) openString(scan)
-  else if (byte === COLON)
-    scan.isAtRequestsValue = scan.depth === 1 && scan.requests === undefined && isRequestsKey(bytes, scan.lastString)
-  else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) openBracket(scan, byte)
-  else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
-  if (byte !== COLON) scan.isAtRequestsValue = false
-  scan.end = scan.offset + 1
-  return undefined
-}
-
-/** Elements are inside the body object and the array. */
-const ELEMENT_DEPTH = 2
-
-function openBracket(scan: Scan, byte: number): void {
-  scan.depth += 1
-  if (scan.isAtRequestsValue && byte === OPEN_BRACKET) scan.requests = { start: scan.offset, end: -1 }
-}
-
-/** Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
-function endElement(scan: Scan, byte: number): ByteSpan | undefined {
-  const { start, end, requests: list } = scan
-  const isFirst = list !== undefined && scan.end <= list.start + 1
-  scan.start = -1
-  scan.end = scan.offset + 1
-  if (byte === CLOSE_BRACKET && list !== undefined) {
-    list.end = scan.offset
-    scan.depth -= 1
   }
-  if (start !== -1) return { start, end }
-  return byte === CLOSE_BRACKET && isFirst ? undefined : { start: scan.offset, end: scan.offset }
-}
-
-function openString(scan: Scan): void {
-  scan.isInString = true
-  scan.lastString.elementStart = scan.offset + 1
+  if (isInRequests && scan.elementStart === -1) scan.elementStart = scan.offset
+  if (byte === QUOTE) {
+    scan.isInString = true
+    scan.lastString.start = scan.offset + 1
+  } else if (byte === COLON) {
+    scan.isAtRequestsValue = scan.depth === 1 && scan.requests === undefined && isRequestsKey(bytes, scan.lastString)
+  } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+    scan.depth += 1
+    if (scan.isAtRequestsValue && byte === OPEN_BRACKET) scan.requests = { start: scan.offset, end: -1 }
+  } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) scan.depth -= 1
+  if (byte !== COLON) scan.isAtRequestsValue = false
+  scan.tokenEnd = scan.offset + 1
+  return undefined
 }
 
 function scanStringByte(byte: number, scan: Scan): undefined {
   if (byte === BACKSLASH) scan.offset += 1
   if (byte !== QUOTE) return
   scan.isInString = false
-  scan.lastString.tokenEnd = scan.offset
-  scan.end = scan.offset + 1
+  scan.lastString.end = scan.offset
+  scan.tokenEnd = scan.offset + 1
+}
+
+/** Returns an empty span for a missing element (`[1,,2]`), and undefined for an empty array. */
+function endElement(scan: Scan, byte: number): ByteSpan | undefined {
+  const { elementStart, tokenEnd, requests, offset } = scan
+  const isFirst = requests !== undefined && tokenEnd <= requests.start + 1
+  scan.elementStart = -1
+  scan.tokenEnd = offset + 1
+  if (byte === CLOSE_BRACKET && requests !== undefined) {
+    requests.end = offset
+    scan.depth -= 1
+  }
+  if (elementStart !== -1) return { start: elementStart, end: tokenEnd }
+  return byte === CLOSE_BRACKET && isFirst ? undefined : { start: offset, end: offset }
 }
 
 function isRequestsKey(bytes: Uint8Array, { start, end }: ByteSpan): boolean {
   return end - start === REQUESTS_KEY.length && REQUESTS_KEY.every((letter, index) => bytes[start + index] === letter)
 }
 
-function withoutElements(bytes: Uint8Array, list: Scan['requests']): Uint8Array {
-  if (list === undefined || list.end === -1) return bytes
-  const rest = new Uint8Array(list.start + 1 + bytes.length - list.end)
-  rest.set(bytes.subarray(0, list.start + 1))
-  rest.set(bytes.subarray(list.end), list.start + 1)
-  return rest
+function withoutElements(bytes: Uint8Array, requests: Scan['requests']): Uint8Array {
+  if (requests === undefined || requests.end === -1) return bytes
+  const emptied = new Uint8Array(requests.start + 1 + bytes.length - requests.end)
+  emptied.set(bytes.subarray(0, requests.start + 1))
+  emptied.set(bytes.subarray(requests.end), requests.start + 1)
+  return emptied
 }

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from '../core/json.ts'
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf, type Store, type WriteOptions } from '../core/store.ts'
 
@@ -29,9 +29,9 @@ const DAY_MS = 86_400_000
 
 export const EXPIRES_AFTER_MS: number = DAY_MS
 /** How long results are retained after the creation of the batch, in milliseconds. */
-export const RESULTS_RETENTION_MS: number = 29 * DAY_MS
+const RESULTS_RETENTION_MS = 29 * DAY_MS
 /** How long a batch is retained after its creation, in milliseconds. */
-export const BATCH_RETENTION_MS: number = 90 * DAY_MS
+const BATCH_RETENTION_MS = 90 * DAY_MS
 
 const PREFIX = 'msgbatch_'
 const ID_PATTERN = /^msgbatch_[0-9a-f]{32}$/
@@ -51,13 +51,8 @@ export function isBatchId(text: string): boolean {
 export const NO_COUNTS: ItemCounts = { succeeded: 0, errored: 0, canceled: 0, expired: 0 }
 
 export function parseBatch(text: string | undefined): Batch | undefined {
-  if (text === undefined) return undefined
-  try {
-    const value: unknown = JSON.parse(text)
-    return isBatch(value) ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value: unknown = text === undefined ? undefined : parseJson(text)
+  return isBatch(value) ? value : undefined
 }
 
 function isBatch(value: unknown): value is Batch & JsonObject {
@@ -104,14 +99,14 @@ export function headPrefix(keyId: string): string {
 export const OPEN_PREFIX = 'batch-open:'
 
 /** Prefix of the keys of cleanup entries, in order of time. The value is the id of the virtual key. */
-export const CLEANUP_PREFIX = 'batch-due:'
+const CLEANUP_PREFIX = 'batch-due:'
 const CLEANUP_TIME_DIGITS = 15
 
 export function cleanupKey(at: number, id: string): string {
   return `${CLEANUP_PREFIX}${String(Math.floor(at)).padStart(CLEANUP_TIME_DIGITS, '0')}:${id}`
 }
 
-export function parseCleanupKey(key: string): { readonly at: number; readonly id: string } {
+function parseCleanupKey(key: string): { readonly at: number; readonly id: string } {
   const [at = '', id = ''] = key.slice(CLEANUP_PREFIX.length).split(':')
   return { at: Number(at), id }
 }
@@ -151,7 +146,7 @@ export interface BatchStore {
   readonly pause: () => Promise<void>
 }
 
-/** A small value is written even if the quota is full, because the batch has already been accepted. */
+/** Options of a small value, which is stored even if the quota is full, because the batch has already been accepted. */
 export function smallValueOptions(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
@@ -178,8 +173,8 @@ export async function changeBatch(
     const current = parseBatch(text)
     if (current === undefined) return undefined
     const changed = update(current)
-    if (changed === current || (await store.swap(key, text, JSON.stringify(changed), smallValueOptions(keyId))))
-      return changed
+    if (changed === current) return current
+    if (await store.swap(key, text, JSON.stringify(changed), smallValueOptions(keyId))) return changed
   }
   throw new GatewayError('conflict', 'Too many concurrent requests are changing this batch. Retry later.')
 }
@@ -221,6 +216,7 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
 }
 
 const CLEANUP_PAGE_SIZE = 20
+
 /**
  * Deletes results 29 days after the creation of their batch, batches after 90 days, and batches that dead processes
  * have not written completely. Several processes may clean up concurrently.
@@ -235,33 +231,29 @@ export async function cleanUpBatches(parts: BatchStore & { readonly now: () => n
   }
 }
 
-async function cleanUpBatch(parts: BatchStore, key: string, at: number): Promise<void> {
+async function cleanUpBatch(parts: BatchStore, cleanup: string, now: number): Promise<void> {
   const { store } = parts
-  const { id } = parseCleanupKey(key)
-  const keyId = (await store.get(key)) ?? ''
+  const { id } = parseCleanupKey(cleanup)
+  const keyId = (await store.get(cleanup)) ?? ''
   const batch = parseBatch(await store.get(headKey(keyId, id)))
-  const next = batch === undefined ? undefined : nextCleanup(batch, at)
-  if (batch === undefined || next === undefined) await deleteBatch(parts, { keyId, id })
+  const nextAt = batch && nextCleanupAt(batch, now)
+  if (batch === undefined || nextAt === undefined) await deleteBatch(parts, { keyId, id })
   else {
-    if (areResultsExpired(batch, at)) await archive(parts, batch, at)
-    await store.set(cleanupKey(next, id), keyId, smallValueOptions(keyId))
+    if (batch.state === 'ended' && now >= batch.createdAt + RESULTS_RETENTION_MS) await archive(parts, batch, now)
+    await store.set(cleanupKey(nextAt, id), keyId, smallValueOptions(keyId))
   }
-  await store.delete(key)
+  await store.delete(cleanup)
 }
 
-function areResultsExpired(batch: Batch, at: number): boolean {
-  return batch.state === 'ended' && at >= batch.createdAt + RESULTS_RETENTION_MS
+/** Returns undefined if the batch must be deleted. */
+function nextCleanupAt({ state, createdAt }: Batch, now: number): number | undefined {
+  if (state === 'filling') return undefined
+  if (now < createdAt + RESULTS_RETENTION_MS) return createdAt + RESULTS_RETENTION_MS
+  if (state === 'working') return now + DAY_MS
+  return now < createdAt + BATCH_RETENTION_MS ? createdAt + BATCH_RETENTION_MS : undefined
 }
 
-/** Returns the time of the next cleanup, or undefined if the batch must be deleted. */
-function nextCleanup(batch: Batch, at: number): number | undefined {
-  if (batch.state === 'filling') return undefined
-  if (at < batch.createdAt + RESULTS_RETENTION_MS) return batch.createdAt + RESULTS_RETENTION_MS
-  if (batch.state === 'working') return at + DAY_MS
-  return at < batch.createdAt + BATCH_RETENTION_MS ? batch.createdAt + BATCH_RETENTION_MS : undefined
-}
-
-async function archive(parts: BatchStore, batch: Batch, at: number): Promise<void> {
-  await changeBatch(parts.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? at }))
+async function archive(parts: BatchStore, batch: Batch, now: number): Promise<void> {
+  await changeBatch(parts.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? now }))
   await deleteItems(parts, itemPrefix('result', batch.id))
 }

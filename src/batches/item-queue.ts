@@ -1,11 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
-import { quotaOf, type Settlement, type WriteOptions } from '../core/store.ts'
+import { quotaOf, type Settlement, type Store, type WriteOptions } from '../core/store.ts'
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import {
   type Batch,
-  type BatchStore,
   changeBatch,
-  type ItemCounts,
   headKey,
   type ItemOutcome,
   itemKey,
@@ -39,36 +37,6 @@ export interface ItemResult {
   readonly settlement?: Settlement
 }
 
-/**
- * Batch items, claimed by lease.
- *
- * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
- * value and thereby claim the item, so the items of a killed process become available.
- *
- * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce
- * the result to its line; delete the `todo` value. If a process dies, the next process to claim the item continues with
- * the next step. Each item therefore has one result, which is settled once.
- */
-export interface ItemQueue {
-  positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]>
-  claim(batch: OpenBatch, position: string): Promise<ClaimResult>
-  /** Resolves with false if another process has claimed the item. */
-  renew(claim: ItemClaim): Promise<boolean>
-  /** Any process may claim the item after `at`, in milliseconds since 1970. */
-  release(claim: ItemClaim, at: number): Promise<void>
-  batch(open: OpenBatch): Promise<Batch | undefined>
-  request(claim: ItemClaim): Promise<StoredRequest | undefined>
-  result(claim: ItemClaim): Promise<ItemResult | undefined>
-  /**
-   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, but still
-   * settles the cost. If the item already has a different result, resolves with undefined.
-   */
-  finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined>
-  /** Deletes all values of the item except its line. Must be called after the settlement. */
-  close(claim: ItemClaim, result: ItemResult): Promise<void>
-  end(batch: OpenBatch): Promise<void>
-}
-
 export interface StoredRequest {
   readonly customId: string
   readonly params: JsonObject
@@ -80,113 +48,130 @@ export interface ItemQueueOptions extends BatchParts {
 
 const PAGE_SIZE = 64
 
-export function createItemQueue(options: ItemQueueOptions): ItemQueue {
-  const { store, now, uuid, leaseMs } = options
-  const key = (
-    kind: 'todo' | 'request' | 'result',
-    { batch, position }: Pick<ItemClaim, 'batch' | 'position'>,
-  ): string => itemKey(kind, batch.id, position)
-  const newClaim = (): string => `${now() + leaseMs} ${uuid()}`
+/**
+ * Batch items, claimed by lease.
+ *
+ * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
+ * value and thereby claim the item, so the items of a killed process become available.
+ *
+ * An item ends in four idempotent steps: store the result and its settlement, unless a result exists; settle; reduce
+ * the result to its line; delete the `todo` value. If a process dies, the next process to claim the item continues with
+ * the next step. Each item therefore has one result, which is settled once.
+ */
+export class ItemQueue {
+  readonly #options: ItemQueueOptions
+  readonly #store: Store
 
-  async function positions(batch: OpenBatch, after: string | undefined): Promise<readonly string[]> {
-    const prefix = itemPrefix('todo', batch.id)
-    const keys = await store.list(prefix, { limit: PAGE_SIZE, ...(after !== undefined && { after: prefix + after }) })
-    return keys.map((found) => found.slice(prefix.length))
+  constructor(options: ItemQueueOptions) {
+    this.#options = options
+    this.#store = options.store
   }
 
-  async function claimItem(batch: OpenBatch, position: string): Promise<ClaimResult> {
-    const todo = key('todo', { batch, position })
-    const storedValue = newClaim()
-    const write = smallValueOptions(batch.keyId)
-    if (await store.swap(todo, UNCLAIMED, storedValue, write))
-      return { kind: 'claimed', claim: { batch, position, storedValue } }
-    const found = await store.get(todo)
-    if (found === undefined) return { kind: 'gone' }
-    const until = Number(found.split(' ', 1)[0])
+  async batch({ keyId, id }: OpenBatch): Promise<Batch | undefined> {
+    return parseBatch(await this.#store.get(headKey(keyId, id)))
+  }
+
+  /** Resolves with the positions of the next unfinished items. */
+  async positions({ id }: OpenBatch, after: string | undefined): Promise<readonly string[]> {
+    const prefix = itemPrefix('todo', id)
+    const range = { limit: PAGE_SIZE, ...(after !== undefined && { after: prefix + after }) }
+    const keys = await this.#store.list(prefix, range)
+    return keys.map((key) => key.slice(prefix.length))
+  }
+
+  async claim(batch: OpenBatch, position: string): Promise<ClaimResult> {
+    const { now, leaseMs } = this.#options
+    const key = itemKey('todo', batch.id, position)
+    const storedValue = this.#newClaimValue()
+    const options = smallValueOptions(batch.keyId)
+    const claimed: ClaimResult = { kind: 'claimed', claim: { batch, position, storedValue } }
+    if (await this.#store.swap(key, UNCLAIMED, storedValue, options)) return claimed
+    const current = await this.#store.get(key)
+    if (current === undefined) return { kind: 'gone' }
+    const until = Number(current.split(' ', 1)[0])
     if (until > now()) return { kind: 'busy', until }
-    if (await store.swap(todo, found, storedValue, write))
-      return { kind: 'claimed', claim: { batch, position, storedValue } }
+    if (await this.#store.swap(key, current, storedValue, options)) return claimed
     return { kind: 'busy', until: now() + leaseMs }
   }
 
-  async function renew(claim: ItemClaim): Promise<boolean> {
-    const storedValue = newClaim()
-    const write = smallValueOptions(claim.batch.keyId)
-    if (!(await store.swap(key('todo', claim), claim.storedValue, storedValue, write))) return false
-    claim.storedValue = storedValue
+  /** Resolves with false if another process has claimed the item. */
+  async renew(claim: ItemClaim): Promise<boolean> {
+    const value = this.#newClaimValue()
+    const options = smallValueOptions(claim.batch.keyId)
+    if (!(await this.#store.swap(keyOf('todo', claim), claim.storedValue, value, options))) return false
+    claim.storedValue = value
     return true
   }
 
-  async function request(claim: ItemClaim): Promise<StoredRequest | undefined> {
-    const value = parseJson((await store.get(key('request', claim))) ?? '')
+  /** Any process may claim the item after `at`, in milliseconds since 1970. */
+  async release(claim: ItemClaim, at: number): Promise<void> {
+    const options = smallValueOptions(claim.batch.keyId)
+    await this.#store.swap(keyOf('todo', claim), claim.storedValue, String(Math.ceil(at)), options)
+  }
+
+  async request(claim: ItemClaim): Promise<StoredRequest | undefined> {
+    const value = parseJson((await this.#store.get(keyOf('request', claim))) ?? '')
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
     return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
   }
 
-  async function result(claim: ItemClaim): Promise<ItemResult | undefined> {
-    const value = await store.get(key('result', claim))
+  async result(claim: ItemClaim): Promise<ItemResult | undefined> {
+    const value = await this.#store.get(keyOf('result', claim))
     return value === undefined ? undefined : readResult(value)
   }
 
-  async function finish(claim: ItemClaim, newResult: ItemResult): Promise<ItemResult | undefined> {
+  /**
+   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, but still
+   * settles the cost. If the item already has a different result, resolves with undefined.
+   */
+  async finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined> {
     const { keyId } = claim.batch
     try {
-      return await put(claim, newResult, { quota: quotaOf('batch', keyId) })
+      return await this.#putResult(claim, result, { quota: quotaOf('batch', keyId) })
     } catch (error) {
       if (!GatewayError.is(error) || error.kind !== 'quota-exceeded') throw error
-      return put(claim, { ...newResult, line: storageFullLine(newResult.line) }, smallValueOptions(keyId))
+      return this.#putResult(claim, { ...result, line: storageFullLine(result.line) }, smallValueOptions(keyId))
     }
+  }
+
+  /** Deletes all values of the item except its line. Must be called after the settlement. */
+  async close(claim: ItemClaim, result: ItemResult): Promise<void> {
+    const value = writeResult(result)
+    const options = smallValueOptions(claim.batch.keyId)
+    if (value !== result.line) await this.#store.swap(keyOf('result', claim), value, result.line, options)
+    await this.#store.delete(keyOf('request', claim))
+    await this.#store.delete(keyOf('todo', claim))
+  }
+
+  /** Ends a batch without unfinished items. */
+  async end(batch: OpenBatch): Promise<void> {
+    const counts = { ...NO_COUNTS }
+    for await (const value of valuesOf(this.#options, itemPrefix('result', batch.id))) counts[outcomeOf(value)] += 1
+    await changeBatch(this.#store, batch, (current) =>
+      current.state === 'working' ? { ...current, state: 'ended', endedAt: this.#options.now(), counts } : current,
+    )
+    await this.#store.delete(OPEN_PREFIX + batch.id)
   }
 
   /**
    * If the swap fails, compares the stored value, because an earlier swap may have succeeded although its reply was
    * lost.
    */
-  async function put(claim: ItemClaim, newResult: ItemResult, write: WriteOptions): Promise<ItemResult | undefined> {
-    const resultKey = key('result', claim)
-    const value = writeResult(newResult)
-    const isOurs = (await store.swap(resultKey, undefined, value, write)) || (await store.get(resultKey)) === value
-    return isOurs ? newResult : undefined
+  async #putResult(claim: ItemClaim, result: ItemResult, options: WriteOptions): Promise<ItemResult | undefined> {
+    const key = keyOf('result', claim)
+    const value = writeResult(result)
+    const isOurs = (await this.#store.swap(key, undefined, value, options)) || (await this.#store.get(key)) === value
+    return isOurs ? result : undefined
   }
 
-  async function close(claim: ItemClaim, newResult: ItemResult): Promise<void> {
-    const value = writeResult(newResult)
-    const write = smallValueOptions(claim.batch.keyId)
-    if (value !== newResult.line) await store.swap(key('result', claim), value, newResult.line, write)
-    await store.delete(key('request', claim))
-    await store.delete(key('todo', claim))
-  }
-
-  async function release(claim: ItemClaim, at: number): Promise<void> {
-    await store.swap(key('todo', claim), claim.storedValue, String(Math.ceil(at)), smallValueOptions(claim.batch.keyId))
-  }
-
-  async function end(batch: OpenBatch): Promise<void> {
-    const counts = await countResults(options, batch)
-    await changeBatch(store, batch, (current) =>
-      current.state === 'working' ? { ...current, state: 'ended', endedAt: now(), counts } : current,
-    )
-    await store.delete(OPEN_PREFIX + batch.id)
-  }
-
-  return {
-    positions,
-    claim: claimItem,
-    renew,
-    release,
-    batch: async ({ keyId, id }) => parseBatch(await store.get(headKey(keyId, id))),
-    request,
-    result,
-    finish,
-    close,
-    end,
+  #newClaimValue(): string {
+    const { now, uuid, leaseMs } = this.#options
+    return `${now() + leaseMs} ${uuid()}`
   }
 }
 
-async function countResults(parts: BatchStore, batch: OpenBatch): Promise<ItemCounts> {
-  const counts = { ...NO_COUNTS }
-  for await (const value of valuesOf(parts, itemPrefix('result', batch.id))) counts[outcomeOf(value)] += 1
-  return counts
+function keyOf(kind: 'todo' | 'request' | 'result', { batch, position }: ItemClaim): string {
+  return itemKey(kind, batch.id, position)
 }
 
 /** Matches the result type at the start of the line, before any text of a caller or a model. */
@@ -247,25 +232,31 @@ type PollResult =
   | { readonly kind: 'none' }
 
 /** Claims the unfinished items of one batch, cyclically. */
-export interface ItemPoll {
+export class ItemPoll {
   readonly batch: OpenBatch
-  next(): Promise<PollResult>
-}
+  readonly #queue: ItemQueue
+  #nextPositions: string[] = []
+  #lastPosition: string | undefined
 
-/**
- * @param start The position before the first item. Differs between processes, so that they begin with different items.
- */
-export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: string): ItemPoll {
-  let ahead: string[] = []
-  let last = start
+  /**
+   * @param start The position before the first item. Differs between processes, so that they begin with different
+   *   items.
+   */
+  constructor(queue: ItemQueue, batch: OpenBatch, start?: string) {
+    this.#queue = queue
+    this.batch = batch
+    this.#lastPosition = start
+  }
 
-  async function next(): Promise<PollResult> {
-    const cycle = { isFromStart: last === undefined, busyCount: 0, availableAt: Infinity }
+  async next(): Promise<PollResult> {
+    const cycle = { isFromStart: this.#lastPosition === undefined, busyCount: 0, availableAt: Infinity }
     for (;;) {
-      if (ahead.length === 0) ahead = [...(await queue.positions(batch, last))]
-      const position = ahead.shift()
+      if (this.#nextPositions.length === 0) {
+        this.#nextPositions = [...(await this.#queue.positions(this.batch, this.#lastPosition))]
+      }
+      const position = this.#nextPositions.shift()
+      this.#lastPosition = position
       if (position === undefined) {
-        last = undefined
         if (cycle.isFromStart) {
           return cycle.busyCount === 0 ? { kind: 'none' } : { kind: 'wait', until: cycle.availableAt }
         }
@@ -273,14 +264,11 @@ export function createItemPoll(queue: ItemQueue, batch: OpenBatch, start?: strin
         cycle.busyCount = 0
         continue
       }
-      last = position
-      const result = await queue.claim(batch, position)
+      const result = await this.#queue.claim(this.batch, position)
       if (result.kind === 'claimed') return { kind: 'item', claim: result.claim }
       if (result.kind !== 'busy') continue
       cycle.busyCount += 1
       cycle.availableAt = Math.min(cycle.availableAt, result.until)
     }
   }
-
-  return { batch, next }
 }

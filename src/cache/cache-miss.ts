@@ -1,11 +1,11 @@
 import type { Completion } from '../core/answer.ts'
 import type { AnswerClaims, CachedAnswer, StreamValues } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/async.ts'
+import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { CacheDirectives } from './cache-options.ts'
-import { isPending, throwIfCancelled, whenReady } from './deadlines.ts'
+import { throwIfCancelled, whenReady } from './deadlines.ts'
 import { attempt, findSame, type CacheHit, type CacheParts } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
@@ -16,7 +16,7 @@ export interface CacheMiss {
   /** Equal for identical requests, which can share one answer. Absent if the cache directives prevent sharing. */
   readonly id?: string | undefined
   /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
-  store(completion: Completion, promptTokens: number): boolean | Promise<boolean>
+  store(completion: Completion, promptTokens: number): MaybePromise<boolean>
   /** Counts the request as a hit after it has received the answer to an identical request. */
   becameHit(): void
   /** Coordinates identical requests of several processes. Absent if the store has no claims. */
@@ -61,7 +61,7 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false
       const stored = attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
-      if (!isPending(stored)) return stored
+      if (!isThenable(stored)) return stored
       writes.add(stored)
       return stored.finally(() => writes.delete(stored))
     },
@@ -77,7 +77,7 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
 /** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
-function store(parts: CacheParts, lookup: Lookup, answered: Answered): boolean | Promise<boolean> {
+function store(parts: CacheParts, lookup: Lookup, answered: Answered): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const { id, scope, text } = lookup.key
   const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds

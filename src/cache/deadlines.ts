@@ -1,4 +1,4 @@
-import { type Cancellation, withTimeout } from '../core/async.ts'
+import { type Cancellation, isThenable, type MaybePromise, withTimeout } from '../core/async.ts'
 import type { AnswerStore, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 
@@ -12,18 +12,18 @@ export interface Timeout {
  * Returns the result of `work`. If it is a promise, a timeout or a disconnected caller rejects the returned promise and
  * aborts the signal passed to `work`.
  */
-export function runWithTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => T | Promise<T>): T | Promise<T> {
+export function runWithTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
   throwIfCancelled(timeout)
   const controller = new AbortController()
   const result = work(controller.signal)
-  return isPending(result) ? race(timeout, result, controller) : result
+  return isThenable(result) ? race(timeout, result, controller) : result
 }
 
 /** Like `runWithTimeout`, for work that cannot be aborted. */
-export function withDeadline<T>(timeout: Timeout, work: () => T | Promise<T>): T | Promise<T> {
+export function withDeadline<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
   throwIfCancelled(timeout)
   const result = work()
-  return isPending(result) ? race(timeout, result, undefined) : result
+  return isThenable(result) ? race(timeout, result, undefined) : result
 }
 
 export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
@@ -36,14 +36,9 @@ function race<T>(timeout: Timeout, work: Promise<T>, controller: AbortController
   return controller === undefined ? raced : raced.finally(() => controller.abort())
 }
 
-/** Returns true for any thenable, because custom cache components may use other promise implementations. */
-export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
-}
-
 /** Applies a function to a value, synchronously if the value is not a promise. */
-export function whenReady<T, U>(value: T | Promise<T>, apply: (value: T) => U | Promise<U>): U | Promise<U> {
-  return isPending(value) ? value.then(apply) : apply(value)
+export function whenReady<T, U>(value: MaybePromise<T>, apply: (value: T) => MaybePromise<U>): MaybePromise<U> {
+  return isThenable(value) ? value.then(apply) : apply(value)
 }
 
 const MAX_FAILURES = 3
@@ -81,7 +76,7 @@ export interface CallBounds {
   readonly timeoutMs: number
 }
 
-type Bounded = <T>(work: () => T | Promise<T>) => T | Promise<T>
+type Bounded = <T>(work: () => MaybePromise<T>) => MaybePromise<T>
 
 function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Bounded {
   const pause = createFailurePause(now)
@@ -97,7 +92,7 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
     if (pause.isPaused) throw new Error('The cache store or index is paused after repeated failures.')
     try {
       const result = withDeadline({ ms: timeoutMs, after }, work)
-      return isPending(result) ? result.then(succeeded, failed) : succeeded(result)
+      return isThenable(result) ? result.then(succeeded, failed) : succeeded(result)
     } catch (error) {
       return failed(error)
     }

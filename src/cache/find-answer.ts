@@ -1,10 +1,10 @@
 import type { Completion } from '../core/answer.ts'
 import { add, type NanoUsd } from '../core/money.ts'
 import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/async.ts'
+import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
-import { isPending, whenReady, withDeadline, runWithTimeout, type Timeout } from './deadlines.ts'
+import { whenReady, withDeadline, runWithTimeout, type Timeout } from './deadlines.ts'
 import { differenceOf, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
@@ -17,7 +17,7 @@ export interface CacheParts {
   readonly search: CandidateSearch
   readonly tallies: CacheTallies
   readonly writes: Set<Promise<unknown>>
-  readonly lexicon: () => Lexicon | Promise<Lexicon>
+  readonly lexicon: () => MaybePromise<Lexicon>
   readonly pause: () => Promise<void>
 }
 
@@ -55,7 +55,7 @@ type Found = CacheHit | undefined
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
  * the store, embedder or index is asynchronous. Throws or rejects if one of them fails.
  */
-export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
+export function findAnswer(parts: CacheParts, lookup: Lookup): MaybePromise<Found> {
   const { key, threshold } = lookup
   return whenReady(findSame(parts, lookup), (same) => {
     if (same !== undefined) return same
@@ -69,7 +69,7 @@ export function findAnswer(parts: CacheParts, lookup: Lookup): Found | Promise<F
   })
 }
 
-export function findSame(parts: CacheParts, lookup: Lookup): Found | Promise<Found> {
+export function findSame(parts: CacheParts, lookup: Lookup): MaybePromise<Found> {
   return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
 }
 
@@ -87,7 +87,7 @@ interface Accepted {
   readonly similarity: number
 }
 
-function bestOf(comparison: Comparison): Found | Promise<Found> {
+function bestOf(comparison: Comparison): MaybePromise<Found> {
   const { parts, lookup } = comparison
   return whenReady(firstAccepted(comparison, 0), (accepted) => {
     const best = accepted ?? comparison.paraphrase
@@ -95,7 +95,7 @@ function bestOf(comparison: Comparison): Found | Promise<Found> {
   })
 }
 
-function firstAccepted(comparison: Comparison, from: number): Accepted | undefined | Promise<Accepted | undefined> {
+function firstAccepted(comparison: Comparison, from: number): MaybePromise<Accepted | undefined> {
   const { parts, lookup, candidates } = comparison
   const isLong = lookup.key.text.length >= LONG_TEXT
   for (let at = from; at < candidates.length; at += 1) {
@@ -103,7 +103,7 @@ function firstAccepted(comparison: Comparison, from: number): Accepted | undefin
     const candidate = candidates[at]
     if (candidate === undefined) continue
     const accepted = whenReady(findEntry(parts, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
-    if (isPending(accepted)) return accepted.then((found) => found ?? firstAccepted(comparison, at + 1))
+    if (isThenable(accepted)) return accepted.then((found) => found ?? firstAccepted(comparison, at + 1))
     if (accepted !== undefined) return accepted
   }
   return undefined
@@ -130,7 +130,7 @@ function compare(
   return undefined
 }
 
-function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): Found | Promise<Found> {
+function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): MaybePromise<Found> {
   const { verifyHit } = parts.options
   if (verifyHit === undefined) return recordHit(parts, accepted)
   const { key, keyId, modelName, smallModel } = lookup
@@ -152,7 +152,7 @@ function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit
   const countFailure = (): void => void (parts.tallies.failures += 1)
   try {
     const amended = parts.store.amend(entry.id, { servedAt: similarity })
-    if (isPending(amended)) amended.catch(countFailure)
+    if (isThenable(amended)) amended.catch(countFailure)
   } catch {
     countFailure()
   }
@@ -160,11 +160,7 @@ function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit
 }
 
 /** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
-function findEntry(
-  parts: CacheParts,
-  lookup: Lookup,
-  id: string,
-): CachedAnswer | undefined | Promise<CachedAnswer | undefined> {
+function findEntry(parts: CacheParts, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
   const stored = withDeadline(timeoutOf(parts, lookup), () => parts.store.get(id))
   return whenReady(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
@@ -189,17 +185,17 @@ function countRejection({ refused }: CacheTallies, reason: Difference | 'verifie
 /** Returns the result of `work`, or `fallback` if it fails. A cancelled request does not count as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
-  work: () => T | Promise<T>,
+  work: () => MaybePromise<T>,
   fallback: T,
   cancellation?: Cancellation,
-): T | Promise<T> {
+): MaybePromise<T> {
   const countFailure = (): T => {
     tallies.failures += cancellation?.isCancelled === true ? 0 : 1
     return fallback
   }
   try {
     const result = work()
-    return isPending(result) ? result.then(undefined, countFailure) : result
+    return isThenable(result) ? result.then(undefined, countFailure) : result
   } catch {
     return countFailure()
   }

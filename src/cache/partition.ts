@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../core/async.ts'
 import type { Neighbor } from '../core/cache-ports.ts'
 import { SIGNATURE_WORDS, countOnes, maxDifferentBits, type Signer } from './hashing.ts'
 
@@ -36,7 +37,7 @@ export interface Partition {
   add(entry: StoredVector): void
   remove(entry: StoredVector): void
   /** Returns vectors with at least the minimum similarity, nearest first. May miss vectors added during a pause. */
-  search(search: VectorSearch, pause: () => Promise<void>): readonly Neighbor[] | Promise<readonly Neighbor[]>
+  search(search: VectorSearch, pause: () => Promise<void>): MaybePromise<readonly Neighbor[]>
 }
 
 /** Rows are not moved during a search, because the search would miss a vector that moves. */
@@ -133,7 +134,7 @@ function scan(
   search: VectorSearch,
   sign: Signer,
   pause: () => Promise<void>,
-): readonly Neighbor[] | Promise<readonly Neighbor[]> {
+): MaybePromise<readonly Neighbor[]> {
   const isSigned = rows.signed >= MIN_SIGNED_ROWS
   const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
   if (signature !== undefined) sign(search.vector, signature)

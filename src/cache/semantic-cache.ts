@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { AnswerStore } from '../core/cache-ports.ts'
-import type { Cancellation } from '../core/async.ts'
+import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createMemoryAnswerStore } from './answer-store.ts'
@@ -13,7 +13,7 @@ import {
   type SemanticCacheOptions,
   type VerifierModel,
 } from './cache-options.ts'
-import { boundAnswers, boundIndex, isPending, whenReady } from './deadlines.ts'
+import { boundAnswers, boundIndex, whenReady } from './deadlines.ts'
 import { attempt, findAnswer, type CacheHit, type CacheParts, type CacheTallies } from './find-answer.ts'
 import { createFlatIndex, createVectorSearch } from './vector-search.ts'
 import type { Difference } from './guard.ts'
@@ -37,18 +37,18 @@ export interface CacheQuestion {
 
 /** Tier 1. Methods return promises only if a cache component is asynchronous. A component failure counts as a miss. */
 export interface SemanticCache {
-  lookUp(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
+  lookUp(question: CacheQuestion): MaybePromise<CacheHit | CacheMiss>
   /**
    * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders and verifiers,
    * because they may cost money, so with these only identical text is a hit.
    */
-  peek(question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss>
+  peek(question: CacheQuestion): MaybePromise<CacheHit | CacheMiss>
   /**
    * Raises the entry's threshold above the similarity of its hits, or removes the entry if all its hits had identical
    * text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
    */
-  reportWrongHit(id: string): void | Promise<void>
-  clear(filter?: { readonly key?: string }): void | Promise<void>
+  reportWrongHit(id: string): MaybePromise<void>
+  clear(filter?: { readonly key?: string }): MaybePromise<void>
   stats(): CacheStatistics
   /** Resolves when all pending writes have settled. */
   flush(): Promise<void>
@@ -113,7 +113,7 @@ function createCacheParts(options: SemanticCacheOptions): CacheParts {
           onRemove: ({ scope, id, comparable }) => {
             const removed = comparable ? search.remove(scope, id) : undefined
             // A vector without a stored entry is never a hit.
-            if (isPending(removed)) removed.catch(() => {})
+            if (isThenable(removed)) removed.catch(() => {})
           },
         })
       : boundAnswers(options.answers, { runtime, timeoutMs })
@@ -152,7 +152,7 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isLocal, hasComparable })
 }
 
-function lookUp(parts: CacheParts, question: CacheQuestion): CacheHit | CacheMiss | Promise<CacheHit | CacheMiss> {
+function lookUp(parts: CacheParts, question: CacheQuestion): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = parts
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = question
   if (options.enabled === false || (!directives.read && !directives.write)) return NOTHING_STORED
@@ -199,7 +199,7 @@ function readOnly(parts: CacheParts): CacheParts {
   return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: readOnlyStore }
 }
 
-function raiseThreshold({ store: answers }: CacheParts, id: string): void | Promise<void> {
+function raiseThreshold({ store: answers }: CacheParts, id: string): MaybePromise<void> {
   return whenReady(answers.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { servedAt = 0 } = entry
@@ -209,7 +209,7 @@ function raiseThreshold({ store: answers }: CacheParts, id: string): void | Prom
   })
 }
 
-function clear({ store: answers, search }: CacheParts, keyId: string | undefined): void | Promise<void> {
+function clear({ store: answers, search }: CacheParts, keyId: string | undefined): MaybePromise<void> {
   return whenReady(answers.clear(keyId), () => (keyId === undefined ? search.clear() : undefined))
 }
 

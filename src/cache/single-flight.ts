@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/async.ts'
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 export type FlightEnd<T> =
@@ -36,7 +36,7 @@ export interface SingleFlight<T, S = never> {
    * The first request with a key becomes the leader synchronously. Later requests wait for the leader. If a waiting
    * caller disconnects, its promise rejects with the cancellation reason, and other requests are not affected.
    */
-  join(key: string, options?: JoinOptions): FlightRole<T, S> | Promise<FlightRole<T, S>>
+  join(key: string, options?: JoinOptions): MaybePromise<FlightRole<T, S>>
   readonly size: number
 }
 

@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../core/async.ts'
 import { hash32 } from './hashing.ts'
 
 const MIN_LENGTH = 4
@@ -216,7 +217,7 @@ export async function loadEnglish(): Promise<Lexicon> {
   return readLexicon(words)
 }
 
-export function lazyLexicon(): () => Lexicon | Promise<Lexicon> {
+export function lazyLexicon(): () => MaybePromise<Lexicon> {
   let loaded: Lexicon | undefined
   let loading: Promise<Lexicon> | undefined
   const load = async (): Promise<Lexicon> => {

@@ -1,15 +1,9 @@
+import { isThenable, type MaybePromise } from '../core/async.ts'
 import { LRUCache } from 'lru-cache'
 import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Canonical, canonicalize } from './canonical.ts'
-import {
-  createFailurePause,
-  type FailurePause,
-  isPending,
-  whenReady,
-  withDeadline,
-  runWithTimeout,
-} from './deadlines.ts'
+import { createFailurePause, type FailurePause, whenReady, withDeadline, runWithTimeout } from './deadlines.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 import { GatewayError } from '../core/errors.ts'
 import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
@@ -25,7 +19,7 @@ export interface VectorSearchOptions {
    * second one. In a shared index, each vector is added immediately.
    */
   readonly deferred: boolean
-  readonly hasComparable: (scope: string) => boolean | Promise<boolean>
+  readonly hasComparable: (scope: string) => MaybePromise<boolean>
 }
 
 const MAX_FORMS = 256
@@ -62,7 +56,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
       forget(scope, id)
     }
   }
-  const vectorOf = (lookup: Lookup): Float32Array | Promise<Float32Array> => {
+  const vectorOf = (lookup: Lookup): MaybePromise<Float32Array> => {
     if (lookup.vector !== undefined) return lookup.vector
     const { scope, text } = lookup.key
     const waiting = Array.from(pending.get(scope) ?? []).slice(0, MAX_EMBEDDED_TOGETHER)
@@ -78,7 +72,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     forms.set(id, form)
     return form
   }
-  const nearest = (lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]> => {
+  const nearest = (lookup: Lookup, limit: number): MaybePromise<readonly CacheCandidate[]> => {
     const { threshold, cancellation } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
@@ -120,10 +114,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
  * Embeds texts of one key. Throws or rejects if the embedder fails, times out or is paused after failures, and if the
  * vector of the first text is unusable: wrong dimensions, NaN, or only zeros.
  */
-type EmbedTexts = (
-  texts: readonly string[],
-  caller: Pick<Lookup, 'keyId' | 'cancellation'>,
-) => Vectors | Promise<Vectors>
+type EmbedTexts = (texts: readonly string[], caller: Pick<Lookup, 'keyId' | 'cancellation'>) => MaybePromise<Vectors>
 
 function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions): EmbedTexts {
   const health = createEmbedderHealth(runtime.now)
@@ -147,7 +138,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
       const pending = runWithTimeout(timeout, (signal) => embedder.embed(texts, signal))
-      return isPending(pending) ? pending.then(accept, failed) : accept(pending)
+      return isThenable(pending) ? pending.then(accept, failed) : accept(pending)
     } catch (error) {
       return failed(error)
     }

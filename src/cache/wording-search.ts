@@ -1,4 +1,4 @@
-import type { Cancellation } from '../core/async.ts'
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { NanoUsd } from '../core/money.ts'
 import type { CacheKey } from './cache-key.ts'
 import type { VerifierModel } from './cache-options.ts'
@@ -27,10 +27,10 @@ export interface CacheCandidate {
 export interface CandidateSearch {
   bytesOf(text: string): number
   /** Returns at most `limit` candidates, best first. Rejects if the embedder or the index fails or times out. */
-  find(lookup: Lookup, limit: number): readonly CacheCandidate[] | Promise<readonly CacheCandidate[]>
-  add(lookup: Lookup, expiresAt: number): void | Promise<void>
-  remove(scope: string, id: string): void | Promise<void>
-  clear(): void | Promise<void>
+  find(lookup: Lookup, limit: number): MaybePromise<readonly CacheCandidate[]>
+  add(lookup: Lookup, expiresAt: number): MaybePromise<void>
+  remove(scope: string, id: string): MaybePromise<void>
+  clear(): MaybePromise<void>
 }
 
 const TYPO_COST = 0.01

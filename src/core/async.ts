@@ -5,6 +5,11 @@ export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
   return value instanceof Promise
 }
 
+/** Like `isPromise`, but also accepts promises of other implementations, which custom components may return. */
+export function isThenable<T>(value: MaybePromise<T> | PromiseLike<T>): value is Promise<T> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+}
+
 /** Calls `proceed` with the value, synchronously unless the value is a promise. */
 export function chain<T, Result>(
   value: MaybePromise<T>,

@@ -1,12 +1,6 @@
 import { createBatchRepository, type BatchRepository } from '../batches/batch-repository.ts'
 import { cleanUpBatches, type OpenBatch, toPosition } from '../batches/batch.ts'
-import {
-  createItemPoll,
-  createItemQueue,
-  type ItemClaim,
-  type ItemPoll,
-  type ItemQueue,
-} from '../batches/item-queue.ts'
+import { type ItemClaim, ItemPoll, ItemQueue } from '../batches/item-queue.ts'
 import type { Store } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { FindKeyById } from './answer-item.ts'
@@ -55,7 +49,7 @@ export function openBatches(
   const { now, uuid } = services.runtime
   const parts = { store, now, uuid, pause: yieldToEventLoop }
   const repository = createBatchRepository(parts)
-  const queue = createItemQueue({ ...parts, leaseMs })
+  const queue = new ItemQueue({ ...parts, leaseMs })
   const worker = createBatchWorker({
     queue,
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
@@ -212,7 +206,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
     const total = (await queue.batch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
-    return createItemPoll(queue, batch, start === 0 ? undefined : toPosition(start - 1))
+    return new ItemPoll(queue, batch, start === 0 ? undefined : toPosition(start - 1))
   }
 
   function wake(keyId?: string): void {

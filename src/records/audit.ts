@@ -1,6 +1,6 @@
 import type { FailureKind } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
@@ -64,24 +64,21 @@ export interface Audit {
 }
 
 const ALL_KEYS_LOG = 'audit'
-const DEFAULT_LIMIT = 100
-const MAX_PAGE = 1_000
+const DEFAULT_PAGE_SIZE = 100
+const MAX_PAGE_SIZE = 1_000
 
 /** Writes each record to the log of all keys and to the log of its key, so that reads need no search. */
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
   function write(finished: Finished): MaybePromise<void> {
+    const countDropped = (): void => void (dropped += 1)
     try {
       const appended = store.append(logsOf(finished), entryOf(finished))
-      return isPromise(appended) ? appended.catch(drop) : appended
+      return isPromise(appended) ? appended.catch(countDropped) : appended
     } catch {
-      drop()
+      countDropped()
     }
-  }
-
-  function drop(): void {
-    dropped += 1
   }
 
   function entriesOf(finished: Finished): readonly SettledEntry[] {
@@ -89,12 +86,10 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     return logsOf(finished).map((log) => ({ log, at, value, quota }))
   }
 
-  async function read({ keyId, limit = DEFAULT_LIMIT, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
-    const pageSize = Math.min(MAX_PAGE, Math.max(1, limit))
-    const entries = await store.entries(keyId === undefined ? ALL_KEYS_LOG : logOf(keyId), {
-      ...range,
-      limit: pageSize + 1,
-    })
+  async function read({ keyId, limit = DEFAULT_PAGE_SIZE, ...range }: AuditQuery = {}): Promise<WireForm<AuditPage>> {
+    const pageSize = Math.min(MAX_PAGE_SIZE, Math.max(1, limit))
+    const log = keyId === undefined ? ALL_KEYS_LOG : logOf(keyId)
+    const entries = await store.entries(log, { ...range, limit: pageSize + 1 })
     const page = entries.slice(0, pageSize)
     const records = page.map(fromEntry).filter((record) => record !== undefined)
     const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
@@ -141,12 +136,8 @@ function toRecord(finished: Finished): WireAuditRecord {
 
 /** Returns undefined for an invalid entry. */
 function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
-  try {
-    const value: unknown = JSON.parse(entry.value)
-    return isAuditRecord(value) ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value: unknown = parseJson(entry.value)
+  return isAuditRecord(value) ? value : undefined
 }
 
 function isAuditRecord(value: unknown): value is WireAuditRecord {

@@ -33,19 +33,12 @@ export interface MetricsSummary {
   }
 }
 
-/** Aggregates of this process since its start, in constant memory. */
-export interface Metrics {
-  record(finished: Finished): void
-  summary(now: number): MetricsSummary
-  /** Returns sums that can be added up across processes. */
-  totals(): MetricsTotals
-}
+type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
 
-export type TierCounts = Readonly<Record<1 | 2 | 3 | 4 | 5, number>>
-
+/** Sums that can be added up across processes. */
 export interface MetricsTotals {
   readonly endings: Readonly<Record<Ending, number>>
-  readonly tiers: TierCounts
+  readonly tiers: Readonly<TierCounts>
   readonly cacheHits: number
   readonly cacheMisses: number
   /** Nano-dollars. */
@@ -57,38 +50,49 @@ export interface MetricsTotals {
   readonly latencies: HistogramCounts
 }
 
-export function createMetrics(startedAt: number): Metrics {
-  const endings: Record<Ending, number> = { answered: 0, refused: 0, failed: 0, left: 0 }
-  const tiers: Record<1 | 2 | 3 | 4 | 5, number> = { 1: 0, 2: 0, 3: 0, 4: 0, 5: 0 }
-  const sums = { cacheHits: 0, cacheMisses: 0, theoretical: 0, actual: 0, billed: 0, latencySum: 0 }
-  const latencies = createHistogram()
-  const rate = createRecentRate(startedAt)
+/** Aggregates of this process since its start, in constant memory. */
+export class Metrics {
+  readonly #endings: Record<Ending, number> = { answered: 0, refused: 0, failed: 0, left: 0 }
+  readonly #tiers: TierCounts = { 1: 0, 2: 0, 3: 0, 4: 0, 5: 0 }
+  readonly #sums = { cacheHits: 0, cacheMisses: 0, theoretical: 0, actual: 0, billed: 0, latencySum: 0 }
+  readonly #latencies = new Histogram()
+  readonly #rate: RecentRate
 
-  function record(finished: Finished): void {
-    const { bill } = finished
+  constructor(startedAt: number) {
+    this.#rate = new RecentRate(startedAt)
+  }
+
+  record(finished: Finished): void {
+    const { bill, latencyMs } = finished
+    const sums = this.#sums
+    const ending = endingOf(finished)
     const tier = bill?.cache === 'HIT' ? 1 : finished.tier
-    endings[endingOf(finished)] += 1
-    latencies.record(finished.latencyMs)
-    sums.latencySum += Math.max(0, finished.latencyMs)
-    rate.count(finished.at)
-    if (tier !== undefined) tiers[tier] += 1
+    this.#endings[ending] += 1
+    this.#latencies.record(latencyMs)
+    sums.latencySum += Math.max(0, latencyMs)
+    this.#rate.count(finished.at)
+    if (tier !== undefined) this.#tiers[tier] += 1
     if (bill === undefined) return
-    if (wasAnswered(finished)) sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
+    // A failed request can also have a bill, because of its upstream calls.
+    if (ending === 'answered' || ending === 'left') sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
     sums.billed += bill.billed
   }
 
-  function summary(now: number): MetricsSummary {
-    const requests = sumOf(endings)
+  summary(now: number): MetricsSummary {
+    const { theoretical, actual, billed } = this.#sums
+    const tiers = this.#tiers
+    const requests = Object.values(this.#endings).reduce((sum, count) => sum + count, 0)
+    const latencyMs = (probability: number): number => Math.round(this.#latencies.quantile(probability) * 1000) / 1000
     return {
       optimizer: {
         requestsTotal: requests,
-        requestsPerSecond: rate.perSecond(now),
-        errorRate: fraction(endings.failed, requests),
-        latencyP50Ms: rounded(latencies.quantile(0.5)),
-        latencyP95Ms: rounded(latencies.quantile(0.95)),
-        latencyP99Ms: rounded(latencies.quantile(0.99)),
+        requestsPerSecond: this.#rate.perSecond(now),
+        errorRate: fraction(this.#endings.failed, requests),
+        latencyP50Ms: latencyMs(0.5),
+        latencyP95Ms: latencyMs(0.95),
+        latencyP99Ms: latencyMs(0.99),
       },
       optimization: {
         tier1CacheHits: tiers[1],
@@ -96,35 +100,21 @@ export function createMetrics(startedAt: number): Metrics {
         tier3Rlm: tiers[3],
         tier4FamilyLocked: tiers[4],
         tier5SavingsSlider: tiers[5],
-        totalSavingsUsd: toDollars(toNanoUsd(sums.theoretical - sums.actual)),
+        totalSavingsUsd: toDollars(toNanoUsd(theoretical - actual)),
       },
       billing: {
-        totalCostUsd: toDollars(toNanoUsd(sums.actual)),
-        theoreticalCostUsd: toDollars(toNanoUsd(sums.theoretical)),
-        totalBilledUsd: toDollars(toNanoUsd(sums.billed)),
-        savingsRatio: fraction(sums.theoretical - sums.actual, sums.theoretical),
+        totalCostUsd: toDollars(toNanoUsd(actual)),
+        theoreticalCostUsd: toDollars(toNanoUsd(theoretical)),
+        totalBilledUsd: toDollars(toNanoUsd(billed)),
+        savingsRatio: fraction(theoretical - actual, theoretical),
       },
     }
   }
 
-  const totals = (): MetricsTotals => ({
-    endings: { ...endings },
-    tiers: { ...tiers },
-    ...sums,
-    latencies: latencies.counts(),
-  })
-
-  return { record, summary, totals }
-}
-
-/** A failed request can also have a bill, because of its upstream calls. */
-function wasAnswered(finished: Finished): boolean {
-  const ending = endingOf(finished)
-  return ending === 'answered' || ending === 'left'
-}
-
-function sumOf(counts: Readonly<Record<string, number>>): number {
-  return Object.values(counts).reduce((sum, count) => sum + count, 0)
+  totals(): MetricsTotals {
+    const { counts } = this.#latencies
+    return { endings: { ...this.#endings }, tiers: { ...this.#tiers }, ...this.#sums, latencies: counts }
+  }
 }
 
 /** Rounds to six fraction digits. Returns 0 if `total` is 0. */
@@ -132,22 +122,7 @@ function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
 
-function rounded(value: number): number {
-  return Math.round(value * 1000) / 1000
-}
-
-/**
- * Counts values in buckets whose bounds grow by a constant factor, so that percentiles have a relative error of at most
- * 1%.
- */
-export interface Histogram {
-  record(value: number): void
-  /** Returns the value at a quantile (0 to 1), or 0 without values. */
-  quantile(probability: number): number
-  merge(other: HistogramCounts): void
-  counts(): HistogramCounts
-}
-
+/** Bucket indexes and their counts. */
 export type HistogramCounts = readonly (readonly [number, number])[]
 
 const RELATIVE_ERROR = 0.01
@@ -158,37 +133,43 @@ const FIRST_BOUND_MS = 1e-4
 /** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
 const BUCKETS = 1_400
 
-export function createHistogram(): Histogram {
-  const counts = new Float64Array(BUCKETS)
-  let total = 0
+/**
+ * Counts values in buckets whose bounds grow by a constant factor, so that percentiles have a relative error of at most
+ * 1%.
+ */
+export class Histogram {
+  readonly #counts = new Float64Array(BUCKETS)
+  #total = 0
 
-  function addTo(index: number, count: number): void {
-    counts[index] = (counts[index] ?? 0) + count
-    total += count
+  record(value: number): void {
+    this.#add(bucketOf(value), 1)
   }
 
-  function quantile(probability: number): number {
-    if (total === 0) return 0
-    const rank = Math.max(1, Math.ceil(Math.min(1, probability) * total))
+  /** Returns the value at a quantile (0 to 1), or 0 without values. */
+  quantile(probability: number): number {
+    if (this.#total === 0) return 0
+    const rank = Math.max(1, Math.ceil(Math.min(1, probability) * this.#total))
     let seen = 0
-    for (const [index, count] of counts.entries()) {
+    for (const [index, count] of this.#counts.entries()) {
       seen += count
       if (seen >= rank) return valueOf(index)
     }
     return valueOf(BUCKETS - 1)
   }
 
-  function merge(other: HistogramCounts): void {
+  merge(other: HistogramCounts): void {
     for (const [index, count] of other) {
-      if (Number.isInteger(index) && index >= 0 && index < BUCKETS && count > 0) addTo(index, count)
+      if (Number.isInteger(index) && index >= 0 && index < BUCKETS && count > 0) this.#add(index, count)
     }
   }
 
-  return {
-    record: (value) => addTo(bucketOf(value), 1),
-    quantile,
-    merge,
-    counts: () => [...counts.entries()].filter(([, count]) => count > 0),
+  get counts(): HistogramCounts {
+    return [...this.#counts.entries()].filter(([, count]) => count > 0)
+  }
+
+  #add(index: number, count: number): void {
+    this.#counts[index] = (this.#counts[index] ?? 0) + count
+    this.#total += count
   }
 }
 
@@ -202,42 +183,40 @@ function valueOf(index: number): number {
   return index === 0 ? 0 : (FIRST_BOUND_MS * FACTOR ** index * 2) / (FACTOR + 1)
 }
 
-export interface RecentRate {
-  count(at: number): void
+const WINDOW_SECONDS = 60
+
+/** Counts events in a ring buffer with one count per second. */
+export class RecentRate {
+  readonly #startedAt: number
+  readonly #counts = new Float64Array(WINDOW_SECONDS)
+  /** The second that each count belongs to. */
+  readonly #seconds = new Float64Array(WINDOW_SECONDS).fill(-1)
+
+  constructor(startedAt: number) {
+    this.#startedAt = startedAt
+  }
+
+  count(at: number): void {
+    const second = Math.floor(at / 1000)
+    const slot = ((second % WINDOW_SECONDS) + WINDOW_SECONDS) % WINDOW_SECONDS
+    if (this.#seconds[slot] !== second) {
+      this.#seconds[slot] = second
+      this.#counts[slot] = 0
+    }
+    this.#counts[slot] = (this.#counts[slot] ?? 0) + 1
+  }
+
   /**
    * Returns events per second over the last minute, or since the start if that is more recent. Rounded to three
    * fraction digits.
    */
-  perSecond(now: number): number
-}
-
-const WINDOW_SECONDS = 60
-
-/** Counts events in a ring buffer with one count per second. */
-export function createRecentRate(startedAt: number): RecentRate {
-  const counts = new Float64Array(WINDOW_SECONDS)
-  /** The second that each count belongs to. */
-  const seconds = new Float64Array(WINDOW_SECONDS).fill(-1)
-
-  function count(at: number): void {
-    const second = Math.floor(at / 1000)
-    const slot = ((second % WINDOW_SECONDS) + WINDOW_SECONDS) % WINDOW_SECONDS
-    if (seconds[slot] !== second) {
-      seconds[slot] = second
-      counts[slot] = 0
-    }
-    counts[slot] = (counts[slot] ?? 0) + 1
-  }
-
-  function perSecond(now: number): number {
+  perSecond(now: number): number {
     const currentSecond = Math.floor(now / 1000)
-    const recent = counts.filter((_, slot) => {
-      const second = seconds[slot] ?? -1
+    const recent = this.#counts.filter((_, slot) => {
+      const second = this.#seconds[slot] ?? -1
       return second > currentSecond - WINDOW_SECONDS && second <= currentSecond
     })
-    const elapsed = Math.min(WINDOW_SECONDS, Math.max(1, (now - startedAt) / 1000))
-    return Math.round((recent.reduce((sum, value) => sum + value, 0) / elapsed) * 1000) / 1000
+    const elapsedSeconds = Math.min(WINDOW_SECONDS, Math.max(1, (now - this.#startedAt) / 1000))
+    return Math.round((recent.reduce((sum, value) => sum + value, 0) / elapsedSeconds) * 1000) / 1000
   }
-
-  return { count, perSecond }
 }

@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
-import { createHistogram, type MetricsTotals } from './metrics.ts'
+import { Histogram, type MetricsTotals } from './metrics.ts'
 
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
@@ -13,12 +13,8 @@ export interface Drops {
 
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
-/**
- * Writes the Prometheus text format.
- *
- * @param waiting Settlements that the store has not accepted yet.
- */
-export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: number): string {
+/** Writes the Prometheus text format. */
+export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSettlements: number): string {
   const { theoretical, actual, billed } = totals
   const costs = Object.entries({ theoretical, actual, billed })
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
@@ -35,8 +31,8 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waiting: nu
     ...counter('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
     '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
     '# TYPE sluice_waiting_settlements gauge',
-    `sluice_waiting_settlements ${waiting}`,
-    ...latency(totals),
+    `sluice_waiting_settlements ${waitingSettlements}`,
+    ...latencySummary(totals),
     '',
   ].join('\n')
 }
@@ -46,16 +42,15 @@ function counter(name: string, help: string, label: string, values: Readonly<Rec
   return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines]
 }
 
-function latency({ latencies, latencySum }: MetricsTotals): string[] {
+function latencySummary({ latencies, latencySum }: MetricsTotals): string[] {
   const name = 'sluice_request_duration_seconds'
-  const histogram = createHistogram()
+  const histogram = new Histogram()
   histogram.merge(latencies)
-  const count = latencies.reduce((sum, [, inBucket]) => sum + inBucket, 0)
   return [
     `# HELP ${name} Time from the arrival of a request to its end.`,
     `# TYPE ${name} summary`,
     ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.quantile(quantile) / 1000}`),
     `${name}_sum ${latencySum / 1000}`,
-    `${name}_count ${count}`,
+    `${name}_count ${latencies.reduce((sum, [, count]) => sum + count, 0)}`,
   ]
 }

@@ -1,3 +1,4 @@
+import { isThenable } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type Ending, endingOf, type Finished, truncateName, type TierOutcome } from './finished.ts'
@@ -165,21 +166,16 @@ function levelOf(finished: Finished): LogLevel {
 /** A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
 type Sink<Value> = (record: Value) => unknown
 
-interface GuardedSink<Value> {
-  write(record: Value): void
-  dropped(): number
-}
-
 /** Maximum number of pending records in an asynchronous sink. Further records are dropped. */
-const MAX_PENDING = 1_000
+const MAX_PENDING_RECORDS = 1_000
 
-function guardSink<Value>(sink: Sink<Value> | undefined): GuardedSink<Value> {
+function guardSink<Value>(sink: Sink<Value> | undefined) {
   let dropped = 0
   let pending = 0
 
   function write(record: Value): void {
     if (sink === undefined) return
-    if (pending >= MAX_PENDING) {
+    if (pending >= MAX_PENDING_RECORDS) {
       dropped += 1
       return
     }
@@ -203,8 +199,4 @@ function guardSink<Value>(sink: Sink<Value> | undefined): GuardedSink<Value> {
   }
 
   return { write, dropped: () => dropped }
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }

@@ -1,13 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
-import { createHistogram, createMetrics, createRecentRate } from '../../src/records/metrics.ts'
+import { Histogram, Metrics, RecentRate } from '../../src/records/metrics.ts'
 import { writePrometheus } from '../../src/records/prometheus.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 
 describe('the metrics', () => {
   it('are zero at the start', () => {
-    const metrics = createMetrics(START)
+    const metrics = new Metrics(START)
     expect(metrics.summary(START)).toEqual({
       optimizer: {
         requestsTotal: 0,
@@ -31,7 +31,7 @@ describe('the metrics', () => {
   })
 
   it('sum requests, tiers, money and cache hits', () => {
-    const metrics = createMetrics(START)
+    const metrics = new Metrics(START)
     metrics.record(finished({ tier: 5 }))
     metrics.record(finished({ bill: bill({ cache: 'HIT', actual: toNanoUsd(0), billed: toNanoUsd(0) }) }))
     metrics.record(finished())
@@ -51,7 +51,7 @@ describe('the metrics', () => {
   })
 
   it('have a fixed size for any requests', () => {
-    const metrics = createMetrics(START)
+    const metrics = new Metrics(START)
     const size = (): number => JSON.stringify(metrics.totals()).length
     metrics.record(finished())
     const before = size()
@@ -60,7 +60,7 @@ describe('the metrics', () => {
   })
 
   it('are written in the format of Prometheus', () => {
-    const metrics = createMetrics(START)
+    const metrics = new Metrics(START)
     metrics.record(finished({ latencyMs: 100, tier: 2, model: 'x"\n# evil' }))
     const text = writePrometheus(metrics.totals(), { log: 3, audit: 0, settlement: 2 }, 5)
     const line = /^(# (HELP|TYPE) sluice_\w+ .+|sluice_\w+(\{\w+="[\w.]+"\})? -?\d+(\.\d+)?(e[+-]\d+)?)$/
@@ -89,7 +89,7 @@ describe('the histogram', () => {
         fc.array(latency, { minLength: 1, maxLength: 200 }),
         fc.double({ min: 0, max: 1, noNaN: true }),
         (values, quantile) => {
-          const histogram = createHistogram()
+          const histogram = new Histogram()
           for (const value of values) histogram.record(value)
           const exact = values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(quantile * values.length) - 1)]!
           expect(Math.abs(histogram.quantile(quantile) - exact)).toBeLessThanOrEqual(exact * 0.010_000_1)
@@ -101,18 +101,18 @@ describe('the histogram', () => {
   it('equals the histogram of all values after a merge', () => {
     fc.assert(
       fc.property(fc.array(latency), fc.array(latency), (some, others) => {
-        const [a, b, all] = [createHistogram(), createHistogram(), createHistogram()]
+        const [a, b, all] = [new Histogram(), new Histogram(), new Histogram()]
         for (const value of some) a.record(value)
         for (const value of others) b.record(value)
         for (const value of [...some, ...others]) all.record(value)
-        a.merge(b.counts())
-        expect(a.counts()).toEqual(all.counts())
+        a.merge(b.counts)
+        expect(a.counts).toEqual(all.counts)
       }),
     )
   })
 
   it('ignores invalid values and counts', () => {
-    const histogram = createHistogram()
+    const histogram = new Histogram()
     for (const value of [Number.NaN, -5, 0, Infinity, 1e300]) histogram.record(value)
     histogram.merge([
       [-1, 5],
@@ -120,7 +120,7 @@ describe('the histogram', () => {
       [1e9, 5],
       [3, Number.NaN],
     ])
-    expect(histogram.counts().reduce((sum, [, count]) => sum + count, 0)).toBe(5)
+    expect(histogram.counts.reduce((sum, [, count]) => sum + count, 0)).toBe(5)
     expect(histogram.quantile(0.5)).toBe(0)
     expect(histogram.quantile(1)).toBeGreaterThan(86_400_000)
   })
@@ -128,7 +128,7 @@ describe('the histogram', () => {
 
 describe('the recent rate', () => {
   it('counts events of the last minute only', () => {
-    const rate = createRecentRate(START)
+    const rate = new RecentRate(START)
     for (let n = 0; n < 120; n += 1) rate.count(START + n * 1000)
     expect(rate.perSecond(START + 119_000)).toBe(1)
     expect(rate.perSecond(START + 149_000)).toBe(0.5)
@@ -136,7 +136,7 @@ describe('the recent rate', () => {
   })
 
   it('is finite and not negative when the clock is set back', () => {
-    const rate = createRecentRate(START)
+    const rate = new RecentRate(START)
     rate.count(START)
     rate.count(START - 3_600_000)
     for (const now of [START - 3_600_000, START, START + 30_000, -5_000]) {
