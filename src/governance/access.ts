@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import { normalizedName, type Json, type JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
-import type { Part, Prompt } from '../core/prompt.ts'
+import type { Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
 
 /** Maximum length of a name in an error message. */
@@ -10,8 +10,8 @@ const MAX_SHOWN_LENGTH = 100
 /** Body fields other than `tools` that declare tools. */
 const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 
-/** Models that search before they answer. */
-const SEARCHING_MODEL = /:online$/
+/** Suffix of the names of models that search before they answer. */
+const SEARCH_MODEL_SUFFIX = /:online$/
 
 /**
  * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow one of
@@ -40,10 +40,13 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
 /** Throws if the key does not permit the model, the tools or the output limit of the request. */
 export function checkAccess(
   key: VirtualKey,
-  requested: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
+  {
+    prompt,
+    modelName,
+    otherNames,
+  }: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
 ): void {
-  const { prompt, modelName } = requested
-  if (!mayUse(key, modelName, requested.otherNames)) {
+  if (!mayUse(key, modelName, otherNames)) {
     throw new GatewayError(
       'model-not-allowed',
       `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,
@@ -56,20 +59,18 @@ export function checkAccess(
       param: 'tools',
     })
   }
-  checkLength(prompt.settings.maxTokens, key.permissions.maxTokens)
+  checkMaxTokens(prompt.settings.maxTokens, key.permissions.maxTokens)
 }
 
 function hasTools(prompt: Prompt): boolean {
   return (
     prompt.tools.length > 0 ||
-    SEARCHING_MODEL.test(prompt.model) ||
+    SEARCH_MODEL_SUFFIX.test(prompt.model) ||
     TOOL_FIELDS.some((field) => isSet(prompt.native.value, field)) ||
-    prompt.messages.some(({ parts }) => parts.some(declaresTools))
+    prompt.messages.some(({ parts }) =>
+      parts.some((part) => part.type === 'opaque' && isSet(part.native.value, 'tools')),
+    )
   )
-}
-
-function declaresTools(part: Part): boolean {
-  return part.type === 'opaque' && isSet(part.native.value, 'tools')
 }
 
 function isSet(body: JsonObject, field: string): boolean {
@@ -77,11 +78,11 @@ function isSet(body: JsonObject, field: string): boolean {
   return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
 }
 
-function checkLength(requested: number | undefined, permitted: number | undefined): void {
-  if (requested === undefined || permitted === undefined || requested <= permitted) return
+function checkMaxTokens(maxTokens: number | undefined, permittedTokens: number | undefined): void {
+  if (maxTokens === undefined || permittedTokens === undefined || maxTokens <= permittedTokens) return
   throw new GatewayError(
     'max-tokens-exceeded',
-    `max_tokens is ${requested}; this key may request at most ${permitted}. Lower max_tokens.`,
+    `max_tokens is ${maxTokens}; this key may request at most ${permittedTokens}. Lower max_tokens.`,
     { param: 'max_tokens' },
   )
 }
@@ -139,8 +140,8 @@ const VENDOR_SWITCHES = [
   'container',
 ]
 
-const KNOWN: ReadonlySet<string> = new Set(KNOWN_FIELDS)
-const SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizedName))
+const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN_FIELDS)
+const NORMALIZED_SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizedName))
 const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
   KNOWN_FIELDS.map((name) => [normalizedName(name), name]),
 )
@@ -153,12 +154,12 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
   const { allowedModels, maxTokens, disableTools } = permissions
   if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
-    if (KNOWN.has(name) || isUnset(value)) continue
+    if (KNOWN_NAMES.has(name) || isUnset(value)) continue
     const normalized = normalizedName(name)
     const knownName = KNOWN_BY_NORMALIZED_NAME.get(normalized)
     if (knownName !== undefined)
       throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
-    if (SWITCHES.has(normalized))
+    if (NORMALIZED_SWITCHES.has(normalized))
       throw fieldNotAllowed(name, 'the vendor would choose models or tools. Remove the field')
   }
 }
@@ -184,16 +185,18 @@ export function orderProviders(
   modelId: string,
   random: () => number,
 ): readonly ProviderConfig[] {
-  const serving = configs.filter((config) => servesModel(config, modelId)).toSorted((a, b) => b.weight - a.weight)
-  const first = draw(serving, random)
-  return first === undefined ? [] : [first, ...serving.filter((config) => config !== first)]
+  const servingConfigs = configs
+    .filter((config) => servesModel(config, modelId))
+    .toSorted((a, b) => b.weight - a.weight)
+  const first = drawByWeight(servingConfigs, random)
+  return first === undefined ? [] : [first, ...servingConfigs.filter((config) => config !== first)]
 }
 
-function draw(configs: readonly ProviderConfig[], random: () => number): ProviderConfig | undefined {
-  let left = random() * configs.reduce((sum, config) => sum + config.weight, 0)
+function drawByWeight(configs: readonly ProviderConfig[], random: () => number): ProviderConfig | undefined {
+  let remainingWeight = random() * configs.reduce((sum, config) => sum + config.weight, 0)
   for (const config of configs) {
-    if (left < config.weight) return config
-    left -= config.weight
+    if (remainingWeight < config.weight) return config
+    remainingWeight -= config.weight
   }
   return configs[0]
 }

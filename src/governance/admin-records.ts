@@ -26,11 +26,11 @@ import type {
   RateLimitRecord,
 } from './admin-api.ts'
 import {
-  budgetChange,
-  newBudget,
-  newRateLimit,
-  rateLimitChange,
-  type Configured,
+  budgetChangeSchema,
+  newBudgetSchema,
+  newRateLimitSchema,
+  rateLimitChangeSchema,
+  type ParsedConfiguration,
   type ConfiguredBudget,
   type ConfiguredRateLimit,
 } from './configuration.ts'
@@ -57,13 +57,13 @@ import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtu
  * `not-found` for an unknown id, `conflict` for an id or a secret that is already in use, `overloaded` if the store
  * does not answer.
  */
-export interface RecordMethods<Create, Change, T, List, Created = T> {
-  create(fields: Create | WireForm<Create>): Promise<Created>
-  get(id: string): Promise<T>
+export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, CreatedRecord = PublicRecord> {
+  create(fields: NewRecord | WireForm<NewRecord>): Promise<CreatedRecord>
+  get(id: string): Promise<PublicRecord>
   /** Lists records in ascending order of id. */
-  list(query?: PageOptions): Promise<List>
+  list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
-  update(id: string, change: Change | WireForm<Change>): Promise<T>
+  update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
   /** Keys that refer to a deleted budget or rate limit are rejected until they are changed. */
   delete(id: string): Promise<DeletedRecord>
 }
@@ -94,15 +94,15 @@ export type Budgets = RecordMethods<NewBudget, BudgetChange, BudgetRecord, Budge
 export type RateLimits = RecordMethods<NewRateLimit, RateLimitChange, RateLimitRecord, RateLimitPage>
 
 /** Operations with the field names of the HTTP API. Bodies are validated. */
-export interface WireRecords<Shown extends object, List extends object, Created extends object = Shown> {
-  create(body: unknown): Promise<Created>
-  get(id: string): Promise<Shown>
-  list(query?: PageOptions): Promise<List>
-  update(id: string, body: unknown): Promise<Shown>
-  delete(id: string): Promise<DeletedRecord>
-}
+export type WireRecords<PublicRecord, RecordPage, CreatedRecord = PublicRecord> = RecordMethods<
+  unknown,
+  unknown,
+  PublicRecord,
+  RecordPage,
+  CreatedRecord
+>
 
-export interface WireKeys extends WireRecords<WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
+interface WireKeys extends WireRecords<WireForm<KeyRecord>, WireForm<KeyPage>, WireForm<CreatedKey>> {
   usage(id: string): Promise<WireForm<KeyUsage>>
   rateLimit(id: string): Promise<WireForm<KeyRateLimit>>
   limits(id: string): Promise<WireForm<KeyLimits>>
@@ -114,16 +114,15 @@ export interface AdminRecords {
   readonly rateLimits: WireRecords<WireForm<RateLimitRecord>, WireForm<RateLimitPage>>
 }
 
-export interface AdminRecordParts {
+export function createAdminRecords(parts: {
   readonly store: Store
   readonly runtime: Pick<Runtime, 'now' | 'uuid'>
   readonly keyring: Keyring
   readonly shared: SharedLimits
-}
-
-export function createAdminRecords({ store, runtime, keyring, shared }: AdminRecordParts): AdminRecords {
-  const reports = createUsageReports({ store, now: runtime.now, shared })
-  const { uuid } = runtime
+}): AdminRecords {
+  const { keyring, shared } = parts
+  const { now, uuid } = parts.runtime
+  const reports = createUsageReports({ store: parts.store, now, shared })
   return {
     keys: keyRecords(keyring, reports),
     budgets: sharedRecords(budgetKind(reports), { table: shared.budgets, uuid }),
@@ -132,22 +131,22 @@ export function createAdminRecords({ store, runtime, keyring, shared }: AdminRec
 }
 
 function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
-  const show = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
+  const toPublic = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
     const [spent = 0] = await reports.spentCents([key])
     return keyRecord(key, spent)
   }
   return {
     create: async (body) => {
       const { key, secret } = await keyring.create(parseNewKey(body))
-      return { ...(await show(key)), value: secret }
+      return { ...(await toPublic(key)), value: secret }
     },
-    get: async (id) => show(await keyring.read(id)),
+    get: async (id) => toPublic(await keyring.read(id)),
     list: async (query = {}) => {
       const { records, hasMore } = await keyring.page(pageQuery(query))
       const spent = await reports.spentCents(records)
       return { keys: records.map((key, index) => listedKey(key, spent[index] ?? 0)), has_more: hasMore }
     },
-    update: async (id, body) => show(await keyring.update(id, parseKeyChange(body))),
+    update: async (id, body) => toPublic(await keyring.update(id, parseKeyChange(body))),
     delete: async (id) => {
       await keyring.remove(id)
       return { id, object: 'virtual_key', deleted: true }
@@ -159,26 +158,26 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
 }
 
 /** The operations that differ between shared budgets and shared rate limits. */
-interface SharedKind<T, Shown, List> {
+interface SharedKind<T, PublicRecord, RecordPage> {
   readonly object: DeletedRecord['object']
   /** `newId` is used for a record without an id. */
   parseNew(body: unknown, newId: string): T
   /** Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
   /** Resolves with a function that converts a record to its public form, after loading the usage of all records. */
-  createPresenter(records: readonly T[]): MaybePromise<(record: T) => Shown>
-  page(shown: readonly Shown[], hasMore: boolean): List
+  createPresenter(records: readonly T[]): MaybePromise<(record: T) => PublicRecord>
+  toPage(records: readonly PublicRecord[], hasMore: boolean): RecordPage
 }
 
-function sharedRecords<T extends { readonly id: string }, Shown extends object, List extends object>(
-  kind: SharedKind<T, Shown, List>,
+function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPage>(
+  kind: SharedKind<T, PublicRecord, RecordPage>,
   { table, uuid }: { readonly table: RecordTable<T>; readonly uuid: () => string },
-): WireRecords<Shown, List> {
-  const show = async (record: T): Promise<Shown> => (await kind.createPresenter([record]))(record)
+): WireRecords<PublicRecord, RecordPage> {
+  const toPublic = async (record: T): Promise<PublicRecord> => (await kind.createPresenter([record]))(record)
   return {
     create: async (body) => {
       const record = kind.parseNew(body, uuid())
-      if (await table.insert(record.id, record)) return show(record)
+      if (await table.insert(record.id, record)) return toPublic(record)
       const label = kind.object.replace('_', ' ')
       throw new GatewayError(
         'conflict',
@@ -186,12 +185,12 @@ function sharedRecords<T extends { readonly id: string }, Shown extends object, 
         { param: 'id' },
       )
     },
-    get: async (id) => show(await table.read(id)),
+    get: async (id) => toPublic(await table.read(id)),
     list: async (query = {}) => {
       const { records, hasMore } = await table.page(pageQuery(query))
-      return kind.page(records.map(await kind.createPresenter(records)), hasMore)
+      return kind.toPage(records.map(await kind.createPresenter(records)), hasMore)
     },
-    update: async (id, body) => show((await table.change(id, kind.parseUpdate(body))).after),
+    update: async (id, body) => toPublic((await table.change(id, kind.parseUpdate(body))).after),
     delete: async (id) => {
       await table.remove(id)
       return { id, object: kind.object, deleted: true }
@@ -199,16 +198,16 @@ function sharedRecords<T extends { readonly id: string }, Shown extends object, 
   }
 }
 
-function withId(body: unknown, id: string): unknown {
+function addDefaultId(body: unknown, id: string): unknown {
   return isJsonObject(body) ? { id, ...body } : body
 }
 
 function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
   return {
     object: 'budget',
-    parseNew: (body, newId) => toBudget(field.parseWith(newBudget, withId(body, newId))),
+    parseNew: (body, newId) => toBudget(field.parseWith(newBudgetSchema, addDefaultId(body, newId))),
     parseUpdate: (body) => {
-      const change = field.parseChange(budgetChange, body, 'max_limit')
+      const change = field.parseChange(budgetChangeSchema, body, 'max_limit')
       return ({ id, name, limit }) => ({
         id,
         name: change.name ?? name,
@@ -220,13 +219,13 @@ function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRe
     },
     createPresenter: async (budgets) => {
       const windows = await reports.budgetWindows(budgets)
-      return (budget) => publicBudget(budget, windows.get(budget.id))
+      return (budget) => budgetRecord(budget, windows.get(budget.id))
     },
-    page: (budgets, has_more) => ({ budgets, has_more }),
+    toPage: (budgets, has_more) => ({ budgets, has_more }),
   }
 }
 
-function publicBudget({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
+function budgetRecord({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
   return {
     id,
     object: 'budget',
@@ -240,9 +239,9 @@ function publicBudget({ id, name, limit }: Budget, window: BudgetStatus | undefi
 
 const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
   object: 'rate_limit',
-  parseNew: (body, newId) => toRateLimit(field.parseWith(newRateLimit, withId(body, newId))),
+  parseNew: (body, newId) => toRateLimit(field.parseWith(newRateLimitSchema, addDefaultId(body, newId))),
   parseUpdate: (body) => {
-    const change = field.parseChange(rateLimitChange, body, 'request_max_limit')
+    const change = field.parseChange(rateLimitChangeSchema, body, 'request_max_limit')
     return (rateLimit) => changeRateLimit(rateLimit, change)
   },
   createPresenter:
@@ -256,7 +255,7 @@ const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<Rat
       token_max_limit: tokens?.max ?? UNLIMITED,
       token_reset_duration: tokens?.every ?? null,
     }),
-  page: (rate_limits, has_more) => ({ rate_limits, has_more }),
+  toPage: (rate_limits, has_more) => ({ rate_limits, has_more }),
 }
 
 function toBudget({ id, name = id, max_limit, reset_duration = '1M' }: WireForm<ConfiguredBudget>): Budget {
@@ -286,14 +285,14 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
  * configuration sets `is_active`. Several processes may call this function concurrently.
  */
 export async function applyConfiguration(
-  configured: Configured,
+  configured: ParsedConfiguration,
   parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
 ): Promise<void> {
-  for (const fields of configured.budgets) await put(parts.shared.budgets, toBudget(fields))
-  for (const fields of configured.rateLimits) await put(parts.shared.rateLimits, toRateLimit(fields))
+  for (const fields of configured.budgets) await insertOrReplace(parts.shared.budgets, toBudget(fields))
+  for (const fields of configured.rateLimits) await insertOrReplace(parts.shared.rateLimits, toRateLimit(fields))
   for (const key of configured.keys) await parts.keyring.configure(key)
 }
 
-async function put<T extends { readonly id: string }>(table: RecordTable<T>, record: T): Promise<void> {
+async function insertOrReplace<T extends { readonly id: string }>(table: RecordTable<T>, record: T): Promise<void> {
   if (!(await table.insert(record.id, record))) await table.change(record.id, () => record)
 }

@@ -11,7 +11,7 @@ export interface LimitClaims {
   readonly limits: readonly Limit[]
   readonly claims: readonly Claim[]
   /** Worst-case cost in nano-dollars. */
-  readonly worst: number
+  readonly worstCost: number
   /** Smallest grant that is accepted, in nano-dollars. */
   readonly minGrant: number
   readonly tokens: number
@@ -23,30 +23,30 @@ const MIN_OUTPUT = 16
  * Maximum share of a partial grant that the estimated part of the prompt may take. Above this share, the prompt is
  * counted first, because an exact count could allow a considerably longer answer.
  */
-const UNCOUNTED_SHARE = 0.1
+const MAX_UNCOUNTED_SHARE = 0.1
 
 /**
  * A free request claims no budget except a budget of 0. Values that no limit needs are not computed, because counting a
  * long prompt takes time.
  */
-export function claimsFor(current: readonly Limit[], quote: Quote): LimitClaims {
-  const limits = quote.requestOnly === true ? current.filter(({ kind }) => kind === 'requests') : current
-  const worst = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
+export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
+  const limits = quote.requestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
+  const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
   const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
-  const minGrant = worst > 0 ? minGrantOf(quote, worst) : 0
-  const claimed: Limit[] = []
+  const minGrant = worstCost > 0 ? minGrantOf(quote, worstCost) : 0
+  const claimedLimits: Limit[] = []
   const claims: Claim[] = []
   for (const limit of limits) {
-    if (limit.kind === 'budget' && worst === 0 && limit.max !== 0) continue
-    claimed.push(limit)
-    claims.push(claim(limit, tokens, worst))
+    if (limit.kind === 'budget' && worstCost === 0 && limit.max !== 0) continue
+    claimedLimits.push(limit)
+    claims.push(toClaim(limit, tokens, worstCost))
   }
-  return { limits: claimed, claims, worst, minGrant: Math.max(1, minGrant), tokens }
+  return { limits: claimedLimits, claims, worstCost, minGrant: Math.max(1, minGrant), tokens }
 }
 
-function minGrantOf(quote: Quote, worst: number): number {
+function minGrantOf(quote: Quote, worstCost: number): number {
   const { uncounted = 0 } = quote
-  return Math.max(minUsefulCost(quote), Math.min(worst, toAmount(uncounted / UNCOUNTED_SHARE)))
+  return Math.max(minUsefulCost(quote), Math.min(worstCost, toAmount(uncounted / MAX_UNCOUNTED_SHARE)))
 }
 
 function minUsefulCost(quote: Quote): number {
@@ -58,10 +58,10 @@ function minUsefulCost(quote: Quote): number {
  * recounts for keys whose budgets are exhausted.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
-  const left = limit.max - (limit.carried ?? 0) - level
-  if (left <= 0 || limit.kind === 'requests') return undefined
+  const remaining = limit.max - (limit.carriedAmount ?? 0) - level
+  if (remaining <= 0 || limit.kind === 'requests') return undefined
   if (limit.kind === 'tokens') return quote.recount?.tokens
-  return minUsefulCost(quote) - (quote.uncounted ?? 0) <= left ? quote.recount?.budget : undefined
+  return minUsefulCost(quote) - (quote.uncounted ?? 0) <= remaining ? quote.recount?.budget : undefined
 }
 
 function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
@@ -69,30 +69,26 @@ function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {
 }
 
 /** The amount is at least 1. Otherwise, a limit of 0 would accept free requests. */
-function claim(limit: Limit, tokens: number, worst: number): Claim {
-  const { counter, kind, carried = 0 } = limit
-  const max = Math.max(0, limit.max - carried)
+function toClaim(limit: Limit, tokens: number, worstCost: number): Claim {
+  const { counter, kind, carriedAmount = 0 } = limit
+  const max = Math.max(0, limit.max - carriedAmount)
   const expiresAt = counterExpiry(limit)
-  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worst), elastic: true }
+  if (kind === 'budget') return { counter, max, expiresAt, amount: Math.max(1, worstCost), elastic: true }
   return { counter, max, expiresAt, amount: kind === 'requests' ? 1 : tokens }
 }
 
-/** Returns the output limit, in tokens, that the granted money covers. */
-export function outputFor({ worst, limits }: LimitClaims, quote: Quote, granted: number): number {
-  return granted < worst && hasKind('budget', limits) ? coveredBy(granted, quote) : quote.outputTokens
-}
-
 /**
- * Returns the length of the longest answer whose worst-case cost the grant covers. Every grant covers the shortest
- * useful answer.
+ * Returns the length, in tokens, of the longest answer whose worst-case cost the grant covers. Every grant covers the
+ * shortest useful answer.
  */
-function coveredBy(granted: number, quote: Quote): number {
+export function coveredOutputTokens({ worstCost, limits }: LimitClaims, quote: Quote, grantedCost: number): number {
+  if (grantedCost >= worstCost || !hasKind('budget', limits)) return quote.outputTokens
   let covered = Math.min(MIN_OUTPUT, quote.outputTokens)
-  let tooLong = quote.outputTokens
-  while (tooLong - covered > 1) {
-    const middle = Math.floor((covered + tooLong) / 2)
-    if (toAmount(quote.cost(middle)) <= granted) covered = middle
-    else tooLong = middle
+  let uncovered = quote.outputTokens
+  while (uncovered - covered > 1) {
+    const middle = Math.floor((covered + uncovered) / 2)
+    if (toAmount(quote.cost(middle)) <= grantedCost) covered = middle
+    else uncovered = middle
   }
   return covered
 }
@@ -111,23 +107,23 @@ export function rateStatus(
   levels: readonly number[],
   { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
 ): RateStatus {
-  let shown: Limit | undefined
+  let reported: Limit | undefined
   let remaining = Infinity
   for (let index = 0; index < limits.length; index++) {
     const limit = limits[index]
     if (limit === undefined) break
-    const left = Math.max(0, limit.max - (levels[index] ?? 0))
+    const ownRemaining = Math.max(0, limit.max - (levels[index] ?? 0))
     const isRefused = limit === refused && limit.kind !== 'budget'
-    if (!isRefused && (limit.kind !== 'requests' || left >= remaining)) continue
-    shown = limit
-    remaining = left
+    if (!isRefused && (limit.kind !== 'requests' || ownRemaining >= remaining)) continue
+    reported = limit
+    remaining = ownRemaining
     if (isRefused) break
   }
-  if (shown === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
-  return { limit: shown.max, remaining, resetAt: shown.period.end }
+  if (reported === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
+  return { limit: reported.max, remaining, resetAt: reported.period.end }
 }
 
-const WINDOW: Readonly<Record<DurationCode, string>> = {
+const WINDOW_NAMES: Readonly<Record<DurationCode, string>> = {
   '1m': 'minute',
   '1h': 'hour',
   '1d': 'day',
@@ -141,11 +137,10 @@ const WINDOW: Readonly<Record<DurationCode, string>> = {
  */
 export function limitError(
   limit: Limit,
-  request: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
+  { rate, now, tokens }: { readonly rate: RateStatus; readonly now: number; readonly tokens: number },
 ): GatewayError {
   const retryAt = new Date(limit.period.end).toISOString()
-  const window = WINDOW[limit.every]
-  const { rate } = request
+  const window = WINDOW_NAMES[limit.every]
   if (limit.kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
@@ -153,10 +148,10 @@ export function limitError(
       { rate },
     )
   }
-  const isTooLarge = limit.kind === 'tokens' && request.tokens > limit.max
+  const isTooLarge = limit.kind === 'tokens' && tokens > limit.max
   const details: FailureDetails = {
     code: 'rate_limit_exceeded',
-    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - request.now) / 1000)),
+    retryAfterSeconds: Math.max(1, Math.ceil((limit.period.end - now) / 1000)),
     rate,
     // A later window would reject the request as well.
     ...((limit.max === 0 || isTooLarge) && { advice: { shouldRetry: 'false' } }),
@@ -164,6 +159,6 @@ export function limitError(
   const text =
     limit.kind === 'requests'
       ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
-      : `the remainder of ${limit.max} tokens per ${window} does not cover the ${request.tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
+      : `the remainder of ${limit.max} tokens per ${window} does not cover the ${tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
   return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }

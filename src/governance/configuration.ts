@@ -41,57 +41,57 @@ export interface ConfiguredRateLimit extends NewRateLimit {
   readonly id: string
 }
 
-const optional = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(schema))
+const nullish = <Value>(schema: z.ZodMiniType<Value>) => z.optional(z.nullable(schema))
 
-const modelNames = field.list(field.text(1, 200), 1_000)
+const modelNamesSchema = field.list(field.text(1, 200), 1_000)
 
-const provider = field.record({
+const providerSchema = field.record({
   provider: field.matching(/^[\w.-]{1,100}$/, 'the name of a provider'),
   weight: z.optional(field.weight),
-  allowed_models: optional(modelNames),
+  allowed_models: nullish(modelNamesSchema),
 })
 
-const keySettings = {
-  description: optional(field.text(0, 2_000)),
-  budget_limit_cents: optional(field.cents),
-  budget_reset_duration: optional(field.duration),
-  rate_limit_requests: optional(field.count),
-  rate_limit_reset_duration: optional(field.duration),
-  rate_limit_tokens: optional(field.count),
-  token_reset_duration: optional(field.duration),
-  provider_configs: optional(field.list<WireForm<KeyProvider>>(provider, 100)),
-  allowed_models: optional(modelNames),
-  max_tokens: optional(field.integer(1, 1_000_000_000)),
-  disable_tools: optional(field.flag),
-  plan: optional(field.oneOf(PLAN_NAMES)),
-  expires_at: optional(field.timestamp),
-  budget_id: optional(field.recordId),
-  rate_limit_id: optional(field.recordId),
+const keySettingsFields = {
+  description: nullish(field.text(0, 2_000)),
+  budget_limit_cents: nullish(field.cents),
+  budget_reset_duration: nullish(field.duration),
+  rate_limit_requests: nullish(field.count),
+  rate_limit_reset_duration: nullish(field.duration),
+  rate_limit_tokens: nullish(field.count),
+  token_reset_duration: nullish(field.duration),
+  provider_configs: nullish(field.list<WireForm<KeyProvider>>(providerSchema, 100)),
+  allowed_models: nullish(modelNamesSchema),
+  max_tokens: nullish(field.integer(1, 1_000_000_000)),
+  disable_tools: nullish(field.flag),
+  plan: nullish(field.oneOf(PLAN_NAMES)),
+  expires_at: nullish(field.timestamp),
+  budget_id: nullish(field.recordId),
+  rate_limit_id: nullish(field.recordId),
   is_active: z.optional(field.flag),
 }
 
-const formats: readonly KeyFormat[] = ['sk-bf', 'sk-svc']
+const KEY_FORMATS: readonly KeyFormat[] = ['sk-bf', 'sk-svc']
 
 const newKeyFields = {
-  ...keySettings,
+  ...keySettingsFields,
   name: field.name,
-  key_format: z.optional(field.oneOf(formats)),
+  key_format: z.optional(field.oneOf(KEY_FORMATS)),
   value: z.optional(field.text(16, 512)),
 }
 
-export const newKey: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignored(['id']))
+export const newKeySchema: z.ZodMiniType<WireForm<NewKey>> = field.record(newKeyFields, field.ignoredFields(['id']))
 
 /** The body of a request that updates a key. `value` must be the key's current secret. */
 export interface ParsedKeyChange extends WireForm<KeyChange> {
   readonly value?: string | undefined
 }
 
-export const keyChange: z.ZodMiniType<ParsedKeyChange> = field.record(
-  { ...keySettings, name: z.optional(field.name), value: newKeyFields.value },
-  field.ignored(['id', 'key_format']),
+export const keyChangeSchema: z.ZodMiniType<ParsedKeyChange> = field.record(
+  { ...keySettingsFields, name: z.optional(field.name), value: newKeyFields.value },
+  field.ignoredFields(['id', 'key_format']),
 )
 
-const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
+const configuredKeySchema: z.ZodMiniType<WireForm<ConfiguredKey>> = field
   .record({
     ...newKeyFields,
     id: z.optional(field.recordId),
@@ -103,41 +103,53 @@ const configuredKey: z.ZodMiniType<WireForm<ConfiguredKey>> = field
     }),
   )
 
-type Schema<T> = z.ZodMiniType<WireForm<T>>
+type WireSchema<T> = z.ZodMiniType<WireForm<T>>
 
-const budgetSettings = {
+const budgetChangeFields = {
   name: z.optional(field.name),
   max_limit: z.optional(field.dollars),
   reset_duration: z.optional(field.duration),
 }
 
-const budgetFields = { ...budgetSettings, id: field.recordId, max_limit: field.dollars }
+const budgetFields = { ...budgetChangeFields, id: field.recordId, max_limit: field.dollars }
 
-export const newBudget: Schema<ConfiguredBudget> = field.record(budgetFields, field.ignored(['resets_at']))
-export const budgetChange: Schema<BudgetChange> = field.record(budgetSettings, field.ignored(['id', 'resets_at']))
+export const newBudgetSchema: WireSchema<ConfiguredBudget> = field.record(
+  budgetFields,
+  field.ignoredFields(['resets_at']),
+)
+export const budgetChangeSchema: WireSchema<BudgetChange> = field.record(
+  budgetChangeFields,
+  field.ignoredFields(['id', 'resets_at']),
+)
 
-const rateLimitSettings = {
+const rateLimitChangeFields = {
   name: z.optional(field.name),
-  request_max_limit: optional(field.count),
-  request_reset_duration: optional(field.duration),
-  token_max_limit: optional(field.count),
-  token_reset_duration: optional(field.duration),
+  request_max_limit: nullish(field.count),
+  request_reset_duration: nullish(field.duration),
+  token_max_limit: nullish(field.count),
+  token_reset_duration: nullish(field.duration),
 }
 
-const rateLimitFields = { ...rateLimitSettings, id: field.recordId }
+const rateLimitFields = { ...rateLimitChangeFields, id: field.recordId }
 
-export const newRateLimit: Schema<ConfiguredRateLimit> = field.record(rateLimitFields, field.ignored([]))
-export const rateLimitChange: Schema<RateLimitChange> = field.record(rateLimitSettings, field.ignored(['id']))
+export const newRateLimitSchema: WireSchema<ConfiguredRateLimit> = field.record(
+  rateLimitFields,
+  field.ignoredFields([]),
+)
+export const rateLimitChangeSchema: WireSchema<RateLimitChange> = field.record(
+  rateLimitChangeFields,
+  field.ignoredFields(['id']),
+)
 
 const MAX_RECORDS = 100_000
 
-const configuration: z.ZodMiniType<GovernanceConfiguration> = field.record({
-  virtual_keys: z.optional(field.list(configuredKey, MAX_RECORDS)),
+const configurationSchema: z.ZodMiniType<GovernanceConfiguration> = field.record({
+  virtual_keys: z.optional(field.list(configuredKeySchema, MAX_RECORDS)),
   budgets: z.optional(field.list<WireForm<ConfiguredBudget>>(field.record(budgetFields), MAX_RECORDS)),
   rate_limits: z.optional(field.list<WireForm<ConfiguredRateLimit>>(field.record(rateLimitFields), MAX_RECORDS)),
 })
 
-export interface Configured {
+export interface ParsedConfiguration {
   readonly keys: readonly HashedKey[]
   readonly budgets: readonly WireForm<ConfiguredBudget>[]
   readonly rateLimits: readonly WireForm<ConfiguredRateLimit>[]
@@ -152,8 +164,12 @@ export interface HashedKey {
 }
 
 /** Throws a GatewayError with the path of the first invalid field. */
-export function parseConfiguration(value: unknown): Configured {
-  const { virtual_keys = [], budgets = [], rate_limits: rateLimits = [] } = field.parseOption(configuration, value)
+export function parseConfiguration(value: unknown): ParsedConfiguration {
+  const {
+    virtual_keys = [],
+    budgets = [],
+    rate_limits: rateLimits = [],
+  } = field.parseOption(configurationSchema, value)
   const keys = virtual_keys.map(toHashedKey)
   checkUnique('virtual_keys', keys, 'id')
   checkUnique('virtual_keys', keys, 'hash')
@@ -177,7 +193,7 @@ function checkUnique<Name extends string>(
   const duplicate = records.findIndex((record) => seen.size === seen.add(record[name]).size)
   if (duplicate === -1) return
   const label = name === 'hash' ? 'secret' : name
-  throw field.wrongOption(
+  throw field.invalidOption(
     `governance.${list}[${duplicate}]`,
     `an earlier entry has the same ${label}. Use unique values.`,
   )

@@ -8,9 +8,9 @@ import { UNLIMITED } from './virtual-key.ts'
 /** $9,000,000 in cents. A larger amount in nano-dollars would not be a safe integer. */
 const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
-const MAX_NAME = 200
+const MAX_NAME_LENGTH = 200
 
-function expecting<Value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<Value> {
+function customSchema<Value>(expectation: string, accepts: (value: unknown) => boolean): z.ZodMiniType<Value> {
   return z.custom<Value>(accepts, { error: expectation })
 }
 
@@ -23,19 +23,19 @@ function isText(value: unknown, min: number, max: number): boolean {
 }
 
 export function text(min: number, max: number): z.ZodMiniType<string> {
-  return expecting(`a string of ${min} to ${max} characters`, (value) => isText(value, min, max))
+  return customSchema(`a string of ${min} to ${max} characters`, (value) => isText(value, min, max))
 }
 
 export function matching(pattern: RegExp, expectation: string): z.ZodMiniType<string> {
-  return expecting(expectation, (value) => typeof value === 'string' && pattern.test(value))
+  return customSchema(expectation, (value) => typeof value === 'string' && pattern.test(value))
 }
 
 export function oneOf<Value extends string>(values: readonly Value[]): z.ZodMiniType<Value> {
-  return expecting(`one of ${values.join(', ')}`, (value) => values.includes(value as Value))
+  return customSchema(`one of ${values.join(', ')}`, (value) => values.includes(value as Value))
 }
 
 export function integer(min: number, max: number): z.ZodMiniType<number> {
-  return expecting(`an integer from ${min} to ${max}`, (value) => isIntegerWithin(value, min, max))
+  return customSchema(`an integer from ${min} to ${max}`, (value) => isIntegerWithin(value, min, max))
 }
 
 export function list<Item>(item: z.ZodMiniType<Item>, max: number): z.ZodMiniType<Item[]> {
@@ -60,52 +60,59 @@ export function record<Shape extends z.core.$ZodLooseShape>(
   )
 }
 
-export const flag: z.ZodMiniType<boolean> = expecting('true or false', (value) => typeof value === 'boolean')
+export const flag: z.ZodMiniType<boolean> = customSchema('true or false', (value) => typeof value === 'boolean')
 
 export const duration: z.ZodMiniType<DurationCode> = oneOf(DURATION_CODES)
 
-export const name: z.ZodMiniType<string> = text(1, MAX_NAME)
+export const name: z.ZodMiniType<string> = text(1, MAX_NAME_LENGTH)
 
 export const recordId: z.ZodMiniType<string> = matching(
   /^[\w.-]{1,128}$/,
   'an id of 1 to 128 letters, digits, dots, hyphens and underscores',
 )
 
-export const count: z.ZodMiniType<number> = limit(MAX_COUNT)
+export const count: z.ZodMiniType<number> = limitUpTo(MAX_COUNT)
 
-export const cents: z.ZodMiniType<number> = limit(MAX_CENTS)
+export const cents: z.ZodMiniType<number> = limitUpTo(MAX_CENTS)
 
-function limit(max: number): z.ZodMiniType<number> {
+function limitUpTo(max: number): z.ZodMiniType<number> {
   const accepts = (value: unknown): boolean => value === UNLIMITED || isIntegerWithin(value, 0, max)
-  return expecting(`an integer from 0 to ${max} (or null for no limit)`, accepts)
+  return customSchema(`an integer from 0 to ${max} (or null for no limit)`, accepts)
 }
 
 /** Share of the key's requests, relative to its other providers. */
-export const weight: z.ZodMiniType<number> = expecting(
+export const weight: z.ZodMiniType<number> = customSchema(
   'a number from 0 to 1000000',
   (value) => typeof value === 'number' && value >= 0 && value <= 1_000_000,
 )
 
-export const dollars: z.ZodMiniType<number> = expecting(
+export const dollars: z.ZodMiniType<number> = customSchema(
   `a number of dollars from 0 to ${MAX_CENTS / 100}`,
   (value) => typeof value === 'number' && value >= 0 && value <= MAX_CENTS / 100,
 )
 
-export const timestamp: z.ZodMiniType<string> = expecting(
+export const timestamp: z.ZodMiniType<string> = customSchema(
   'a time with a time zone, such as 2027-01-31T00:00:00Z',
   (value) => z.iso.datetime({ offset: true }).safeParse(value).success && !Number.isNaN(Date.parse(String(value))),
 )
 
 /** Clients send back records that they have read, so fields that only the gateway sets are ignored. */
-const IGNORED: readonly string[] = ['object', 'hash', 'key_prefix', 'created_at', 'current_usage_cents', 'is_admin']
+const IGNORED_FIELDS: readonly string[] = [
+  'object',
+  'hash',
+  'key_prefix',
+  'created_at',
+  'current_usage_cents',
+  'is_admin',
+]
 const IGNORED_IN_CHANGES: readonly string[] = ['id', 'key_format', 'resets_at']
 
 type OptionalUnknown = z.ZodMiniOptional<z.ZodMiniUnknown>
 
 const optionalUnknown: OptionalUnknown = z.optional(z.unknown())
 
-export function ignored<Field extends string>(furtherFields: readonly Field[]): Record<string, OptionalUnknown> {
-  return Object.fromEntries([...IGNORED, ...furtherFields].map((field) => [field, optionalUnknown]))
+export function ignoredFields<Field extends string>(furtherFields: readonly Field[]): Record<string, OptionalUnknown> {
+  return Object.fromEntries([...IGNORED_FIELDS, ...furtherFields].map((field) => [field, optionalUnknown]))
 }
 
 /** Throws a GatewayError that names the first invalid field, the expectation and the received value. */
@@ -113,7 +120,7 @@ export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): 
   const result = schema.safeParse(input)
   if (result.success) return result.data
   const { path, text } = problemOf(result.error.issues[0], input)
-  const param = path.map(String).join('.').slice(0, MAX_NAME)
+  const param = path.map(String).join('.').slice(0, MAX_NAME_LENGTH)
   const message = param === '' ? `The body is not valid: ${text}` : `${param}: ${text}`
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
 }
@@ -125,7 +132,8 @@ export function parseChange<Change extends object>(
   example: string,
 ): Change {
   const change = parseWith(schema, body)
-  if (Object.keys(change).some((name) => !IGNORED.includes(name) && !IGNORED_IN_CHANGES.includes(name))) return change
+  if (Object.keys(change).some((name) => !IGNORED_FIELDS.includes(name) && !IGNORED_IN_CHANGES.includes(name)))
+    return change
   throw new GatewayError(
     'invalid-admin-request',
     `The body contains no field to change. Send at least one field, such as ${example}.`,
@@ -137,10 +145,10 @@ export function parseOption<Value>(schema: z.ZodMiniType<Value>, input: unknown)
   const result = schema.safeParse(input)
   if (result.success) return result.data
   const { path, text } = problemOf(result.error.issues[0], input)
-  throw wrongOption(pathText(['governance', ...path]), text)
+  throw invalidOption(pathText(['governance', ...path]), text)
 }
 
-export function wrongOption(param: string, text: string): GatewayError {
+export function invalidOption(param: string, text: string): GatewayError {
   return new GatewayError('invalid-request', `createGateway: ${param}: ${text}`, { param })
 }
 

@@ -1,14 +1,14 @@
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { DURATION_CODES, type Level, periodOf, type Store } from '../core/store.ts'
-import { claimsFor, outputFor, rateStatus, recountFor, limitError } from './claims.ts'
+import { claimsFor, coveredOutputTokens, rateStatus, recountFor, limitError } from './claims.ts'
 import {
-  CARRIED_MS,
+  CARRY_OVER_CACHE_MS,
   type CarriedLimits,
   type CarryOver,
-  billedName,
+  billedTallyName,
   counterName,
-  hourlyField,
+  hourFieldName,
   type Limit,
   currentLimits,
   MAX_CLOCK_ROLLBACK_MS,
@@ -25,16 +25,16 @@ export interface Forecast {
   /** Output limit in tokens that the budgets would cover. */
   readonly outputTokens: number
   /** The error that would reject the request. Absent if the request would be accepted. */
-  readonly refused?: GatewayError
+  readonly error?: GatewayError
   readonly limits: readonly LimitBalance[]
 }
 
 /** A limit and its remaining amount: requests, tokens or nano-dollars. */
 export interface LimitBalance {
   readonly limit: Limit
-  readonly left: number
+  readonly remaining: number
   /** The amount that the request would claim. For a budget, this is the worst case. Less may suffice. */
-  readonly claimed: number
+  readonly claimedAmount: number
 }
 
 /**
@@ -63,35 +63,35 @@ async function tryForecast(
   const at = parts.now()
   const carried = await createCarryOver(parts.store, false)(await currentLimits(key, parts.shared, at), at)
   const limitClaims = claimsFor(carried.limits, quote)
-  const { limits, claims, worst, minGrant, tokens } = limitClaims
-  const found = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
-  const levels = limits.map((_, index) => (found[index]?.spent ?? 0) + (found[index]?.held ?? 0))
+  const { limits, claims, worstCost, minGrant, tokens } = limitClaims
+  const levels = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
+  const amounts = limits.map((_, index) => (levels[index]?.spent ?? 0) + (levels[index]?.held ?? 0))
   const balances = limits.map((limit, index) => ({
     limit,
-    left: Math.max(0, limit.max - (limit.carried ?? 0) - (levels[index] ?? 0)),
-    claimed: claims[index]?.amount ?? 0,
+    remaining: Math.max(0, limit.max - (limit.carriedAmount ?? 0) - (amounts[index] ?? 0)),
+    claimedAmount: claims[index]?.amount ?? 0,
   }))
-  const requiredAmount = (balance: LimitBalance): number =>
-    balance.limit.kind === 'budget' ? Math.min(balance.claimed, minGrant) : balance.claimed
-  const refused = balances.find((balance) => requiredAmount(balance) > balance.left)
-  const rate = rateStatus(limits, levels, { now: at, refused: refused?.limit })
-  const budgets = balances.filter((balance) => balance.limit.kind === 'budget')
-  const granted = Math.min(worst, ...budgets.map((balance) => balance.left))
+  const requiredAmount = ({ limit, claimedAmount }: LimitBalance): number =>
+    limit.kind === 'budget' ? Math.min(claimedAmount, minGrant) : claimedAmount
+  const exceeded = balances.find((balance) => requiredAmount(balance) > balance.remaining)
+  const rate = rateStatus(limits, amounts, { now: at, refused: exceeded?.limit })
+  const budgets = balances.filter(({ limit }) => limit.kind === 'budget')
+  const grantedCost = Math.min(worstCost, ...budgets.map(({ remaining }) => remaining))
   return {
     rate,
     quote,
-    outputTokens: outputFor(limitClaims, quote, granted),
-    ...(refused !== undefined && { refused: limitError(refused.limit, { rate, now: at, tokens }) }),
+    outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
+    ...(exceeded !== undefined && { error: limitError(exceeded.limit, { rate, now: at, tokens }) }),
     limits: balances,
     recount:
-      refused === undefined ? undefined : recountFor(refused.limit, levels[balances.indexOf(refused)] ?? 0, quote),
+      exceeded === undefined ? undefined : recountFor(exceeded.limit, amounts[balances.indexOf(exceeded)] ?? 0, quote),
   }
 }
 
 export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
 
 /** The amount billed in a window, including the time before the budget had this window. */
-export interface SpentInWindow extends Level {
+export interface WindowSpending extends Level {
   /** The part of `spent` that is missing from the counter. */
   readonly carried: number
 }
@@ -107,15 +107,15 @@ export function readSpent(
   store: Pick<Store, 'levels' | 'tallies'>,
   windows: readonly BudgetWindow[],
   now: number,
-): MaybePromise<readonly SpentInWindow[]> {
+): MaybePromise<readonly WindowSpending[]> {
   if (windows.length === 0) return []
   const billed = windows.map((window) => billedTallies(window, now))
   const names = [...new Set(billed.flatMap(({ names }) => names))]
   return chain(names.length === 0 ? [] : store.tallies(names), (tallies) => {
-    const amountsOf = new Map(names.map((name, index) => [name, tallies[index]]))
+    const tallyByName = new Map(names.map((name, index) => [name, tallies[index]]))
     return chain(store.levels(windows.map(({ counter }) => counter)), (levels) =>
       billed.map(({ names, field }, index) => {
-        const sum = names.reduce((total, name) => total + (amountsOf.get(name)?.[field] ?? 0), 0)
+        const sum = names.reduce((total, name) => total + (tallyByName.get(name)?.[field] ?? 0), 0)
         const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
         return { spent: Math.max(spent, sum), held, carried: Math.max(0, sum - spent) }
       }),
@@ -133,19 +133,19 @@ const MAX_REQUEST_MS = 600_000
  * Must be called before `readSpent`. A settlement between the two reads is then counted twice. In the reverse order, it
  * would be missed.
  */
-function readHeldElsewhere(
+function readHeldInOtherWindows(
   store: Pick<Store, 'levels'>,
   windows: readonly BudgetWindow[],
   now: number,
 ): MaybePromise<readonly number[]> {
-  const others = windows.map((window) => otherCounters(window, now))
-  return chain(store.levels(others.flat()), (levels) => {
+  const counters = windows.map((window) => countersOfOtherWindows(window, now))
+  return chain(store.levels(counters.flat()), (levels) => {
     let at = 0
-    return others.map(({ length }) => levels.slice(at, (at += length)).reduce((sum, { held }) => sum + held, 0))
+    return counters.map(({ length }) => levels.slice(at, (at += length)).reduce((sum, { held }) => sum + held, 0))
   })
 }
 
-function otherCounters({ owner, every }: BudgetWindow, now: number): readonly string[] {
+function countersOfOtherWindows({ owner, every }: BudgetWindow, now: number): readonly string[] {
   const counters: string[] = []
   for (const code of DURATION_CODES) {
     if (code === every) continue
@@ -160,13 +160,13 @@ function otherCounters({ owner, every }: BudgetWindow, now: number): readonly st
   return counters
 }
 
-const MAX_CACHED = 10_000
+const MAX_CACHED_OWNERS = 10_000
 
-interface Carried {
+interface CachedAmounts {
   readonly counter: string
   readonly carried: number
   readonly held: number
-  readonly until: number
+  readonly validUntil: number
 }
 
 /**
@@ -179,53 +179,57 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
    * By owner. A budget that returns to an earlier window lacks the amounts billed in between, so its cached amount must
    * not be reused.
    */
-  const cache = new Map<string, Carried>()
+  const cache = new Map<string, CachedAmounts>()
 
   /**
    * Keeps the greater of the new and the last amount. Settlements between the reads of tallies and counters lower the
    * new amount.
    */
-  function remember(limit: Limit, read: number, held: number, now: number): void {
-    const carried = Math.max(read, recall(limit)?.carried ?? 0)
-    if (cache.size >= MAX_CACHED) cache.clear()
-    cache.set(limit.owner, { counter: limit.counter, carried, held, until: held === 0 ? now + CARRIED_MS : now })
+  function cacheAmounts(limit: Limit, newCarried: number, held: number, now: number): void {
+    const carried = Math.max(newCarried, cachedAmounts(limit)?.carried ?? 0)
+    if (cache.size >= MAX_CACHED_OWNERS) cache.clear()
+    cache.set(limit.owner, {
+      counter: limit.counter,
+      carried,
+      held,
+      validUntil: held === 0 ? now + CARRY_OVER_CACHE_MS : now,
+    })
   }
 
-  function recall({ kind, owner, counter }: Limit): Carried | undefined {
+  function cachedAmounts({ kind, owner, counter }: Limit): CachedAmounts | undefined {
     const last = kind === 'budget' ? cache.get(owner) : undefined
     return last?.counter === counter ? last : undefined
   }
 
-  function withCarried(limits: readonly Limit[]): CarriedLimits {
+  function addCarriedAmounts(limits: readonly Limit[]): CarriedLimits {
     let isFinal = true
     const adjusted = limits.map((limit) => {
-      const { carried, held } = recall(limit) ?? NOTHING_CARRIED
-      if (held > 0) isFinal = false
-      return carried + held === 0 ? limit : { ...limit, carried: carried + held }
+      const cached = cachedAmounts(limit)
+      if (cached === undefined || cached.carried + cached.held === 0) return limit
+      if (cached.held > 0) isFinal = false
+      return { ...limit, carriedAmount: cached.carried + cached.held }
     })
     return { limits: adjusted, isFinal }
   }
 
-  function readAgain(limits: readonly Limit[], unread: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
-    return chain(readHeldElsewhere(store, unread, now), (held) =>
-      chain(readSpent(store, unread, now), (spent) => {
-        for (const [index, limit] of unread.entries()) {
-          remember(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
+  function refresh(limits: readonly Limit[], outdated: readonly Limit[], now: number): MaybePromise<CarriedLimits> {
+    return chain(readHeldInOtherWindows(store, outdated, now), (held) =>
+      chain(readSpent(store, outdated, now), (spent) => {
+        for (const [index, limit] of outdated.entries()) {
+          cacheAmounts(limit, spent[index]?.carried ?? 0, held[index] ?? 0, now)
         }
-        return withCarried(limits)
+        return addCarriedAmounts(limits)
       }),
     )
   }
 
   return (limits, now) => {
-    const unread = limits.filter((limit) => limit.kind === 'budget' && (recall(limit)?.until ?? 0) <= now)
-    if (unread.length === 0) return withCarried(limits)
-    const read = readAgain(limits, unread, now)
-    return toleratesFailure && isPromise(read) ? read.catch(() => withCarried(limits)) : read
+    const outdated = limits.filter((limit) => limit.kind === 'budget' && (cachedAmounts(limit)?.validUntil ?? 0) <= now)
+    if (outdated.length === 0) return addCarriedAmounts(limits)
+    const refreshed = refresh(limits, outdated, now)
+    return toleratesFailure && isPromise(refreshed) ? refreshed.catch(() => addCarriedAmounts(limits)) : refreshed
   }
 }
-
-const NOTHING_CARRIED = { carried: 0, held: 0 }
 
 /**
  * Returns the tallies and the field whose sum is the amount billed to an owner in a window. Near midnight, the tally of
@@ -239,7 +243,7 @@ function billedTallies(
   const names: string[] = []
   const end = Math.min(period.end, Math.max(now, period.start) + MAX_CLOCK_ROLLBACK_MS)
   for (let day = periodOf(period.start, '1d'); day.start < end; day = periodOf(day.end, '1d')) {
-    names.push(billedName(owner, day.start))
+    names.push(billedTallyName(owner, day.start))
   }
-  return { names, field: every === '1h' ? hourlyField(period.start) : 'billed' }
+  return { names, field: every === '1h' ? hourFieldName(period.start) : 'billed' }
 }

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import type { DurationCode, Store } from '../core/store.ts'
 import type { KeyChange, KeyProvider, KeyRecord, ListedKey, NewKey } from './admin-api.ts'
-import { type HashedKey, keyChange, newKey, type ParsedKeyChange } from './configuration.ts'
+import { type HashedKey, keyChangeSchema, newKeySchema, type ParsedKeyChange } from './configuration.ts'
 import {
   type Allowance,
   createSecret,
@@ -121,11 +121,11 @@ async function checkExists(field: string, id: string | null | undefined, table: 
 }
 
 export function parseNewKey(body: unknown): WireForm<NewKey> {
-  return field.parseWith(newKey, body)
+  return field.parseWith(newKeySchema, body)
 }
 
 export function parseKeyChange(body: unknown): ParsedKeyChange {
-  return field.parseChange(keyChange, body, 'is_active')
+  return field.parseChange(keyChangeSchema, body, 'is_active')
 }
 
 type KeyIdentity = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>

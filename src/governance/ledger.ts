@@ -9,7 +9,7 @@ import {
   type Settlement,
   type Store,
 } from '../core/store.ts'
-import { claimsFor, outputFor, rateStatus, recountFor, limitError, type LimitClaims } from './claims.ts'
+import { claimsFor, coveredOutputTokens, rateStatus, recountFor, limitError, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { type CarryOver, createKeyWindows, type KeyWindows, type Limit, type SharedLimits } from './limits.ts'
 import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
@@ -110,7 +110,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   function unreserved(step: Step, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: nextId(), claims: [], expiresAfterMs }
-    const { limits: claimed, worst } = step.limitClaims
+    const { limits: claimed, worstCost: worst } = step.limitClaims
     const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
     const reservation = reservationOf(
       { ...step, reservationId: opening.reservationId },
@@ -121,7 +121,7 @@ export function createLedger(options: LedgerOptions): Ledger {
 
   function outcomeOf(step: Step, result: ReserveResult): Outcome {
     const { quote, requests, at, limitClaims } = step
-    const { limits: claimed, worst, tokens } = limitClaims
+    const { limits: claimed, worstCost: worst, tokens } = limitClaims
     // The request is rejected even if a store returns an index out of range.
     const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
     const found = rateStatus(claimed, result.levels, { now: at, refused })
@@ -145,7 +145,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       isReserved: opening === undefined,
       rate,
       quote,
-      outputTokens: outputFor(limitClaims, quote, granted),
+      outputTokens: coveredOutputTokens(limitClaims, quote, granted),
       settlement: settlementFor,
       settle: (used, entries) =>
         (settling ??= { done: settlements.settle(settlementFor(used, entries), opening) }).done,

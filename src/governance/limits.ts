@@ -26,7 +26,7 @@ export interface Limit {
   /** The key or shared record that the limit belongs to. Each of its windows has its own counter. */
   readonly owner: string
   /** Amount spent in this window that the counter lacks. See `createCarryOver`. @default 0 */
-  readonly carried?: number
+  readonly carriedAmount?: number
 }
 
 /** The records that keys refer to by `budget_id` and `rate_limit_id`. */
@@ -43,19 +43,19 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
 }
 
 /** Undefined for a missing reference or a deleted record. */
-interface SharedOfKey {
-  readonly rate: RateLimit | undefined
+interface SharedRecords {
+  readonly rateLimit: RateLimit | undefined
   readonly budget: Budget | undefined
 }
 
-const NONE_SHARED: SharedOfKey = { rate: undefined, budget: undefined }
+const NO_SHARED_RECORDS: SharedRecords = { rateLimit: undefined, budget: undefined }
 
-function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedOfKey> {
-  if (rateLimitId === undefined && budgetId === undefined) return NONE_SHARED
+function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedRecords> {
+  if (rateLimitId === undefined && budgetId === undefined) return NO_SHARED_RECORDS
   const found = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
-  return chain(found, (rate) => {
+  return chain(found, (rateLimit) => {
     const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
-    return chain(budget, (record) => ({ rate, budget: record }))
+    return chain(budget, (record) => ({ rateLimit, budget: record }))
   })
 }
 
@@ -67,9 +67,9 @@ export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number
 /** Limit of a key whose shared record was deleted. It rejects every request. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
-function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number): readonly Limit[] {
+function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
   const { rateLimitId, budgetId } = key
-  const own = limitsOf(key)
+  const ownLimits = limitsOf(key)
   const limits: Limit[] = []
   const add = (kind: LimitKind, owner: string, label: string, allowance: Allowance | undefined): void => {
     if (allowance === undefined) return
@@ -78,23 +78,23 @@ function limitsOfKey(key: VirtualKey, { rate, budget }: SharedOfKey, now: number
     limits.push({ kind, label, max, every, period, owner, counter: counterName(kind, owner, every, period) })
   }
   const owner = keyOwner(key.id)
-  add('requests', owner, 'The request limit of this key', own.requests)
-  add('tokens', owner, 'The token limit of this key', own.tokens)
+  add('requests', owner, 'The request limit of this key', ownLimits.requests)
+  add('tokens', owner, 'The token limit of this key', ownLimits.tokens)
   if (rateLimitId !== undefined) {
-    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedName(rateLimitId), requests: NO_ALLOWANCE }
+    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedRecordName(rateLimitId), requests: NO_ALLOWANCE }
     const name = JSON.stringify(record.name)
     add('requests', sharedOwner(rateLimitId), `The shared request limit ${name}`, record.requests)
     add('tokens', sharedOwner(rateLimitId), `The shared token limit ${name}`, record.tokens)
   }
   add('budget', owner, 'The budget of this key', key.budget)
   if (budgetId !== undefined) {
-    const name = JSON.stringify(budget?.name ?? deletedName(budgetId))
+    const name = JSON.stringify(budget?.name ?? deletedRecordName(budgetId))
     add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NO_ALLOWANCE)
   }
   return limits
 }
 
-function deletedName(id: string): string {
+function deletedRecordName(id: string): string {
   return `${id}, which no longer exists`
 }
 
@@ -111,16 +111,16 @@ export function counterName(kind: LimitKind, owner: string, every: DurationCode,
   return `${kind}:${owner}:${every}:${period.start}`
 }
 
-const MINUTE = 60_000
+const MINUTE_MS = 60_000
 /** Maximum time by which the clock can be set back without losing amounts, in milliseconds. */
-export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE
+export const MAX_CLOCK_ROLLBACK_MS: number = 120 * MINUTE_MS
 
 /**
  * Counters outlive their windows, because late settlements must be counted and the clock may be set back. Per-minute
  * counters expire sooner, because there are many of them.
  */
 export function counterExpiry({ every, period }: Pick<Limit, 'every' | 'period'>): number {
-  return period.end + (every === '1m' ? 15 * MINUTE : MAX_CLOCK_ROLLBACK_MS)
+  return period.end + (every === '1m' ? 15 * MINUTE_MS : MAX_CLOCK_ROLLBACK_MS)
 }
 
 /** The limits and tallies of a key in the current windows. */
@@ -132,7 +132,7 @@ export interface KeyWindows {
 
 interface CachedWindows {
   readonly windows: KeyWindows
-  readonly shared: SharedOfKey
+  readonly shared: SharedRecords
   /** Start of the windows, in milliseconds since 1970. */
   readonly from: number
   /** End of the windows, exclusive, in milliseconds since 1970. */
@@ -140,7 +140,7 @@ interface CachedWindows {
 }
 
 /** Time for which carried amounts are cached, in milliseconds. Other processes can change them in the meantime. */
-export const CARRIED_MS = 60_000
+export const CARRY_OVER_CACHE_MS = 60_000
 
 /** Limits with the amounts that budgets carry over from earlier windows. */
 export interface CarriedLimits {
@@ -162,7 +162,7 @@ export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): Fi
   return (key, at) =>
     chain(findShared(key, shared), (found) => {
       const cached = cache.get(key)
-      if (cached !== undefined && at >= cached.from && at < cached.until && isSame(cached.shared, found)) {
+      if (cached !== undefined && at >= cached.from && at < cached.until && areSame(cached.shared, found)) {
         return cached.windows
       }
       return chain(carryOver(limitsOfKey(key, found, at), at), (carried) => {
@@ -173,13 +173,13 @@ export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): Fi
     })
 }
 
-function isSame(one: SharedOfKey, other: SharedOfKey): boolean {
-  return one.rate === other.rate && one.budget === other.budget
+function areSame(one: SharedRecords, other: SharedRecords): boolean {
+  return one.rateLimit === other.rateLimit && one.budget === other.budget
 }
 
 function windowsOf(
   key: VirtualKey,
-  { limits, isFinal, shared, at }: CarriedLimits & { readonly shared: SharedOfKey; readonly at: number },
+  { limits, isFinal, shared, at }: CarriedLimits & { readonly shared: SharedRecords; readonly at: number },
 ): CachedWindows {
   // The start of each day, week and month is also the start of an hour.
   const periods = [periodOf(at, '1h'), ...limits.map(({ period }) => period)]
@@ -187,24 +187,24 @@ function windowsOf(
     windows: { limits, tallies: tallyTargets(key, at) },
     shared,
     from: Math.max(...periods.map(({ start }) => start)),
-    until: Math.min(isFinal ? at + CARRIED_MS : at, ...periods.map(({ end }) => end)),
+    until: Math.min(isFinal ? at + CARRY_OVER_CACHE_MS : at, ...periods.map(({ end }) => end)),
   }
 }
 
-const DAY = 86_400_000
+const DAY_MS = 86_400_000
 /**
  * Time for which tallies are retained after their window, in milliseconds. Weeks and months have no tallies, because
  * their sums are computed from days.
  */
 const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
-  '1m': 2 * DAY,
-  '1h': 2 * DAY,
-  '1d': 400 * DAY,
+  '1m': 2 * DAY_MS,
+  '1h': 2 * DAY_MS,
+  '1d': 400 * DAY_MS,
   '1w': 0,
   '1M': 0,
 }
 /** Retention of the tallies of a shared budget. They are read for windows of at most a month. */
-const BILLED_RETENTION_MS = 32 * DAY
+const BILLED_RETENTION_MS = 32 * DAY_MS
 
 /** A tally to which the requests of a key are added. */
 export interface TallyTarget {
@@ -223,16 +223,16 @@ function tallyTargets(key: VirtualKey, at: number): readonly TallyTarget[] {
   const targets = codes.flatMap((code): readonly TallyTarget[] => {
     const { start, end } = periodOf(at, code)
     const expiresAt = end + RETENTION_MS[code]
-    const hourField = code === '1d' ? hourlyField(at) : undefined
+    const hourField = code === '1d' ? hourFieldName(at) : undefined
     return [
-      { name: totalName(key.id, code, start), kind: 'total', hourField, expiresAt },
-      { name: modelsName(key.id, code, start), kind: 'models', hourField, expiresAt },
+      { name: totalTallyName(key.id, code, start), kind: 'total', hourField, expiresAt },
+      { name: modelTallyName(key.id, code, start), kind: 'models', hourField, expiresAt },
     ]
   })
   if (key.budgetId === undefined) return targets
   const { start, end } = periodOf(at, '1d')
-  const name = billedName(sharedOwner(key.budgetId), start)
-  return [...targets, { name, kind: 'billed', hourField: hourlyField(at), expiresAt: end + BILLED_RETENTION_MS }]
+  const name = billedTallyName(sharedOwner(key.budgetId), start)
+  return [...targets, { name, kind: 'billed', hourField: hourFieldName(at), expiresAt: end + BILLED_RETENTION_MS }]
 }
 
 /** Usage reports cover the window of the budget, or a month. */
@@ -241,21 +241,23 @@ export function reportWindow(key: VirtualKey): DurationCode {
 }
 
 /** Names the daily tally that contains the amount billed to an owner. */
-export function billedName(owner: string, day: number): string {
-  return owner.startsWith(KEY) ? totalName(owner.slice(KEY.length), '1d', day) : `billed:${owner}:1d:${day}`
+export function billedTallyName(owner: string, day: number): string {
+  return owner.startsWith(KEY_OWNER_PREFIX)
+    ? totalTallyName(owner.slice(KEY_OWNER_PREFIX.length), '1d', day)
+    : `billed:${owner}:1d:${day}`
 }
 
-const KEY = keyOwner('')
+const KEY_OWNER_PREFIX = keyOwner('')
 
 /** Names the field of a daily tally that contains the amount of one hour. */
-export function hourlyField(at: number): string {
+export function hourFieldName(at: number): string {
   return `billed@${new Date(at).getUTCHours()}`
 }
 
-export function totalName(id: string, code: DurationCode, start: number): string {
+export function totalTallyName(id: string, code: DurationCode, start: number): string {
   return `usage:${id}:${code}:${start}`
 }
 
-export function modelsName(id: string, code: DurationCode, start: number): string {
+export function modelTallyName(id: string, code: DurationCode, start: number): string {
   return `usage-by-model:${id}:${code}:${start}`
 }

@@ -7,10 +7,10 @@ import {
   counterName,
   currentLimits,
   keyOwner,
-  modelsName,
+  modelTallyName,
   reportWindow,
   sharedOwner,
-  totalName,
+  totalTallyName,
   type Limit,
   type LimitKind,
   type SharedLimits,
@@ -192,8 +192,8 @@ function tallyNames(
   const starts: number[] = []
   for (let start = period.start; start < period.end; start = periodOf(start, code).end) starts.push(start)
   return {
-    totals: starts.map((start) => totalName(id, code, start)),
-    models: starts.map((start) => modelsName(id, code, start)),
+    totals: starts.map((start) => totalTallyName(id, code, start)),
+    models: starts.map((start) => modelTallyName(id, code, start)),
   }
 }
 

@@ -106,7 +106,7 @@ function describe(planned: Planned, { forecast, found, hasCache }: DryRun): Json
   return {
     object: 'svc.explanation',
     model: resolved.name,
-    would_be: forecast.refused === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
+    would_be: forecast.error === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
     cache: describeCache(found, hasCache),
     tier: describeTier(planned, bill),
     prompt_cache: { markers: planning.kind === 'replay' ? 0 : (planning.markedPrompt?.markers ?? 0) },
@@ -171,21 +171,21 @@ function reasonOfOthers(planned: Planned): string {
   return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen before it`
 }
 
-function describeLimits({ refused, outputTokens, limits }: Forecast): JsonObject {
+function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {
   return {
-    refused: refused === undefined ? null : describeRefusal(refused),
+    refused: error === undefined ? null : describeRefusal(error),
     answer_tokens: outputTokens,
     in_force: limits.map(describeLimit),
   }
 }
 
-function describeRefusal(refused: NonNullable<Forecast['refused']>): JsonObject {
-  const { status, type, code, message, retryAfterSeconds } = describeFailure(refused)
+function describeRefusal(error: NonNullable<Forecast['error']>): JsonObject {
+  const { status, type, code, message, retryAfterSeconds } = describeFailure(error)
   return { status, type, code: code ?? null, message, retry_after: retryAfterSeconds ?? null }
 }
 
 /** Budget amounts are in dollars. */
-function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
+function describeLimit({ limit, remaining, claimedAmount }: LimitBalance): JsonObject {
   const amount =
     limit.kind === 'budget' ? (value: number): number => toDollars(toNanoUsd(value)) : (value: number) => value
   return {
@@ -193,8 +193,8 @@ function describeLimit({ limit, left, claimed }: LimitBalance): JsonObject {
     name: limit.label,
     window: limit.every,
     limit: amount(limit.max),
-    left: amount(left),
-    takes: amount(claimed),
+    left: amount(remaining),
+    takes: amount(claimedAmount),
     resets_at: new Date(limit.period.end).toISOString(),
   }
 }

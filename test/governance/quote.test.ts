@@ -112,7 +112,7 @@ describe('a reservation whose bound does not fit', () => {
     const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: counter(900).count }])
     const told = await place.ledger.forecast(key, quote)
     const reservation = await place.ledger.reserve(key, quote)
-    expect(told.refused).toBeUndefined()
+    expect(told.error).toBeUndefined()
     expect(told.outputTokens).toBe(reservation.outputTokens)
   })
 

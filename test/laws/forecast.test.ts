@@ -39,11 +39,11 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
           const real = await attempt(() => ledger.reserve(key, wanted))
 
           if (GatewayError.is(real)) {
-            expect(told.refused).toMatchObject({ kind: real.kind, message: real.message, details: real.details })
+            expect(told.error).toMatchObject({ kind: real.kind, message: real.message, details: real.details })
             continue
           }
           const reservation = real as Awaited<ReturnType<typeof ledger.reserve>>
-          expect(told.refused).toBeUndefined()
+          expect(told.error).toBeUndefined()
           expect(told.outputTokens).toBe(reservation.outputTokens)
           expect(told.rate.limit).toBe(reservation.rate.limit)
           if (settles) await reservation.settle(used(prompt, 1))
