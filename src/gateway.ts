@@ -135,7 +135,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     ...observers,
     cache,
     now: runtime.now,
-    unsettled: governance.ledger.unsettled,
+    unsettled: governance.ledger.settlementCounts,
   })
   const { keys, budgets, rateLimits } = governance
   const traffic = createTraffic(runtime)

@@ -19,9 +19,9 @@ export interface Bill {
   /**
    * True if an amount is based on the local count, because the upstream reported no usage or the answer is incomplete.
    */
-  readonly estimated: boolean
+  readonly isEstimated: boolean
   /** Reported usage above the ceiling. It is not billed. */
-  readonly cutOff?: ClampedUsage
+  readonly excessUsage?: ExcessUsage
 }
 
 /** Input for the bill of an answered request. */
@@ -30,25 +30,25 @@ export interface Billable {
   readonly margin: number
   readonly strategy: string
   /** Local counts of the received and the sent prompt. @default the prompt was not rewritten */
-  readonly counts?: { readonly original: number; readonly sent: number } | undefined
+  readonly localCounts?: { readonly original: number; readonly sent: number } | undefined
   /** Reported by the upstream, or estimated. */
   readonly usage: Usage
-  readonly ceiling: Ceiling
+  readonly ceiling: UsageCeiling
   /** Maximum number of tokens billed for the original prompt if fewer were sent. */
-  readonly reserved: number
-  readonly estimated: boolean
+  readonly reservedTokens: number
+  readonly isEstimated: boolean
   /** Cost of small-model calls and abandoned calls of this request. */
-  readonly spent: NanoUsd
+  readonly extraCost: NanoUsd
 }
 
 /** Maximum plausible usage of one call. */
-export interface Ceiling {
-  readonly prompt: number
-  readonly output: number
+export interface UsageCeiling {
+  readonly promptTokens: number
+  readonly outputTokens: number
 }
 
 /** Tokens that an upstream reported above the ceiling. */
-export interface ClampedUsage {
+export interface ExcessUsage {
   readonly promptTokens: number
   readonly completionTokens: number
 }
@@ -60,37 +60,37 @@ export interface ClampedUsage {
  * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
  * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
  */
-export function makeBill(item: Billable): Bill {
-  const { usage, cutOff } = clampUsage(item.usage, item.ceiling)
+export function makeBill(answer: Billable): Bill {
+  const { usage, excessUsage } = clampUsage(answer.usage, answer.ceiling)
   const sent = promptTokens(usage)
-  const original = Math.max(sent, Math.min(item.reserved, originalTokens(item.counts, sent)))
-  const theoretical = costOfTokens(item.price, original, usage.outputTokens)
+  const original = Math.max(sent, Math.min(answer.reservedTokens, originalTokens(answer.localCounts, sent)))
+  const theoretical = costOfTokens(answer.price, original, usage.outputTokens)
   const bill: Bill = {
     originalTokens: original,
     optimizedTokens: sent,
     completionTokens: usage.outputTokens,
     theoretical,
-    actual: add(costOf(usage, item.price), item.spent),
-    billed: times(theoretical, item.margin),
-    margin: item.margin,
+    actual: add(costOf(usage, answer.price), answer.extraCost),
+    billed: times(theoretical, answer.margin),
+    margin: answer.margin,
     cache: 'MISS',
-    strategy: item.strategy,
-    estimated: item.estimated,
+    strategy: answer.strategy,
+    isEstimated: answer.isEstimated,
   }
-  return cutOff === undefined ? bill : { ...bill, cutOff }
+  return excessUsage === undefined ? bill : { ...bill, excessUsage }
 }
 
 /**
  * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
  * prompt.
  */
-function originalTokens(counts: Billable['counts'], sentByUpstream: number): number {
-  if (counts === undefined || counts.sent === 0) return sentByUpstream
-  return Math.max(sentByUpstream, Math.round((counts.original * sentByUpstream) / counts.sent))
+function originalTokens(counted: Billable['localCounts'], sentByUpstream: number): number {
+  if (counted === undefined || counted.sent === 0) return sentByUpstream
+  return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
 }
 
 /** The billed amount is 0. The actual cost is the cost of the verifier. */
-export function makeHitBill(item: {
+export function makeHitBill(answer: {
   readonly price: Price
   readonly margin: number
   readonly originalTokens: number
@@ -99,16 +99,16 @@ export function makeHitBill(item: {
   readonly spent?: NanoUsd
 }): Bill {
   return {
-    originalTokens: item.originalTokens,
+    originalTokens: answer.originalTokens,
     optimizedTokens: 0,
-    completionTokens: item.completionTokens,
-    theoretical: costOfTokens(item.price, item.originalTokens, item.completionTokens),
-    actual: item.spent ?? ZERO,
+    completionTokens: answer.completionTokens,
+    theoretical: costOfTokens(answer.price, answer.originalTokens, answer.completionTokens),
+    actual: answer.spent ?? ZERO,
     billed: ZERO,
-    margin: item.margin,
+    margin: answer.margin,
     cache: 'HIT',
     strategy: 'Semantic-Cache',
-    estimated: false,
+    isEstimated: false,
   }
 }
 
@@ -132,24 +132,28 @@ export function reductionPercent(bill: Bill): number {
 const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
 /** Caps reported usage, so that a wrong report by an upstream cannot exhaust a budget. */
-export function clampUsage(usage: Usage, ceiling: Ceiling): { readonly usage: Usage; readonly cutOff?: ClampedUsage } {
-  const cutOff = {
-    promptTokens: Math.max(0, promptTokens(usage) - ceiling.prompt),
-    completionTokens: Math.max(0, usage.outputTokens - ceiling.output),
+export function clampUsage(
+  usage: Usage,
+  ceiling: UsageCeiling,
+): { readonly usage: Usage; readonly excessUsage?: ExcessUsage } {
+  const excessUsage = {
+    promptTokens: Math.max(0, promptTokens(usage) - ceiling.promptTokens),
+    completionTokens: Math.max(0, usage.outputTokens - ceiling.outputTokens),
   }
-  if (cutOff.promptTokens === 0 && cutOff.completionTokens === 0) return { usage }
-  const outputTokens = usage.outputTokens - cutOff.completionTokens
+  if (excessUsage.promptTokens === 0 && excessUsage.completionTokens === 0) return { usage }
+  const outputTokens = usage.outputTokens - excessUsage.completionTokens
   const reasoningTokens = Math.min(usage.reasoningTokens, outputTokens)
-  return { usage: { ...usage, ...reducedPrompt(usage, cutOff.promptTokens), outputTokens, reasoningTokens }, cutOff }
+  const prompt = reducePrompt(usage, excessUsage.promptTokens)
+  return { usage: { ...usage, ...prompt, outputTokens, reasoningTokens }, excessUsage }
 }
 
-function reducedPrompt(usage: Usage, excess: number): Partial<Usage> {
+function reducePrompt(usage: Usage, excessTokens: number): Partial<Usage> {
   const reduced: { -readonly [part in (typeof PROMPT_PARTS)[number]]?: number } = {}
-  let left = excess
+  let remaining = excessTokens
   for (const part of PROMPT_PARTS) {
-    const cut = Math.min(left, usage[part])
-    reduced[part] = usage[part] - cut
-    left -= cut
+    const removed = Math.min(remaining, usage[part])
+    reduced[part] = usage[part] - removed
+    remaining -= removed
   }
   return reduced
 }
@@ -161,18 +165,18 @@ export function billHeaders(bill: Bill): Record<string, string> {
     'x-svc-tokens-saved': String(bill.originalTokens - bill.optimizedTokens),
     'x-svc-reduction-pct': `${reductionPercent(bill)}%`,
     'x-svc-savings-usd': formatUsd(savings(bill)),
-    'x-svc-strategy': headerSafe(bill.strategy),
+    'x-svc-strategy': toHeaderText(bill.strategy),
     'x-svc-theoretical-cost': formatUsd(bill.theoretical),
     'x-svc-actual-cost': formatUsd(bill.actual),
     'x-svc-billed-amount': formatUsd(bill.billed),
     'x-svc-profit-margin': `${bill.margin}x`,
     'x-svc-cache': bill.cache,
   }
-  if (bill.estimated) headers['x-svc-estimated'] = 'true'
+  if (bill.isEstimated) headers['x-svc-estimated'] = 'true'
   return headers
 }
 
-export function headerSafe(text: string): string {
+export function toHeaderText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, '?')
 }
 

@@ -30,7 +30,7 @@ const MAX_UNCOUNTED_SHARE = 0.1
  * long prompt takes time.
  */
 export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
-  const limits = quote.requestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
+  const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
   const worstCost = hasKind('budget', limits) ? toAmount(quote.cost(quote.outputTokens)) : 0
   const tokens = hasKind('tokens', limits) ? Math.max(1, toAmount(quote.promptTokens)) : 1
   const minGrant = worstCost > 0 ? minGrantOf(quote, worstCost) : 0
@@ -45,8 +45,8 @@ export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaim
 }
 
 function minGrantOf(quote: Quote, worstCost: number): number {
-  const { uncounted = 0 } = quote
-  return Math.max(minUsefulCost(quote), Math.min(worstCost, toAmount(uncounted / MAX_UNCOUNTED_SHARE)))
+  const { uncountedCost = 0 } = quote
+  return Math.max(minUsefulCost(quote), Math.min(worstCost, toAmount(uncountedCost / MAX_UNCOUNTED_SHARE)))
 }
 
 function minUsefulCost(quote: Quote): number {
@@ -61,7 +61,7 @@ export function recountFor(limit: Limit, level: number, quote: Quote): Recount |
   const remaining = limit.max - (limit.carriedAmount ?? 0) - level
   if (remaining <= 0 || limit.kind === 'requests') return undefined
   if (limit.kind === 'tokens') return quote.recount?.tokens
-  return minUsefulCost(quote) - (quote.uncounted ?? 0) <= remaining ? quote.recount?.budget : undefined
+  return minUsefulCost(quote) - (quote.uncountedCost ?? 0) <= remaining ? quote.recount?.budget : undefined
 }
 
 function hasKind(kind: Limit['kind'], limits: readonly Limit[]): boolean {

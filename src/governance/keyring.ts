@@ -37,15 +37,14 @@ export interface Keyring extends Pick<KeyLookup, 'find'> {
   configure(configured: HashedKey): Promise<VirtualKey>
 }
 
-export interface KeyringOptions {
+export function createKeyring(parts: {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
   readonly lookup: KeyLookup
-}
-
-export function createKeyring({ store, now, uuid, shared, lookup }: KeyringOptions): Keyring {
+}): Keyring {
+  const { store, now, uuid, shared, lookup } = parts
   const { keys } = lookup
 
   async function mapHash(hash: string, id: string): Promise<void> {
@@ -131,15 +130,8 @@ export function parseKeyChange(body: unknown): ParsedKeyChange {
 type KeyIdentity = Pick<VirtualKey, 'id' | 'hash' | 'prefix' | 'createdAt'>
 
 export function makeKey(identity: KeyIdentity, fields: WireForm<NewKey>): VirtualKey {
-  const empty: VirtualKey = {
-    ...identity,
-    name: fields.name,
-    description: '',
-    active: true,
-    providers: [],
-    permissions: {},
-  }
-  return changeKey(empty, fields)
+  const { name } = fields
+  return changeKey({ ...identity, name, description: '', active: true, providers: [], permissions: {} }, fields)
 }
 
 /** Absent fields keep their values. `null` removes a value. */
@@ -169,7 +161,7 @@ function changeLimits(
   fields: WireForm<KeyChange>,
 ): Pick<VirtualKey, 'budget' | 'requests' | 'tokens'> {
   const budget = changeAllowance(key.budget, {
-    max: toMoney(fields.budget_limit_cents),
+    max: toBudgetAmount(fields.budget_limit_cents),
     every: fields.budget_reset_duration,
     defaultWindow: '1M',
     field: 'budget_reset_duration',
@@ -191,7 +183,7 @@ function changeLimits(
   }
 }
 
-export interface AllowanceFields<Amount> {
+interface AllowanceChange<Amount> {
   readonly max: Amount | null | undefined
   readonly every: DurationCode | null | undefined
   /** The window of a new limit. @default '1h' */
@@ -205,13 +197,13 @@ export interface AllowanceFields<Amount> {
 /** Returns undefined for no limit. */
 export function changeAllowance<Amount extends number>(
   current: Allowance<Amount> | undefined,
-  { max, every, defaultWindow = '1h', field: name }: AllowanceFields<Amount>,
+  { max, every, defaultWindow = '1h', field: windowField }: AllowanceChange<Amount>,
 ): Allowance<Amount> | undefined {
   if (max === null || max === UNLIMITED) return undefined
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
-  if (every === undefined || every === null || name === undefined) return undefined
-  throw invalidField(name, 'the key has no limit for this duration. Set the limit too.')
+  if (every === undefined || every === null || windowField === undefined) return undefined
+  throw invalidField(windowField, 'the key has no limit for this duration. Set the limit too.')
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {
@@ -237,7 +229,7 @@ function toTimestamp(text: string | null | undefined): number | null | undefined
   return typeof text === 'string' ? Date.parse(text) : text
 }
 
-function toMoney(amount: number | null | undefined): NanoUsd | null | undefined {
+function toBudgetAmount(amount: number | null | undefined): NanoUsd | null | undefined {
   if (amount === UNLIMITED) return null
   return typeof amount === 'number' ? fromCents(amount) : amount
 }
@@ -252,8 +244,8 @@ export function keyRecord(key: VirtualKey, spentCents: number): WireForm<KeyReco
     ...listedKey(key, spentCents),
     object: 'virtual_key',
     description: key.description,
-    created_at: iso(key.createdAt),
-    expires_at: key.expiresAt === undefined ? null : iso(key.expiresAt),
+    created_at: new Date(key.createdAt).toISOString(),
+    expires_at: key.expiresAt === undefined ? null : new Date(key.expiresAt).toISOString(),
     budget_reset_duration: key.budget?.every ?? null,
     budget_id: key.budgetId ?? null,
     plan: key.plan ?? null,
@@ -282,8 +274,4 @@ export function listedKey(key: VirtualKey, spentCents: number): WireForm<ListedK
     current_usage_cents: spentCents,
     budget_limit_cents: key.budget === undefined ? UNLIMITED : toCents(key.budget.max),
   }
-}
-
-function iso(at: number): string {
-  return new Date(at).toISOString()
 }

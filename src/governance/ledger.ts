@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
 import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
-import { toNanoUsd } from '../core/money.ts'
 import {
   periodOf,
   type ReserveRequest,
@@ -12,8 +11,22 @@ import {
 import { claimsFor, coveredOutputTokens, rateStatus, recountFor, limitError, type LimitClaims } from './claims.ts'
 import type { Forecast } from './forecast.ts'
 import { type CarryOver, createKeyWindows, type KeyWindows, type Limit, type SharedLimits } from './limits.ts'
-import type { Quote, RateStatus, Recount, Reservation, Used, WaitForStore } from './reservation.ts'
-import { checkedUsage, createSettlements, settlementOf, type SettlementsOptions } from './settlements.ts'
+import {
+  ONE_REQUEST,
+  type Quote,
+  type RateStatus,
+  type Recount,
+  type RequestUsage,
+  type Reservation,
+  type WaitForStore,
+} from './reservation.ts'
+import {
+  checkedUsage,
+  createSettlements,
+  settlementOf,
+  type SettlementCounts,
+  type SettlementsOptions,
+} from './settlements.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
@@ -35,7 +48,7 @@ export interface Ledger {
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
   /** Retries failed settlements. Resolves with the number of settlements that failed again. */
   retry(): Promise<number>
-  unsettled(): Unsettled
+  settlementCounts(): SettlementCounts
 }
 
 export interface LedgerOptions {
@@ -75,89 +88,88 @@ export function createLedger(options: LedgerOptions): Ledger {
   })
 
   function reserve(key: VirtualKey, quote: Quote, wait: WaitForStore = (call) => call): MaybePromise<Reservation> {
-    return chain(attempt({ key, quote, wait }), (outcome) =>
-      'reservation' in outcome ? outcome.reservation : reserveCounted(key, outcome, wait),
+    return chain(tryReserve({ key, quote, wait }), (outcome) =>
+      'reservation' in outcome ? outcome.reservation : reserveRecounted(key, outcome, wait),
     )
   }
 
   /** Repeats the reservation with more exact quotes until a quote is accepted or no recount remains. */
-  async function reserveCounted(key: VirtualKey, refused: Refused, wait: WaitForStore): Promise<Reservation> {
-    let reserved: RateStatus | undefined
-    for (let { recount, refusal: failure } = refused; ;) {
-      if (recount === undefined) throw failure
-      if (recount.callsUpstream) reserved ??= await reserveRequests(key, wait)
-      const outcome = await attempt({ key, quote: await recount.run(), requests: reserved, wait })
+  async function reserveRecounted(key: VirtualKey, refusal: Refusal, wait: WaitForStore): Promise<Reservation> {
+    let requestStatus: RateStatus | undefined
+    for (let { recount, error } = refusal; ;) {
+      if (recount === undefined) throw error
+      if (recount.callsUpstream) requestStatus ??= await chargeRecount(key, wait)
+      const outcome = await tryReserve({ key, quote: await recount.run(), requestStatus, wait })
       if ('reservation' in outcome) return outcome.reservation
-      recount = outcome.recount
-      failure = outcome.refusal
+      ;({ recount, error } = outcome)
     }
   }
 
-  function attempt({ key, quote, requests, wait }: Attempt): MaybePromise<Outcome> {
+  function tryReserve({ key, quote, requestStatus, wait }: Attempt): MaybePromise<Outcome> {
     const at = now()
     return chain(wait(windowsOf(key, at)), (windows) => {
-      const limits = requests === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
+      const limits =
+        requestStatus === undefined ? windows.limits : windows.limits.filter(({ kind }) => kind !== 'requests')
       const limitClaims = claimsFor(limits, quote)
       const { claims, minGrant } = limitClaims
-      const request = { reservationId: nextId(), claims, least: minGrant, expiresAfterMs }
-      const step = { quote, requests, at, windows, limits, limitClaims, reservationId: request.reservationId }
-      const outcome = chain(reserveInStore(request, wait), (result) => outcomeOf(step, result))
-      return allowsUnreserved && isPromise(outcome) ? outcome.catch((error) => unreserved(step, error)) : outcome
+      const reservationId = nextId()
+      const step = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
+      const reserving = reserveInStore({ reservationId, claims, least: minGrant, expiresAfterMs }, wait)
+      const outcome = chain(reserving, (result) => toOutcome(step, result))
+      return allowsUnreserved && isPromise(outcome)
+        ? outcome.catch((error) => reserveWithoutStore(step, error))
+        : outcome
     })
   }
 
   /** Returns a reservation that is not in the store, because the store failed. The settlement creates it. */
-  function unreserved(step: Step, error: unknown): Outcome {
+  function reserveWithoutStore(step: ReserveStep, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
     const opening = { reservationId: nextId(), claims: [], expiresAfterMs }
-    const { limits: claimed, worstCost: worst } = step.limitClaims
-    const rate = rateStatus(claimed, [], { now: step.at, refused: undefined })
-    const reservation = reservationOf(
-      { ...step, reservationId: opening.reservationId },
-      { rate, granted: worst, opening },
-    )
-    return { reservation }
+    const { limits, worstCost } = step.limitClaims
+    const rate = rateStatus(limits, [], { now: step.at, refused: undefined })
+    const { reservationId } = opening
+    return { reservation: reservationOf({ ...step, reservationId }, { rate, grantedCost: worstCost, opening }) }
   }
 
-  function outcomeOf(step: Step, result: ReserveResult): Outcome {
-    const { quote, requests, at, limitClaims } = step
-    const { limits: claimed, worstCost: worst, tokens } = limitClaims
+  function toOutcome(step: ReserveStep, result: ReserveResult): Outcome {
+    const { quote, requestStatus, at, limitClaims } = step
+    const { limits, worstCost, tokens } = limitClaims
     // The request is rejected even if a store returns an index out of range.
-    const refused = result.accepted ? undefined : (claimed[result.refused] ?? claimed.at(-1))
-    const found = rateStatus(claimed, result.levels, { now: at, refused })
-    const rate = requests === undefined || refused?.kind === 'tokens' ? found : requests
+    const refused = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
+    const newStatus = rateStatus(limits, result.levels, { now: at, refused })
+    const rate = requestStatus === undefined || refused?.kind === 'tokens' ? newStatus : requestStatus
     if (!result.accepted && refused !== undefined) {
       const recount = recountFor(refused, result.levels[result.refused] ?? 0, quote)
-      return { refusal: limitError(refused, { rate, now: at, tokens }), recount }
+      return { error: limitError(refused, { rate, now: at, tokens }), recount }
     }
-    const granted = result.accepted && result.granted < worst ? result.granted : worst
-    return { reservation: reservationOf(step, { rate, granted }) }
+    const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
+    return { reservation: reservationOf(step, { rate, grantedCost }) }
   }
 
   function reservationOf(
-    { quote, windows, limits, limitClaims, reservationId }: Step,
-    { rate, granted, opening }: Granted,
+    { quote, windows, limits, limitClaims, reservationId }: ReserveStep,
+    { rate, grantedCost, opening }: Grant,
   ): Reservation {
-    const settlementFor = (used: Used, entries: readonly SettledEntry[] = []): Settlement =>
-      settlementOf({ reservationId, windows, limits, used: checkedUsage(used, granted), entries })
+    const settlementFor = (usage: RequestUsage, entries: readonly SettledEntry[] = []): Settlement =>
+      settlementOf({ reservationId, windows, limits, usage: checkedUsage(usage, grantedCost), entries })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
       isReserved: opening === undefined,
       rate,
       quote,
-      outputTokens: coveredOutputTokens(limitClaims, quote, granted),
+      outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
       settlement: settlementFor,
-      settle: (used, entries) =>
-        (settling ??= { done: settlements.settle(settlementFor(used, entries), opening) }).done,
+      settle: (usage, entries) =>
+        (settling ??= { done: settlements.settle(settlementFor(usage, entries), opening) }).done,
     }
   }
 
   /** Takes one request from each request limit, because the exact count calls an upstream. */
-  async function reserveRequests(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
+  async function chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
-    const limits = (await wait(windowsOf(key, at))).limits.filter(({ kind }) => kind === 'requests')
+    const { limits, claims } = claimsFor((await wait(windowsOf(key, at))).limits, ONE_REQUEST)
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
-    const { claims } = claimsFor(limits, NO_PROMPT)
     const reservationId = nextId()
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
     const refused = result.accepted ? undefined : limits[result.refused]
@@ -168,15 +180,15 @@ export function createLedger(options: LedgerOptions): Ledger {
     return rate
   }
 
-  /**
-   * A store call that times out may still make the reservation. The reservation is released when the call ends.
-   * Otherwise, its amounts would remain reserved until it expires.
-   */
   function reserveInStore(request: ReserveRequest, wait: WaitForStore): MaybePromise<ReserveResult> {
     const result = store.reserve(request)
     return isPromise(result) ? waitOrRelease(result, request.reservationId, wait) : result
   }
 
+  /**
+   * A store call that times out may still make the reservation. The reservation is released when the call ends.
+   * Otherwise, its amounts would remain reserved until it expires.
+   */
   async function waitOrRelease(
     result: Promise<ReserveResult>,
     reservationId: string,
@@ -185,16 +197,10 @@ export function createLedger(options: LedgerOptions): Ledger {
     try {
       return await wait(result)
     } catch (error) {
-      void releaseAfter(result, reservationId)
+      const release = (): MaybePromise<boolean> => store.settle({ reservationId, charges: [], tallies: [] })
+      result.then(release, release).catch(() => {})
       throw error
     }
-  }
-
-  async function releaseAfter(result: Promise<ReserveResult>, reservationId: string): Promise<void> {
-    await Promise.allSettled([result])
-    try {
-      await store.settle({ reservationId, charges: [], tallies: [] })
-    } catch {}
   }
 
   function status(key: VirtualKey | undefined): MaybePromise<RateStatus> {
@@ -202,10 +208,10 @@ export function createLedger(options: LedgerOptions): Ledger {
     if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
     return chain(windowsOf(key, at), (windows) => {
       const limits = windows.limits.filter((limit) => limit.kind === 'requests')
-      const found = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
-      return chain(found, (levels) => {
-        const used = levels.map((level) => level.spent + level.held)
-        return rateStatus(limits, used, { now: at, refused: undefined })
+      const reading = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
+      return chain(reading, (levels) => {
+        const amounts = levels.map(({ spent, held }) => spent + held)
+        return rateStatus(limits, amounts, { now: at, refused: undefined })
       })
     })
   }
@@ -218,46 +224,38 @@ export function createLedger(options: LedgerOptions): Ledger {
       return forecast(key, quote, { store, shared, now })
     },
     retry: settlements.retry,
-    unsettled: () => ({ waiting: settlements.waiting(), dropped: settlements.dropped() }),
+    settlementCounts: settlements.counts,
   }
-}
-
-/** Settlements that the store did not accept. */
-export interface Unsettled {
-  readonly waiting: number
-  readonly dropped: number
 }
 
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
   /** Status of the request limits. Set once a request has been taken from them. */
-  readonly requests?: RateStatus | undefined
+  readonly requestStatus?: RateStatus | undefined
   readonly wait: WaitForStore
 }
 
-interface Granted {
+interface Grant {
   readonly rate: RateStatus
-  readonly granted: number
+  readonly grantedCost: number
   /** Opens the reservation of a request that the store did not reserve. */
   readonly opening?: ReserveRequest
 }
 
-interface Refused {
-  readonly refusal: GatewayError
+interface Refusal {
+  readonly error: GatewayError
   readonly recount: Recount | undefined
 }
 
-type Outcome = { readonly reservation: Reservation } | Refused
+type Outcome = { readonly reservation: Reservation } | Refusal
 
-interface Step {
+interface ReserveStep {
   readonly quote: Quote
-  readonly requests: RateStatus | undefined
+  readonly requestStatus: RateStatus | undefined
   readonly at: number
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
   readonly limitClaims: LimitClaims
   readonly reservationId: string
 }
-
-const NO_PROMPT: Quote = { promptTokens: 0, outputTokens: 0, cost: () => toNanoUsd(0) }

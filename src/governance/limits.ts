@@ -6,8 +6,8 @@ import {
   type Budget,
   limitsOf,
   type RateLimit,
-  storedBudget,
-  storedRateLimit,
+  storedBudgetSchema,
+  storedRateLimitSchema,
   type VirtualKey,
 } from './virtual-key.ts'
 
@@ -37,8 +37,13 @@ export interface SharedLimits {
 
 export function createSharedLimits(options: LookupOptions): SharedLimits {
   return {
-    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudget }),
-    rateLimits: createRecordTable({ ...options, prefix: 'rate-limit:', label: 'rate limit', schema: storedRateLimit }),
+    budgets: createRecordTable({ ...options, prefix: 'budget:', label: 'budget', schema: storedBudgetSchema }),
+    rateLimits: createRecordTable({
+      ...options,
+      prefix: 'rate-limit:',
+      label: 'rate limit',
+      schema: storedRateLimitSchema,
+    }),
   }
 }
 

@@ -48,7 +48,7 @@ export interface RecordTableOptions<T> extends LookupOptions {
   readonly schema: z.ZodMiniType<T>
 }
 
-export const MAX_CACHED = 10_000
+export const MAX_CACHED_RECORDS = 10_000
 export const CACHE_MS = 2_000
 /** One of several concurrent changes succeeds per attempt. */
 const MAX_ATTEMPTS = 50
@@ -61,9 +61,9 @@ export function isSafeId(id: string): boolean {
 
 export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
   const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
-  const recent = createBoundedCache<T | undefined>(MAX_CACHED)
+  const cache = createBoundedCache<T | undefined>(MAX_CACHED_RECORDS)
   /** The number of changes so far. The result of a lookup that began before a change must not be cached after it. */
-  let changes = 0
+  let changeCount = 0
 
   function load(id: string): MaybePromise<string | undefined> {
     return isSafeId(id) ? store.get(prefix + id) : undefined
@@ -97,23 +97,23 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
 
   function find(id: string): MaybePromise<T | undefined> {
     const at = now()
-    const cached = recent.get(id, at)
+    const cached = cache.get(id, at)
     if (cached !== undefined) return cached.value
-    const changesBefore = changes
+    const countBefore = changeCount
     const remember = (text: string | undefined): T | undefined => {
       const record = text === undefined ? undefined : parse(text)
-      if (changesBefore === changes) recent.put(id, record, at + cacheMs)
+      if (countBefore === changeCount) cache.put(id, record, at + cacheMs)
       return record
     }
-    return fallBackToLast(load(id), remember, keepsStale ? recent.last(id) : undefined)
+    return fallBackToLast(load(id), remember, keepsStale ? cache.last(id) : undefined)
   }
 
   async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {
     try {
       return await store.swap(prefix + id, expected, value)
     } finally {
-      changes += 1
-      recent.forget(id)
+      changeCount += 1
+      cache.forget(id)
     }
   }
 

@@ -27,9 +27,9 @@ export interface Quote {
    */
   cost(outputTokens: number): NanoUsd
   /** True if only the key's request limits apply, because the call costs neither tokens nor money. @default false */
-  readonly requestOnly?: boolean
+  readonly isRequestOnly?: boolean
   /** Largest possible reduction of the cost by an exact count of the prompt. @default 0 */
-  readonly uncounted?: NanoUsd
+  readonly uncountedCost?: NanoUsd
   /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
   promptBound?(model: Model): number
   /** Recounts that yield a more exact quote. Used if a limit rejects this quote. */
@@ -50,7 +50,7 @@ export interface Recount {
   readonly callsUpstream: boolean
 }
 
-export interface Used {
+export interface RequestUsage {
   readonly promptTokens: number
   readonly completionTokens: number
   readonly savedTokens: number
@@ -75,12 +75,12 @@ export interface Reservation {
    *
    * @param entries @default none
    */
-  settle(used: Used, entries?: readonly SettledEntry[]): MaybePromise<void>
+  settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
    * Returns the data that `settle` writes. It can be stored and sent after a restart, because the store applies a
    * settlement only once.
    */
-  settlement(used: Used, entries?: readonly SettledEntry[]): Settlement
+  settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement
 }
 
 export interface QuoteCandidate {
@@ -105,11 +105,11 @@ export interface QuoteParts {
 
 /** Quotes the cost with the most expensive candidate, because any of them may answer. */
 export function createQuote(parts: QuoteParts): Quote {
-  return new WorstCase(parts)
+  return new WorstCaseQuote(parts)
 }
 
 /** Values are computed on demand, because most requests have no budget. */
-class WorstCase implements Quote {
+class WorstCaseQuote implements Quote {
   readonly outputTokens: number
   readonly #parts: QuoteParts
   #candidates: readonly QuoteCandidate[] | undefined
@@ -124,32 +124,33 @@ class WorstCase implements Quote {
     return (this.#promptTokens ??= this.#parts.promptTokens())
   }
 
-  get #all(): readonly QuoteCandidate[] {
+  get #allCandidates(): readonly QuoteCandidate[] {
     return (this.#candidates ??= this.#parts.candidates())
   }
 
   cost(outputTokens: number): NanoUsd {
     let highest = ZERO
-    for (const candidate of this.#all) highest = greater(highest, costFor(candidate, outputTokens, this.#parts))
+    for (const candidate of this.#allCandidates)
+      highest = greaterOf(highest, costFor(candidate, outputTokens, this.#parts))
     return highest
   }
 
-  get uncounted(): NanoUsd {
+  get uncountedCost(): NanoUsd {
     let highest = ZERO
-    for (const candidate of this.#all) {
-      if (candidate.count !== undefined) highest = greater(highest, costFor(candidate, 0, this.#parts))
+    for (const candidate of this.#allCandidates) {
+      if (candidate.count !== undefined) highest = greaterOf(highest, costFor(candidate, 0, this.#parts))
     }
     return highest
   }
 
   promptBound(model: Model): number {
-    const found = this.#all.find((candidate) => candidate.model === model)
-    return found?.promptTokens ?? Math.max(...this.#all.map(({ promptTokens }) => promptTokens))
+    const quoted = this.#allCandidates.find((candidate) => candidate.model === model)
+    return quoted?.promptTokens ?? Math.max(...this.#allCandidates.map(({ promptTokens }) => promptTokens))
   }
 
   get recount(): NonNullable<Quote['recount']> {
-    const known = { ...this.#parts, candidates: () => this.#all, promptTokens: () => this.promptTokens }
-    return { ...tokenRecount(known), ...budgetRecount(known) }
+    const parts = { ...this.#parts, candidates: () => this.#allCandidates, promptTokens: () => this.promptTokens }
+    return { ...tokenRecount(parts), ...budgetRecount(parts) }
   }
 }
 
@@ -165,18 +166,16 @@ function tokenRecount(parts: QuoteParts): { readonly tokens?: Recount } {
 
 function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
   const candidates = parts.candidates()
-  const countable = candidates.filter(({ count }) => count !== undefined)
-  if (countable.length === 0) return {}
+  const countableCandidates = candidates.filter(({ count }) => count !== undefined)
+  if (countableCandidates.length === 0) return {}
   const run = async (): Promise<Quote> => {
-    const counted = await Promise.all(candidates.map(recounted))
+    const counted = await Promise.all(candidates.map(recountCandidate))
     return createQuote({ ...parts, candidates: () => counted })
   }
-  return {
-    budget: { run, callsUpstream: countable.some(({ callsUpstream }) => callsUpstream === true) },
-  }
+  return { budget: { run, callsUpstream: countableCandidates.some(({ callsUpstream }) => callsUpstream === true) } }
 }
 
-async function recounted({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
+async function recountCandidate({ model, promptTokens, count }: QuoteCandidate): Promise<QuoteCandidate> {
   const counted = (await count?.()) ?? promptTokens
   return { model, promptTokens: Math.min(promptTokens, counted) }
 }
@@ -189,12 +188,12 @@ function costFor(
   return times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
 }
 
-function greater(one: NanoUsd, other: NanoUsd): NanoUsd {
+function greaterOf(one: NanoUsd, other: NanoUsd): NanoUsd {
   return other > one ? other : one
 }
 
 /** The quote for a free request that calls an upstream. */
-export const ONE_REQUEST: Quote = { requestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
+export const ONE_REQUEST: Quote = { isRequestOnly: true, promptTokens: 0, outputTokens: 0, cost: () => ZERO }
 
 /** Takes one request from each of the key's request limits. Throws `rate-limited` if one of them has been reached. */
 export async function reserveOneRequest(
@@ -206,7 +205,7 @@ export async function reserveOneRequest(
   return reservation.rate
 }
 
-const NO_USAGE: Used = {
+const NO_USAGE: RequestUsage = {
   promptTokens: 0,
   completionTokens: 0,
   savedTokens: 0,

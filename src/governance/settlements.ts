@@ -4,7 +4,7 @@ import type { Runtime } from '../core/ports.ts'
 import type { Charge, ReserveRequest, SettledEntry, Settlement, Store, Tally } from '../core/store.ts'
 import { toAmount } from './claims.ts'
 import { counterExpiry, type KeyWindows, type Limit, type TallyTarget } from './limits.ts'
-import type { Used } from './reservation.ts'
+import type { RequestUsage } from './reservation.ts'
 
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
@@ -16,14 +16,17 @@ export interface Settlements {
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
   /** Retries failed settlements after running ones end. Resolves with the number that failed again. */
   retry(): Promise<number>
-  waiting(): number
-  /**
-   * Returns the number of settlements that were discarded, because too many failed or the store rejected the amounts.
-   */
-  dropped(): number
+  counts(): SettlementCounts
 }
 
-interface Sending {
+/** Settlements that the store did not accept. */
+export interface SettlementCounts {
+  readonly waiting: number
+  /** Discarded, because too many settlements failed or the store rejected the amounts. */
+  readonly dropped: number
+}
+
+interface PendingSettlement {
   readonly settlement: Settlement
   /** Undefined once the reservation is open, because opening it again after its settlement would bill it twice. */
   opening: ReserveRequest | undefined
@@ -44,55 +47,52 @@ const RETRY_MS = 1_000
 /** Retries are safe, because the store settles a reservation only once. */
 export function createSettlements(store: Store, options: SettlementsOptions = {}): Settlements {
   const { after, maxFailed = MAX_FAILED, onDropped } = options
-  const failed: Sending[] = []
+  const failed: PendingSettlement[] = []
   const running = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
   let dropped = 0
 
   function settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void> {
-    const sending: Sending = { settlement, opening }
+    const pending: PendingSettlement = { settlement, opening }
     const onFailed = (error: unknown): never => {
-      if (isRefused(error)) drop(settlement)
-      else retryLater(sending)
+      if (isRejection(error)) drop(settlement)
+      else retryLater(pending)
       throw error
     }
     let settled: MaybePromise<boolean>
     try {
-      settled = send(sending)
+      settled = send(pending)
     } catch (error) {
       return onFailed(error)
     }
     return isPromise(settled) ? track(settled.then(retryFailed, onFailed)) : retryFailed()
   }
 
-  function send(sending: Sending): MaybePromise<boolean> {
-    const { settlement, opening } = sending
-    return opening === undefined ? store.settle(settlement) : openAndSend(sending, opening)
+  function send(pending: PendingSettlement): MaybePromise<boolean> {
+    const { settlement, opening } = pending
+    return opening === undefined ? store.settle(settlement) : openAndSend(pending, opening)
   }
 
-  async function openAndSend(sending: Sending, opening: ReserveRequest): Promise<boolean> {
+  async function openAndSend(pending: PendingSettlement, opening: ReserveRequest): Promise<boolean> {
     try {
       await store.reserve(opening)
     } catch (error) {
       // An earlier attempt opened the reservation.
-      if (!isRefused(error)) throw error
+      if (!isRejection(error)) throw error
     }
-    sending.opening = undefined
-    return store.settle(sending.settlement)
+    pending.opening = undefined
+    return store.settle(pending.settlement)
   }
 
-  async function track(settled: Promise<void>): Promise<void> {
-    running.add(settled)
-    try {
-      await settled
-    } finally {
-      running.delete(settled)
-    }
+  function track(settled: Promise<void>): Promise<void> {
+    const tracked = settled.finally(() => running.delete(tracked))
+    running.add(tracked)
+    return tracked
   }
 
-  function retryLater(sending: Sending): void {
-    failed.push(sending)
+  function retryLater(pending: PendingSettlement): void {
+    failed.push(pending)
     const oldest = failed.length > maxFailed ? failed.shift() : undefined
     if (oldest !== undefined) drop(oldest.settlement)
     schedule()
@@ -139,54 +139,54 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   /** Discards a settlement that the store rejects. Otherwise, it would block later ones. */
-  async function isAccepted(sending: Sending): Promise<boolean> {
+  async function isAccepted(pending: PendingSettlement): Promise<boolean> {
     try {
-      await send(sending)
+      await send(pending)
     } catch (error) {
-      if (!isRefused(error)) return false
-      drop(sending.settlement)
+      if (!isRejection(error)) return false
+      drop(pending.settlement)
     }
     return true
   }
 
-  return { settle, retry, waiting: () => failed.length, dropped: () => dropped }
+  return { settle, retry, counts: () => ({ waiting: failed.length, dropped }) }
 }
 
-/** Returns true if the store rejected the amounts. A retry cannot succeed. */
-function isRefused(error: unknown): boolean {
+/** Returns true if the store rejected the call. A retry cannot succeed. */
+function isRejection(error: unknown): boolean {
   return error instanceof RangeError
 }
 
-interface Settled {
+interface SettledRequest {
   readonly reservationId: string
   /** The windows at the time of the reservation. */
   readonly windows: KeyWindows
   readonly limits: readonly Limit[]
-  readonly used: Used
+  readonly usage: RequestUsage
   readonly entries: readonly SettledEntry[]
 }
 
-export function settlementOf({ reservationId, windows, limits, used, entries }: Settled): Settlement {
-  const tokens = toAmount(used.promptTokens + used.completionTokens)
-  const amounts = { requests: 1, tokens, budget: used.billed }
+export function settlementOf({ reservationId, windows, limits, usage, entries }: SettledRequest): Settlement {
+  const tokens = toAmount(usage.promptTokens + usage.completionTokens)
+  const amounts = { requests: 1, tokens, budget: usage.billed }
   const charges: Charge[] = []
   for (const limit of limits) {
     const amount = amounts[limit.kind]
     if (amount > 0) charges.push({ counter: limit.counter, amount, expiresAt: counterExpiry(limit) })
   }
-  return { reservationId, charges, tallies: talliesOf(windows.tallies, used), entries }
+  return { reservationId, charges, tallies: talliesOf(windows.tallies, usage), entries }
 }
 
 /** Clamps usage to non-negative integers. If the billed amount is not a number, bills the reserved amount. */
-export function checkedUsage(used: Used, reserved: number): Used {
+export function checkedUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {
-    promptTokens: finiteOr(used.promptTokens, 0),
-    completionTokens: finiteOr(used.completionTokens, 0),
-    savedTokens: Number.isSafeInteger(used.savedTokens) ? used.savedTokens : 0,
-    theoretical: toNanoUsd(finiteOr(used.theoretical, 0)),
-    actual: toNanoUsd(finiteOr(used.actual, 0)),
-    billed: toNanoUsd(finiteOr(used.billed, reserved)),
-    model: used.model,
+    promptTokens: finiteOr(usage.promptTokens, 0),
+    completionTokens: finiteOr(usage.completionTokens, 0),
+    savedTokens: Number.isSafeInteger(usage.savedTokens) ? usage.savedTokens : 0,
+    theoretical: toNanoUsd(finiteOr(usage.theoretical, 0)),
+    actual: toNanoUsd(finiteOr(usage.actual, 0)),
+    billed: toNanoUsd(finiteOr(usage.billed, reserved)),
+    model: usage.model,
   }
 }
 
@@ -197,46 +197,38 @@ function finiteOr(amount: number, fallback: number): number {
 /** Amounts of one request, or sums over a window. */
 export type UsageSums = Readonly<Record<UsageField, number>>
 
-export type UsageField = 'requests' | 'prompt' | 'completion' | 'saved' | 'theoretical' | 'actual' | 'billed'
+type UsageField = (typeof USAGE_FIELDS)[number]
 
-const USAGE_FIELDS: readonly UsageField[] = [
-  'requests',
-  'prompt',
-  'completion',
-  'saved',
-  'theoretical',
-  'actual',
-  'billed',
-]
+export const USAGE_FIELDS = ['requests', 'prompt', 'completion', 'saved', 'theoretical', 'actual', 'billed'] as const
 
 /** Maximum length of a model name in a tally, in characters. */
 const MAX_MODEL_LENGTH = 200
 
-function talliesOf(targets: readonly TallyTarget[], used: Used): readonly Tally[] {
+function talliesOf(targets: readonly TallyTarget[], usage: RequestUsage): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
-    prompt: used.promptTokens,
-    completion: used.completionTokens,
-    saved: used.savedTokens,
-    theoretical: used.theoretical,
-    actual: used.actual,
-    billed: used.billed,
+    prompt: usage.promptTokens,
+    completion: usage.completionTokens,
+    saved: usage.savedTokens,
+    theoretical: usage.theoretical,
+    actual: usage.actual,
+    billed: usage.billed,
   }
-  const byModel = isAnswered(used) ? amountsByModel(used.model, amounts) : undefined
+  const byModel = hasUsage(usage) ? amountsByModel(usage.model, amounts) : undefined
   const tallies: Tally[] = []
   for (const { name, kind, hourField, expiresAt } of targets) {
     if (kind === 'total') {
-      tallies.push({ name, amounts: withHour(amounts, hourField, used.billed), expiresAt })
+      tallies.push({ name, amounts: addHourField(amounts, hourField, usage.billed), expiresAt })
     } else if (kind === 'models') {
       if (byModel !== undefined) tallies.push({ name, amounts: byModel, expiresAt })
-    } else if (used.billed > 0) {
-      tallies.push({ name, amounts: withHour({ billed: used.billed }, hourField, used.billed), expiresAt })
+    } else if (usage.billed > 0) {
+      tallies.push({ name, amounts: addHourField({ billed: usage.billed }, hourField, usage.billed), expiresAt })
     }
   }
   return tallies
 }
 
-function withHour(
+function addHourField(
   amounts: Readonly<Record<string, number>>,
   hourField: string | undefined,
   billed: number,
@@ -246,24 +238,24 @@ function withHour(
 }
 
 const MAX_CACHED_MODELS = 200
-const fieldNames = new Map<string, readonly (readonly [UsageField, string])[]>()
+const fieldNamesByModel = new Map<string, readonly (readonly [UsageField, string])[]>()
 
 function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<string, number>> {
   const byModel: Record<string, number> = {}
-  for (const [field, name] of fieldNamesOf(model.slice(0, MAX_MODEL_LENGTH))) byModel[name] = amounts[field]
+  for (const [field, name] of modelFieldNames(model.slice(0, MAX_MODEL_LENGTH))) byModel[name] = amounts[field]
   return byModel
 }
 
-function fieldNamesOf(model: string): readonly (readonly [UsageField, string])[] {
-  const known = fieldNames.get(model)
+function modelFieldNames(model: string): readonly (readonly [UsageField, string])[] {
+  const known = fieldNamesByModel.get(model)
   if (known !== undefined) return known
   const names = USAGE_FIELDS.map((field) => [field, `${field} ${model}`] as const)
-  if (fieldNames.size >= MAX_CACHED_MODELS) fieldNames.clear()
-  fieldNames.set(model, names)
+  if (fieldNamesByModel.size >= MAX_CACHED_MODELS) fieldNamesByModel.clear()
+  fieldNamesByModel.set(model, names)
   return names
 }
 
 /** Requests without usage are not counted by model, because callers can invent any number of model names. */
-function isAnswered(used: Used): boolean {
-  return used.promptTokens > 0 || used.completionTokens > 0 || used.theoretical > 0
+function hasUsage(usage: RequestUsage): boolean {
+  return usage.promptTokens > 0 || usage.completionTokens > 0 || usage.theoretical > 0
 }

@@ -11,11 +11,10 @@ import {
   reportWindow,
   sharedOwner,
   totalTallyName,
-  type Limit,
   type LimitKind,
   type SharedLimits,
 } from './limits.ts'
-import type { UsageField, UsageSums } from './settlements.ts'
+import { USAGE_FIELDS, type UsageSums } from './settlements.ts'
 import { readSpent, type BudgetWindow } from './forecast.ts'
 
 /** Usage and remaining limits of keys, in the form of the admin API. */
@@ -42,7 +41,7 @@ export interface BudgetStatus {
 
 interface LimitStatus {
   readonly max: number
-  readonly left: number
+  readonly remaining: number
   readonly spent: number
   readonly resetAt: string
 }
@@ -63,26 +62,25 @@ export function createUsageReports(parts: {
       ...(rateLimits.length === 0 ? [] : await store.levels(rateLimits.map((limit) => limit.counter))),
       ...(await readSpent(store, budgets, at)),
     ]
-    const all = [...rateLimits, ...budgets].map((limit, index) => ({
-      kind: limit.kind,
-      status: toLimitStatus(limit, levels[index]),
-    }))
-    const unlimited: LimitStatus = { max: UNLIMITED, left: UNLIMITED, spent: 0, resetAt: iso(periodOf(at, '1h').end) }
+    const statuses = [...rateLimits, ...budgets].map(({ kind, max, period }, index) => {
+      const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
+      // Reserved amounts count as used, as in a reservation.
+      return { kind, max, remaining: Math.max(0, max - spent - held), spent, resetAt: iso(period.end) }
+    })
+    const resetAt = iso(periodOf(at, '1h').end)
+    const unlimited: LimitStatus = { max: UNLIMITED, remaining: UNLIMITED, spent: 0, resetAt }
     return (kind) =>
-      all
-        .filter((limit) => limit.kind === kind)
-        .map(({ status }) => status)
-        .toSorted((a, b) => a.left - b.left)[0] ?? unlimited
+      statuses.filter((status) => status.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0] ?? unlimited
   }
 
   async function limits(key: VirtualKey): Promise<WireForm<KeyLimits>> {
     const statusOf = await limitStatuses(key)
     const [requests, tokens, budget] = [statusOf('requests'), statusOf('tokens'), statusOf('budget')]
     return {
-      remaining_requests: requests.left,
+      remaining_requests: requests.remaining,
       request_limit: requests.max,
       request_reset_at: requests.resetAt,
-      remaining_tokens: tokens.left,
+      remaining_tokens: tokens.remaining,
       token_limit: tokens.max,
       token_reset_at: tokens.resetAt,
       remaining_budget_cents: toCentsOrUnlimited(Math.max(0, budget.max - budget.spent)),
@@ -96,10 +94,10 @@ export function createUsageReports(parts: {
     const [requests, tokens] = [statusOf('requests'), statusOf('tokens')]
     return {
       request_limit: requests.max,
-      request_remaining: requests.left,
+      request_remaining: requests.remaining,
       request_reset_at: requests.resetAt,
       token_limit: tokens.max,
-      token_remaining: tokens.left,
+      token_remaining: tokens.remaining,
       token_reset_at: tokens.resetAt,
     }
   }
@@ -117,8 +115,8 @@ export function createUsageReports(parts: {
       current_usage_cents: spent,
       budget_limit_cents: toCentsOrUnlimited(key.budget?.max ?? UNLIMITED),
       budget_resets_at: iso(period.end),
-      ...publicSums(sumTallies(tallies.slice(0, names.totals.length))),
-      by_model: modelsIn(models).map((model) => ({ model, ...publicSums(sumTallies(models, ` ${model}`)) })),
+      ...toUsageTotals(sumTallies(tallies.slice(0, names.totals.length))),
+      by_model: modelNames(models).map((model) => ({ model, ...toUsageTotals(sumTallies(models, ` ${model}`)) })),
     }
   }
 
@@ -148,16 +146,7 @@ export function createUsageReports(parts: {
   return { limits, rateLimit, usage, spentCents, budgetWindows }
 }
 
-/** Reserved amounts count as used, as in a reservation. */
-function toLimitStatus(
-  limit: Limit,
-  level: { readonly spent: number; readonly held: number } = { spent: 0, held: 0 },
-): LimitStatus {
-  const left = Math.max(0, limit.max - level.spent - level.held)
-  return { max: limit.max, left, spent: level.spent, resetAt: iso(limit.period.end) }
-}
-
-function publicSums(sums: UsageSums): WireForm<UsageTotals> {
+function toUsageTotals(sums: UsageSums): WireForm<UsageTotals> {
   return {
     requests: sums.requests,
     tokens: {
@@ -198,20 +187,12 @@ function tallyNames(
 }
 
 function sumTallies(tallies: readonly Readonly<Record<string, number>>[], suffix: string = ''): UsageSums {
-  const sum = (field: UsageField): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
-  return {
-    requests: sum('requests'),
-    prompt: sum('prompt'),
-    completion: sum('completion'),
-    saved: sum('saved'),
-    theoretical: sum('theoretical'),
-    actual: sum('actual'),
-    billed: sum('billed'),
-  }
+  const sum = (field: string): number => tallies.reduce((total, tally) => total + (tally[field + suffix] ?? 0), 0)
+  return Object.fromEntries(USAGE_FIELDS.map((field) => [field, sum(field)])) as UsageSums
 }
 
 /** Returns the models in tallies of kind `models`, in alphabetical order. */
-function modelsIn(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
+function modelNames(tallies: readonly Readonly<Record<string, number>>[]): readonly string[] {
   const names = tallies.flatMap((tally) => Object.keys(tally).filter((field) => field.startsWith('requests ')))
   return [...new Set(names)].map((field) => field.slice('requests '.length)).toSorted()
 }

@@ -8,7 +8,7 @@ import {
   createBoundedCache,
   createRecordTable,
   type LookupOptions,
-  MAX_CACHED,
+  MAX_CACHED_RECORDS,
   fallBackToLast,
   type RecordTable,
 } from './record-table.ts'
@@ -90,37 +90,40 @@ export type PlanName =
   | 'messages-enterprise'
 
 const PLANS: Readonly<Record<PlanName, LimitPlan>> = {
-  free: plan(100, 100_000, '1h'),
-  pro: plan(1_000, 1_000_000, '1h'),
+  free: createPlan(100, 100_000, '1h'),
+  pro: createPlan(1_000, 1_000_000, '1h'),
   enterprise: {},
-  'messages-free': plan(60, 40_000, '1m'),
-  'messages-basic': plan(300, 200_000, '1m'),
-  'messages-pro': plan(1_000, 1_000_000, '1m'),
+  'messages-free': createPlan(60, 40_000, '1m'),
+  'messages-basic': createPlan(300, 200_000, '1m'),
+  'messages-pro': createPlan(1_000, 1_000_000, '1m'),
   'messages-enterprise': {},
 }
 
 export const PLAN_NAMES: readonly PlanName[] = Object.keys(PLANS) as PlanName[]
 
-function plan(requests: number, tokens: number, every: DurationCode): LimitPlan {
+function createPlan(requests: number, tokens: number, every: DurationCode): LimitPlan {
   return { requests: { max: requests, every }, tokens: { max: tokens, every } }
 }
 
 /** The limits of the key override those of its plan. */
 export function limitsOf(key: VirtualKey): LimitPlan {
-  const preset = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
-  const requests = key.requests ?? preset.requests
-  const tokens = key.tokens ?? preset.tokens
+  const planLimits = PLAN_NAMES.includes(key.plan as PlanName) ? PLANS[key.plan as PlanName] : {}
+  const requests = key.requests ?? planLimits.requests
+  const tokens = key.tokens ?? planLimits.tokens
   return { ...(requests !== undefined && { requests }), ...(tokens !== undefined && { tokens }) }
 }
 
 // Records with an invalid field are rejected. Otherwise, a limit that cannot be parsed would no longer apply to its
 // key.
-const amount = z.int().check(z.nonnegative())
-const every = z.enum(DURATION_CODES)
-const allowance = z.object({ max: amount, every })
-const money = z.object({ max: z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0), every })
+const amountSchema = z.int().check(z.nonnegative())
+const windowSchema = z.enum(DURATION_CODES)
+const allowanceSchema = z.object({ max: amountSchema, every: windowSchema })
+const moneyAllowanceSchema = z.object({
+  max: z.custom<NanoUsd>((value) => Number.isSafeInteger(value) && Number(value) >= 0),
+  every: windowSchema,
+})
 
-export const storedKey: z.ZodMiniType<VirtualKey> = z.object({
+export const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   id: z.string(),
   name: z.string(),
   description: z.string(),
@@ -129,27 +132,31 @@ export const storedKey: z.ZodMiniType<VirtualKey> = z.object({
   createdAt: z.number(),
   active: z.boolean(),
   expiresAt: z.exactOptional(z.number()),
-  budget: z.exactOptional(money),
-  requests: z.exactOptional(allowance),
-  tokens: z.exactOptional(allowance),
+  budget: z.exactOptional(moneyAllowanceSchema),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
   budgetId: z.exactOptional(z.string()),
   rateLimitId: z.exactOptional(z.string()),
   plan: z.exactOptional(z.enum(PLAN_NAMES)),
   providers: z.array(z.object({ provider: z.string(), weight: z.number(), allowedModels: z.array(z.string()) })),
   permissions: z.object({
     allowedModels: z.exactOptional(z.array(z.string())),
-    maxTokens: z.exactOptional(amount),
+    maxTokens: z.exactOptional(amountSchema),
     disableTools: z.exactOptional(z.boolean()),
   }),
 })
 
-export const storedBudget: z.ZodMiniType<Budget> = z.object({ id: z.string(), name: z.string(), limit: money })
-
-export const storedRateLimit: z.ZodMiniType<RateLimit> = z.object({
+export const storedBudgetSchema: z.ZodMiniType<Budget> = z.object({
   id: z.string(),
   name: z.string(),
-  requests: z.exactOptional(allowance),
-  tokens: z.exactOptional(allowance),
+  limit: moneyAllowanceSchema,
+})
+
+export const storedRateLimitSchema: z.ZodMiniType<RateLimit> = z.object({
+  id: z.string(),
+  name: z.string(),
+  requests: z.exactOptional(allowanceSchema),
+  tokens: z.exactOptional(allowanceSchema),
 })
 
 /** Finds virtual keys by secret. The store contains only the hash of a secret. */
@@ -170,10 +177,10 @@ export const HASH_PREFIX = 'key-hash:'
 
 export function createKeyLookup(options: LookupOptions): KeyLookup {
   const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
-  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKey })
+  const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
   /** Keyed by hash. Unknown secrets have a separate cache, because a flood of them would otherwise evict valid keys. */
-  const known = createBoundedCache<string>(MAX_CACHED)
-  const unknown = createBoundedCache<undefined>(MAX_CACHED)
+  const idsByHash = createBoundedCache<string>(MAX_CACHED_RECORDS)
+  const unknownHashes = createBoundedCache<undefined>(MAX_CACHED_RECORDS)
 
   function find(secret: string): MaybePromise<VirtualKey | undefined> {
     const hash = hashSecret(secret)
@@ -186,26 +193,26 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
   }
 
   /** The number of changes so far. A lookup that began before a change must not cache its hash as unknown. */
-  let changes = 0
+  let changeCount = 0
 
   function idOf(hash: string): MaybePromise<string | undefined> {
     const at = now()
-    const cached = known.get(hash, at)
+    const cached = idsByHash.get(hash, at)
     if (cached !== undefined) return cached.value
-    if (unknown.get(hash, at) !== undefined) return undefined
-    const changesBefore = changes
+    if (unknownHashes.get(hash, at) !== undefined) return undefined
+    const countBefore = changeCount
     const remember = (id: string | undefined): string | undefined => {
-      if (id !== undefined) known.put(hash, id, at + cacheMs)
-      else if (changesBefore === changes) unknown.put(hash, undefined, at + cacheMs)
+      if (id !== undefined) idsByHash.put(hash, id, at + cacheMs)
+      else if (countBefore === changeCount) unknownHashes.put(hash, undefined, at + cacheMs)
       return id
     }
-    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, keepsStale ? known.last(hash) : undefined)
+    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, keepsStale ? idsByHash.last(hash) : undefined)
   }
 
   function forget(hash: string): void {
-    changes += 1
-    known.forget(hash)
-    unknown.forget(hash)
+    changeCount += 1
+    idsByHash.forget(hash)
+    unknownHashes.forget(hash)
   }
 
   return { find, keys, forget }

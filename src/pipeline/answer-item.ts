@@ -5,7 +5,7 @@ import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { ZERO } from '../core/money.ts'
 import type { SettledEntry } from '../core/store.ts'
 import { messagesClient } from '../formats/messages/client.ts'
-import type { Reservation, Used } from '../governance/reservation.ts'
+import type { Reservation, RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid } from './authenticate.ts'
 import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
@@ -97,7 +97,7 @@ function retryDelayOf(failure: GatewayError | undefined): number | undefined {
 
 interface SettleArguments {
   readonly reservation: Reservation
-  readonly used: Used
+  readonly used: RequestUsage
   readonly audit: readonly SettledEntry[]
 }
 
@@ -158,7 +158,7 @@ function commitSettlement({ reservation, used, audit }: SettleArguments, isBille
 }
 
 /** The usage of a discarded answer: the vendor charges for it, but the key is not billed. */
-function unbilled({ model, actual }: Used): Used {
+function unbilled({ model, actual }: RequestUsage): RequestUsage {
   return {
     promptTokens: 0,
     completionTokens: 0,

@@ -30,7 +30,7 @@ export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter):
   if (plan.kind === 'replay') return plan.bill
   const { usage } = answer
   if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, answer)) {
-    return billOf(answered, plan, { route: routeOf(answered), usage, estimated: false })
+    return billOf(answered, plan, { route: routeOf(answered), usage, isEstimated: false })
   }
   return billForPart(answered, answer, meter)
 }
@@ -55,7 +55,7 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   const route = routeOf(answered)
   const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
-  return billOf(answered, plan, { route, usage, estimated: true })
+  return billOf(answered, plan, { route, usage, isEstimated: true })
 }
 
 /** Length of the slices that are counted separately, in UTF-16 code units. */
@@ -101,7 +101,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,
-    estimated: true,
+    isEstimated: true,
   }
 }
 
@@ -111,7 +111,7 @@ export function billForDisconnect(planned: Planned): Bill | undefined {
   const last = plan.kind === 'upstream' ? plan.attempts.lastIfBillable() : undefined
   if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
   const usage = addMissingPromptTokens(last.usage, () => countedPrompt(planned, last.route))
-  return billOf(planned, plan, { route: last.route, usage, estimated: true })
+  return billOf(planned, plan, { route: last.route, usage, isEstimated: true })
 }
 
 /** Returns the local count of the sent prompt, capped at the reserved count. */
@@ -125,16 +125,16 @@ export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill
   const usage = { ...NO_USAGE, inputTokens: plan.counts.sent, outputTokens: reservation.outputTokens }
-  return billOf(planned, plan, { route: routeOf(planned), usage, estimated: true })
+  return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
 }
 
 interface Billed {
   readonly route: Route
   readonly usage: Usage
-  readonly estimated: boolean
+  readonly isEstimated: boolean
 }
 
-function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, estimated }: Billed): Bill {
+function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: Billed): Bill {
   const { margin, prompt, size, reservation } = planned
   const { optimization, counts, attempts } = plan
   const { model } = route
@@ -143,12 +143,12 @@ function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, estimated 
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? PASSTHROUGH,
-    counts: optimization.rewrite === undefined ? undefined : counts,
+    localCounts: optimization.rewrite === undefined ? undefined : counts,
     usage,
-    ceiling: { prompt: size.maxReportableTokens(route), output: longest * (prompt.settings.choices ?? 1) },
-    reserved: reservation.quote.promptBound?.(model) ?? Infinity,
-    estimated,
-    spent: add(
+    ceiling: { promptTokens: size.maxReportableTokens(route), outputTokens: longest * (prompt.settings.choices ?? 1) },
+    reservedTokens: reservation.quote.promptBound?.(model) ?? Infinity,
+    isEstimated,
+    extraCost: add(
       optimization.spent,
       attempts.costOfUnused(() => counts.sent),
     ),

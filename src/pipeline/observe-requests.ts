@@ -1,4 +1,4 @@
-import type { ClampedUsage } from '../billing/bill.ts'
+import type { ExcessUsage } from '../billing/bill.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Finished } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
@@ -27,8 +27,8 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
       const finished = finishedOf(exchange, outcome, now())
       metrics.record(finished)
       if (outcome.failure?.kind === 'internal') reportFailure(INTERNAL, outcome.failure, { request_id: exchange.id })
-      const cutOff = outcome.bill?.cutOff
-      if (cutOff !== undefined) log.event('WARN', IMPLAUSIBLE, now(), cutOffFields(exchange, cutOff))
+      const excessUsage = outcome.bill?.excessUsage
+      if (excessUsage !== undefined) log.event('WARN', IMPLAUSIBLE, now(), excessUsageFields(exchange, excessUsage))
       log.write(finished)
       // If there is a reservation, its settlement contains the audit record.
       const isSettled = exchange.reservation !== undefined
@@ -49,7 +49,10 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
 
 const IMPLAUSIBLE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
 
-function cutOffFields({ id, key, route }: Exchange, { promptTokens, completionTokens }: ClampedUsage): LogEventFields {
+function excessUsageFields(
+  { id, key, route }: Exchange,
+  { promptTokens, completionTokens }: ExcessUsage,
+): LogEventFields {
   return {
     request_id: id,
     virtual_key_id: key?.id ?? null,

@@ -250,6 +250,6 @@ function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
     margin,
     cache: 'MISS',
     strategy: PASSTHROUGH,
-    estimated: false,
+    isEstimated: false,
   }
 }

@@ -1,6 +1,6 @@
 import type { Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
-import { type Bill, billHeaders, headerSafe } from '../billing/bill.ts'
+import { type Bill, billHeaders, toHeaderText } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
@@ -23,7 +23,7 @@ export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
 /** Returns the headers that are replayed for a repeated request: the bill and the dropped fields. */
 export function answerHeaders(bill: Bill, ignored: readonly string[]): HeaderRecord {
   const headers = billHeaders(bill)
-  if (ignored.length > 0) headers['x-svc-ignored'] = headerSafe(ignored.join(', '))
+  if (ignored.length > 0) headers['x-svc-ignored'] = toHeaderText(ignored.join(', '))
   return headers
 }
 

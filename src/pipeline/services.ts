@@ -11,7 +11,7 @@ import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
-import type { Quote, RateStatus, Reservation, Used, WaitForStore } from '../governance/reservation.ts'
+import type { Quote, RateStatus, Reservation, RequestUsage, WaitForStore } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -80,7 +80,7 @@ export interface Observers {
   /** Returns the audit record of a request for its settlement. */
   auditEntries(exchange: Exchange, outcome: RequestOutcome): readonly SettledEntry[]
   /** Logs the amounts of a settlement that the store did not accept. */
-  reportUnsettled(reserved: Reserved, used: Used, cause: unknown): void
+  reportUnsettled(reserved: Reserved, used: RequestUsage, cause: unknown): void
   /** Logs a failure whose cause is not sent to the caller. */
   reportFailure(event: string, cause: unknown, fields?: LogEventFields): void
 }

@@ -1,7 +1,7 @@
 import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import { ZERO } from '../core/money.ts'
-import type { RateStatus, Used } from '../governance/reservation.ts'
+import type { RateStatus, RequestUsage } from '../governance/reservation.ts'
 import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
 import type { Exchange, Plan, Planned, RequestOutcome, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
@@ -45,7 +45,7 @@ function isPlanned(exchange: Exchange): exchange is Planned {
 }
 
 /** Settles and records the request. Each request settles once; further calls have no effect. */
-function end(exchange: Exchange, used: Used, outcome: RequestOutcome, services: Services): MaybePromise<void> {
+function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (exchange.isEnded) return
   exchange.isEnded = true
   exchange.capacity?.release()
@@ -83,7 +83,7 @@ function storeForLater(plan: Plan, outcome: RequestOutcome, { observers }: Servi
 /** Never rejects. Failed settlements are logged and retried. */
 function settleReservation(
   exchange: Exchange,
-  used: Used,
+  used: RequestUsage,
   outcome: RequestOutcome,
   { observers }: Services,
 ): MaybePromise<void> {
@@ -99,7 +99,7 @@ function settleReservation(
 }
 
 /** Returns the usage that counts toward limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
-function usedBy({ resolved }: ResolvedExchange, bill: Bill): Used {
+function usedBy({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,
@@ -112,7 +112,7 @@ function usedBy({ resolved }: ResolvedExchange, bill: Bill): Used {
   }
 }
 
-function nothingUsed({ resolved }: Exchange): Used {
+function nothingUsed({ resolved }: Exchange): RequestUsage {
   return {
     promptTokens: 0,
     completionTokens: 0,

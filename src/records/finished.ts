@@ -11,7 +11,7 @@ export interface FinishedBill {
   readonly billed: NanoUsd
   readonly cache: 'HIT' | 'MISS'
   readonly strategy: string
-  readonly estimated: boolean
+  readonly isEstimated: boolean
 }
 
 /** The result of one tier. */

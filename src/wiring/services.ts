@@ -18,7 +18,7 @@ import { createMeter, createTokenizer } from '../tokens/meter.ts'
 import type { Governance } from './governance.ts'
 import { createPromptCache, createSavings, type SavingsOptions } from './savings.ts'
 import type { VectorIndex } from '../core/cache-ports.ts'
-import type { Unsettled } from '../governance/ledger.ts'
+import type { SettlementCounts } from '../governance/settlements.ts'
 import type { Audit } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { MetricsReports } from '../routes/info.ts'
@@ -163,7 +163,7 @@ export function createMetricsReports(parts: {
   readonly log: Pick<RequestLog, 'dropped'>
   readonly cache: Pick<SemanticCache, 'stats'> | undefined
   readonly now: () => number
-  readonly unsettled: () => Unsettled
+  readonly unsettled: () => SettlementCounts
 }): MetricsReports {
   const { metrics, audit, log, cache, now, unsettled } = parts
   return {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import {
   billHeaders,
   clampUsage,
-  headerSafe,
+  toHeaderText,
   makeBill,
   makeHitBill,
   reductionPercent,
@@ -18,17 +18,17 @@ const plain = {
   price,
   margin: 1.5,
   strategy: 'Passthrough (no optimization needed)',
-  estimated: false,
-  spent: ZERO,
-  ceiling: { prompt: Infinity, output: Infinity },
-  reserved: Infinity,
+  isEstimated: false,
+  extraCost: ZERO,
+  ceiling: { promptTokens: Infinity, outputTokens: Infinity },
+  reservedTokens: Infinity,
 }
 
 describe('a bill', () => {
   it('uses the count of the upstream for a prompt that was not rewritten', () => {
     const bill = makeBill({
       ...plain,
-      counts: { original: 900, sent: 900 },
+      localCounts: { original: 900, sent: 900 },
       usage: { ...NO_USAGE, inputTokens: 1000, outputTokens: 100 },
     })
 
@@ -41,7 +41,7 @@ describe('a bill', () => {
   it('scales the local count of the original by the upstream’s count of the sent prompt', () => {
     const bill = makeBill({
       ...plain,
-      counts: { original: 100_000, sent: 10_000 },
+      localCounts: { original: 100_000, sent: 10_000 },
       usage: { ...NO_USAGE, inputTokens: 11_000 },
     })
 
@@ -52,8 +52,8 @@ describe('a bill', () => {
 
   it('adds small-model calls to the actual cost and not to the billed amount', () => {
     const usage = { ...NO_USAGE, inputTokens: 1000 }
-    const without = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage })
-    const bill = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage, spent: toNanoUsd(500) })
+    const without = makeBill({ ...plain, localCounts: { original: 1, sent: 1 }, usage })
+    const bill = makeBill({ ...plain, localCounts: { original: 1, sent: 1 }, usage, extraCost: toNanoUsd(500) })
 
     expect(bill.actual - without.actual).toBe(500)
     expect(bill.billed).toBe(without.billed)
@@ -61,7 +61,7 @@ describe('a bill', () => {
 
   it('applies the price of cached tokens to the actual cost only', () => {
     const usage = { ...NO_USAGE, inputTokens: 100, cacheReadTokens: 900 }
-    const bill = makeBill({ ...plain, counts: { original: 1, sent: 1 }, usage })
+    const bill = makeBill({ ...plain, localCounts: { original: 1, sent: 1 }, usage })
 
     expect(bill.originalTokens).toBe(1000)
     expect(formatUsd(bill.theoretical)).toBe('$0.003000')
@@ -85,7 +85,12 @@ describe('a bill', () => {
     fc.assert(
       fc.property(count, count, count, count, margin, (input, cached, output, original, factor) => {
         const usage = { ...NO_USAGE, inputTokens: input, cacheReadTokens: cached, outputTokens: output }
-        const bill = makeBill({ ...plain, margin: factor, counts: { original, sent: Math.ceil(original / 2) }, usage })
+        const bill = makeBill({
+          ...plain,
+          margin: factor,
+          localCounts: { original, sent: Math.ceil(original / 2) },
+          usage,
+        })
         expect(bill.billed).toBe(Math.round(bill.theoretical * factor))
         expect(savings(bill)).toBe(bill.theoretical - bill.actual)
         expect(bill.originalTokens).toBeGreaterThanOrEqual(bill.optimizedTokens)
@@ -95,7 +100,7 @@ describe('a bill', () => {
   })
 
   it('replaces characters that a header cannot contain', () => {
-    expect(headerSafe('Family-Lock (a -> b漢\r\nx: y)')).toBe('Family-Lock (a -> b???x: y)')
+    expect(toHeaderText('Family-Lock (a -> b漢\r\nx: y)')).toBe('Family-Lock (a -> b???x: y)')
   })
 })
 
@@ -113,7 +118,7 @@ describe('clamped usage', () => {
   it('stays within the ceiling, and the clamped and the cut-off tokens add up to the reported ones', () => {
     fc.assert(
       fc.property(usages, amount, amount, (reported, prompt, output) => {
-        const { usage, cutOff } = clampUsage(reported, { prompt, output })
+        const { usage, excessUsage } = clampUsage(reported, { promptTokens: prompt, outputTokens: output })
         expect(promptTokens(usage)).toBe(Math.min(prompt, promptTokens(reported)))
         expect(usage.outputTokens).toBe(Math.min(output, reported.outputTokens))
         expect(usage.reasoningTokens).toBeLessThanOrEqual(Math.max(usage.outputTokens, reported.reasoningTokens))
@@ -121,15 +126,15 @@ describe('clamped usage', () => {
           expect(usage[part]).toBeGreaterThanOrEqual(0)
           expect(usage[part]).toBeLessThanOrEqual(reported[part])
         }
-        expect(promptTokens(usage) + (cutOff?.promptTokens ?? 0)).toBe(promptTokens(reported))
-        expect(usage.outputTokens + (cutOff?.completionTokens ?? 0)).toBe(reported.outputTokens)
+        expect(promptTokens(usage) + (excessUsage?.promptTokens ?? 0)).toBe(promptTokens(reported))
+        expect(usage.outputTokens + (excessUsage?.completionTokens ?? 0)).toBe(reported.outputTokens)
       }),
     )
   })
 
   it('equals the reported usage within the ceiling', () => {
     const reported = { ...NO_USAGE, inputTokens: 10, outputTokens: 5 }
-    expect(clampUsage(reported, { prompt: 10, output: 5 })).toEqual({ usage: reported })
+    expect(clampUsage(reported, { promptTokens: 10, outputTokens: 5 })).toEqual({ usage: reported })
   })
 })
 
@@ -138,20 +143,20 @@ describe('the original of a rewritten prompt', () => {
     price: { input: 1, output: 2 },
     margin: 1,
     strategy: 'RLM-Context-Search',
-    estimated: false,
-    spent: ZERO,
-    counts: { original: 100_000, sent: 10_000 },
-    ceiling: { prompt: 400_000, output: 1000 },
+    isEstimated: false,
+    extraCost: ZERO,
+    localCounts: { original: 100_000, sent: 10_000 },
+    ceiling: { promptTokens: 400_000, outputTokens: 1000 },
   }
 
   it('is billed with at most the reserved tokens', () => {
-    const bill = makeBill({ ...rewritten, reserved: 120_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
+    const bill = makeBill({ ...rewritten, reservedTokens: 120_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
     expect(bill.originalTokens).toBe(120_000)
     expect(bill.billed).toBe(120_000 * 1000)
   })
 
   it('is at least the sent prompt', () => {
-    const bill = makeBill({ ...rewritten, reserved: 20_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
+    const bill = makeBill({ ...rewritten, reservedTokens: 20_000, usage: { ...NO_USAGE, inputTokens: 30_000 } })
     expect(bill.originalTokens).toBe(30_000)
   })
 })

@@ -47,7 +47,7 @@ describe('settlements', () => {
     state.timers.shift()?.()
     await expect.poll(() => state.taken).toEqual(['a', 'b'])
     expect(state.timers).toEqual([])
-    expect(settlements.dropped()).toBe(0)
+    expect(settlements.counts().dropped).toBe(0)
   })
 
   it('discard, count and report the oldest beyond the maximum', async () => {
@@ -56,7 +56,7 @@ describe('settlements', () => {
     for (const reservationId of ['a', 'b', 'c'])
       await settled(() => settlements.settle(named(reservationId))).catch(() => {})
     expect(dropped).toEqual(['a'])
-    expect(settlements.dropped()).toBe(1)
+    expect(settlements.counts().dropped).toBe(1)
     state.failure = undefined
     expect(await settlements.retry()).toBe(0)
     expect(state.taken).toEqual(['b', 'c'])

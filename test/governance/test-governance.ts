@@ -3,7 +3,7 @@ import type { Store } from '../../src/core/store.ts'
 import { createKeyLookup } from '../../src/governance/virtual-key.ts'
 import { createKeyring, type Keyring } from '../../src/governance/keyring.ts'
 import { createLedger, type Ledger } from '../../src/governance/ledger.ts'
-import type { Quote, Used } from '../../src/governance/reservation.ts'
+import type { Quote, RequestUsage } from '../../src/governance/reservation.ts'
 import { createSharedLimits, type SharedLimits } from '../../src/governance/limits.ts'
 import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
@@ -44,7 +44,7 @@ export function quote(promptTokens: number, outputTokens: number, price: number 
   return { promptTokens, outputTokens, cost: (output) => toNanoUsd((promptTokens + output) * price) }
 }
 
-export function used(promptTokens: number, completionTokens: number, billed: number = 0): Used {
+export function used(promptTokens: number, completionTokens: number, billed: number = 0): RequestUsage {
   return {
     promptTokens,
     completionTokens,
