@@ -11,6 +11,6 @@
  *
  * @module
  */
-export { toNodeHandler, type NodeHandler, type NodeIncoming } from './http/node-server.ts'
-export { serve, type RunningServer, type ServeOptions } from './http/node-server.ts'
+export { serve, toNodeHandler, type NodeHandler, type RunningServer, type ServeOptions } from './http/node-server.ts'
+export type { NodeIncoming } from './http/node-request.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'

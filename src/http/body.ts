@@ -8,13 +8,8 @@ import type { HttpRequest } from '../core/http.ts'
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
-    throw new GatewayError(
-      'unsupported-media',
-      'Compressed request bodies are not accepted. Send plain JSON without Content-Encoding.',
-      {
-        param: 'Content-Encoding',
-      },
-    )
+    const message = 'Compressed request bodies are not accepted. Send plain JSON without Content-Encoding.'
+    throw new GatewayError('unsupported-media', message, { param: 'Content-Encoding' })
   }
   const type = request.header('content-type')
   if (type !== JSON_TYPE && (type === undefined || !/^application\/([\w.-]+\+)?json\b/i.test(type))) {
@@ -33,17 +28,13 @@ export function expectedBytes(request: Pick<HttpRequest, 'header'>, maxBytes: nu
 const JSON_TYPE = 'application/json'
 
 export function bodyTooLarge(maxBytes: number): GatewayError {
-  return new GatewayError(
-    'too-large',
-    `The request body exceeds the maximum of ${maxBytes} bytes. Send a smaller body.`,
-  )
+  const message = `The request body exceeds the maximum of ${maxBytes} bytes. Send a smaller body.`
+  return new GatewayError('too-large', message)
 }
 
 export function bodyTooLate(readMs: number): GatewayError {
-  return new GatewayError(
-    'request-timeout',
-    `The request body did not arrive within ${readMs / 1000} seconds. Send the request again.`,
-  )
+  const message = `The request body did not arrive within ${readMs / 1000} seconds. Send the request again.`
+  return new GatewayError('request-timeout', message)
 }
 
 export function bodyUnreadable(cause: unknown): GatewayError {

@@ -34,8 +34,6 @@ const checkServeOptions = optionsOf(
   ['port'],
 )
 
-const DEFAULT_DRAIN_MS = 30_000
-const DEFAULT_KEEP_ALIVE_MS = 75_000
 /** Time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_TIMEOUT_MS = 1_000
 /**
@@ -59,12 +57,11 @@ export interface RunningServer {
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or
- * the port is not available.
+ * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the port is not available.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, checkServeOptions)
-  const { drainMs = DEFAULT_DRAIN_MS, keepAliveMs = DEFAULT_KEEP_ALIVE_MS } = options
+  const { drainMs = 30_000, keepAliveMs = 75_000 } = options
   const server = createServer({
     keepAliveTimeout: keepAliveMs,
     headersTimeout: 10_000,
@@ -73,7 +70,9 @@ export async function serve(gateway: HttpHandling, options: ServeOptions): Promi
   })
   server.maxHeadersCount = 200
   const connections = trackConnections(server)
-  server.on('request', toNodeListener(gateway))
+  server.on('request', (incoming, outgoing) =>
+    gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing)),
+  )
   await listen(server, options)
   const { port } = server.address() as AddressInfo
   let closed: Promise<void> | undefined
@@ -168,10 +167,10 @@ async function drain(server: Server, connections: ConnectionTracker, drainMs: nu
   const firstRequestMs = Math.min(FIRST_REQUEST_TIMEOUT_MS, drainMs)
   await waitUntilQuiet(connections, Date.now() + firstRequestMs)
   await new Promise<void>((resolve) => {
-    const deadline = setTimeout(() => server.closeAllConnections(), drainMs)
+    const drainTimer = setTimeout(() => server.closeAllConnections(), drainMs)
     const unusedTimer = setTimeout(() => connections.endUnused(), firstRequestMs)
     server.close(() => {
-      clearTimeout(deadline)
+      clearTimeout(drainTimer)
       clearTimeout(unusedTimer)
       resolve()
     })
@@ -186,13 +185,11 @@ async function waitUntilQuiet(connections: ConnectionTracker, deadline: number):
   let previousArrivals = connections.arrivals()
   for (let quietTurns = 0; quietTurns < QUIET_TURNS; quietTurns++) {
     await new Promise((resolve) => setImmediate(resolve))
-    const now = connections.arrivals()
-    if (now !== previousArrivals && Date.now() < deadline) quietTurns = -1
-    previousArrivals = now
+    const arrivals = connections.arrivals()
+    if (arrivals !== previousArrivals && Date.now() < deadline) quietTurns = -1
+    previousArrivals = arrivals
   }
 }
-
-export type { NodeIncoming } from './node-request.ts'
 
 /**
  * Answers one request of node:http. Resolves when the response is written or the client has disconnected. Never
@@ -206,8 +203,4 @@ export function toNodeHandler(gateway: HttpHandling): NodeHandler {
     new Promise((resolve) => {
       gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing, resolve))
     })
-}
-
-export function toNodeListener(gateway: HttpHandling): (incoming: NodeIncoming, outgoing: ServerResponse) => void {
-  return (incoming, outgoing) => gateway.handle(new NodeRequest(incoming, outgoing), new NodeSink(incoming, outgoing))
 }

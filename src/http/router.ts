@@ -35,7 +35,15 @@ export type Router<Handler> = (method: string, pathname: string) => Match<Handle
 export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
   const exact = new Map<string, Row<Handler>>()
   const patterns: Row<Handler>[] = []
-  for (const endpoint of endpoints) rowOf(endpoint, exact, patterns).methods.set(endpoint.method, endpoint.handle)
+  for (const { path, method, handle } of endpoints) {
+    const segments = path.split('/')
+    const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
+    const known = isPattern ? patterns.find((row) => row.segments.join('/') === path) : exact.get(path)
+    const row: Row<Handler> = known ?? { segments, methods: new Map() }
+    row.methods.set(method, handle)
+    if (!isPattern) exact.set(path, row)
+    else if (known === undefined) patterns.push(row)
+  }
   return (method, pathname) => {
     const found = findRow(pathname, exact, patterns)
     if (found === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
@@ -44,21 +52,6 @@ export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], f
     if (handle === undefined) throw wrongMethod(method, [...found.row.methods.keys()])
     return { handle, variables: found.variables }
   }
-}
-
-function rowOf<Handler>(
-  endpoint: Endpoint<Handler>,
-  exact: Map<string, Row<Handler>>,
-  patterns: Row<Handler>[],
-): Row<Handler> {
-  const segments = endpoint.path.split('/')
-  const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
-  const known = isPattern ? patterns.find((row) => row.segments.join('/') === endpoint.path) : exact.get(endpoint.path)
-  if (known !== undefined) return known
-  const row: Row<Handler> = { segments, methods: new Map() }
-  if (isPattern) patterns.push(row)
-  else exact.set(endpoint.path, row)
-  return row
 }
 
 function findRow<Handler>(
@@ -109,15 +102,10 @@ function unknownPath(pathname: string): GatewayError {
   )
 }
 
-function wrongMethod(method: string, known: readonly Method[]): GatewayError {
-  const allow = known.includes('GET') ? [...known, 'HEAD'] : known
-  return new GatewayError(
-    'method-not-allowed',
-    `The path does not support ${printable(method)}. Use ${known.join(' or ')}.`,
-    {
-      allow,
-    },
-  )
+function wrongMethod(method: string, methods: readonly Method[]): GatewayError {
+  const allow = methods.includes('GET') ? [...methods, 'HEAD'] : methods
+  const message = `The path does not support ${printable(method)}. Use ${methods.join(' or ')}.`
+  return new GatewayError('method-not-allowed', message, { allow })
 }
 
 /**

@@ -30,7 +30,9 @@ export function createRuntime(options: RuntimeOptions = {}): ClosableRuntime {
     uuid: options.uuid ?? (() => crypto.randomUUID()),
     transport: (request, handler) => {
       if (!isClosed) return transport(request, handler)
-      handler.onError(gatewayClosed())
+      // A call after `close` would open a connection that is never closed.
+      const message = 'The gateway was closed before the request was answered. Send the request again.'
+      handler.onError(new GatewayError('overloaded', message))
       return CLOSED_CALL
     },
     after,
@@ -43,14 +45,6 @@ export function createRuntime(options: RuntimeOptions = {}): ClosableRuntime {
 
 const CLOSED_CALL: TransportCall = { pause: () => {}, resume: () => {}, abort: () => {} }
 
-/** A call after `close` would open a connection that is never closed. */
-function gatewayClosed(): GatewayError {
-  return new GatewayError(
-    'overloaded',
-    'The gateway was closed before the request was answered. Send the request again.',
-  )
-}
-
 /** Minimum wait that uses the shared timer, in milliseconds. Shorter waits use a separate, exact timer. */
 const MIN_SHARED_MS = 1_000
 
@@ -58,12 +52,7 @@ const MIN_SHARED_MS = 1_000
 export const after: Runtime['after'] = (ms, callback, { isBackground = false } = {}) => {
   if (sharedTimer !== undefined && ms >= MIN_SHARED_MS) return sharedTimer.add(ms, callback, isBackground)
   const timer = setTimeout(callback, ms)
-  if (isBackground) unref(timer)
+  // Only some platforms return timers that can be unreferenced.
+  if (isBackground && typeof timer === 'object') timer.unref?.()
   return () => clearTimeout(timer)
-}
-
-/** Lets the process exit before the timer fires, on platforms whose timers support it. */
-function unref(timer: unknown): void {
-  if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
-    timer.unref()
 }

@@ -3,12 +3,6 @@ const TICK_MS = 100
 /** Maximum delay of a Node timer, in milliseconds. Longer delays overflow. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** Deadlines that share one timer. */
-export interface SharedTimer {
-  /** Calls `callback` after `ms` milliseconds, at most 100 ms late. Returns a function that cancels the deadline. */
-  add(ms: number, callback: () => void, isBackground: boolean): () => void
-}
-
 /**
  * An element of the circular list of one tick's deadlines. The head of the list has no callback. In an empty list, both
  * neighbors of the head are the head itself. Both neighbors of a removed deadline are the deadline itself.
@@ -33,7 +27,7 @@ class Deadline {
  * Runs many deadlines on one platform timer. Most deadlines are canceled before they are due, so canceling does not
  * reset the timer: it fires anyway and is then set to the next tick with deadlines.
  */
-export class TimerWheel implements SharedTimer {
+export class TimerWheel {
   /** The head of the list for each tick. Empty lists are removed when the timer fires. */
   readonly #ticks = new Map<number, Deadline>()
   #timer: NodeJS.Timeout | undefined
@@ -41,9 +35,10 @@ export class TimerWheel implements SharedTimer {
   /** Number of deadlines that keep the process alive. */
   #foregroundCount = 0
 
+  /** Calls `callback` after `ms` milliseconds, at most 100 ms late. Returns a function that cancels the deadline. */
   add(ms: number, callback: () => void, isBackground: boolean): () => void {
-    const now = performance.now()
-    const tick = Math.ceil((now + ms) / TICK_MS)
+    const nowMs = performance.now()
+    const tick = Math.ceil((nowMs + ms) / TICK_MS)
     let head = this.#ticks.get(tick)
     if (head === undefined) this.#ticks.set(tick, (head = new Deadline(tick, noop, true)))
     const deadline = new Deadline(tick, callback, isBackground)
@@ -51,7 +46,7 @@ export class TimerWheel implements SharedTimer {
     deadline.next = head
     head.previous.next = deadline
     head.previous = deadline
-    if (tick < this.#timerTick) this.#arm(tick, now)
+    if (tick < this.#timerTick) this.#arm(tick, nowMs)
     if (!isBackground && this.#foregroundCount++ === 0) this.#timer?.ref()
     return () => this.#remove(deadline)
   }
@@ -65,9 +60,9 @@ export class TimerWheel implements SharedTimer {
     if (!deadline.isBackground && --this.#foregroundCount === 0) this.#timer?.unref()
   }
 
-  #arm(tick: number, now: number): void {
+  #arm(tick: number, nowMs: number): void {
     clearTimeout(this.#timer)
-    const ms = Math.ceil(tick * TICK_MS - now)
+    const ms = Math.ceil(tick * TICK_MS - nowMs)
     this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(ms, 0), MAX_TIMER_MS))
     this.#timerTick = tick
     if (this.#foregroundCount === 0) this.#timer?.unref()

@@ -1,8 +1,8 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
-import type { SharedTimer } from './timer-wheel.ts'
+import type { TimerWheel } from './timer-wheel.ts'
 
-/** The part of the platform's `fetch` that the transport uses. */
-export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
+/** The part of the platform's `fetch` that the transport uses. Called without `this`. */
+type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
 /**
  * Creates a transport from a standard `fetch`. Does not follow redirects. `close` has no effect, because the platform
@@ -19,7 +19,7 @@ export function fetchTransport(fetch: FetchFunction): ClosableTransport {
 
 /** The transport for platforms other than Node. */
 export function defaultTransport(): ClosableTransport {
-  // Reads the global fetch on each call, because tests and tracers may replace it. Calls it without `this`.
+  // Reads the global fetch on each call, because tests and tracers may replace it.
   return fetchTransport((url, init) => globalThis.fetch(url, init))
 }
 
@@ -27,7 +27,7 @@ export function defaultTransport(): ClosableTransport {
  * Undefined, because on Cloudflare Workers a timer ends with the request that created it and cannot run the deadlines
  * of other requests.
  */
-export const sharedTimer: SharedTimer | undefined = undefined
+export const sharedTimer: TimerWheel | undefined = undefined
 
 /** One upstream call. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {

@@ -1,7 +1,8 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Agent, Dispatcher } from 'undici'
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
-import { type SharedTimer, TimerWheel } from './timer-wheel.ts'
+import { TimerWheel } from './timer-wheel.ts'
 
 export interface UndiciOptions {
   /** Maximum time to connect, including TLS, in milliseconds. Applies if the request sets none. @default 10_000 */
@@ -67,7 +68,7 @@ export function defaultTransport(): ClosableTransport {
 }
 
 /** Shared by all requests, because Node timers belong to the process. */
-export const sharedTimer: SharedTimer | undefined = new TimerWheel()
+export const sharedTimer: TimerWheel | undefined = new TimerWheel()
 
 async function createAgent(options: UndiciOptions, connectMs: number): Promise<Agent> {
   const { Agent } = await import('undici')
@@ -141,7 +142,7 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
     if (this.#isOver) controller.abort(ABORTED)
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#isOver || status < 200) return
     this.#handler.onHead(status, (name) => {
       const value = headers[name]
@@ -165,18 +166,11 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   }
 }
 
-type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>
-
-interface SplitUrl {
-  readonly origin: string
-  readonly path: string
-}
-
 /** Maximum number of parsed URLs in the cache. Providers call only a few addresses. */
 const MAX_ADDRESSES = 64
-const addresses = new Map<string, SplitUrl>()
+const addresses = new Map<string, Readonly<Record<'origin' | 'path', string>>>()
 
-function splitUrl(url: string): SplitUrl {
+function splitUrl(url: string): Readonly<Record<'origin' | 'path', string>> {
   const known = addresses.get(url)
   if (known !== undefined) return known
   const { origin, pathname, search } = new URL(url)

@@ -37,7 +37,7 @@ export function gemini(options: VendorOptions = {}): Provider {
     family: 'gemini',
     known: pricedModels('gemini', 'gemini', parsed, knownModelsOf('gemini')),
     format: GEMINI_FORMAT,
-    urls: { create: generateAddress(`${root}/models`), ping: `${root}/models?pageSize=1` },
+    urls: { create: generateContentUrl(`${root}/models`), ping: `${root}/models?pageSize=1` },
     credentials: keyCredentials({ provider: name, header: 'x-goog-api-key', apiKey, variables }),
   })
 }
@@ -82,7 +82,7 @@ export function vertex(options: VertexOptions): Provider {
     family: isGoogle ? 'gemini' : 'claude',
     known: pricedModels('vertex', 'vertex', parsed),
     format: isGoogle ? GEMINI_FORMAT : MESSAGES_ON_VERTEX,
-    urls: { create: isGoogle ? generateAddress(modelsUrl) : predictAddress(modelsUrl) },
+    urls: { create: isGoogle ? generateContentUrl(modelsUrl) : rawPredictUrl(modelsUrl) },
     forwardedHeaders: isGoogle ? [] : ['anthropic-beta'],
     credentials:
       sign === undefined
@@ -91,12 +91,12 @@ export function vertex(options: VertexOptions): Provider {
   })
 }
 
-function generateAddress(root: string): EndpointUrl {
-  return (id, isStream) => `${root}/${id}:${isStream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
+function generateContentUrl(modelsUrl: string): EndpointUrl {
+  return (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
 }
 
-function predictAddress(root: string): EndpointUrl {
-  return (id, isStream) => `${root}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
+function rawPredictUrl(modelsUrl: string): EndpointUrl {
+  return (id, isStream) => `${modelsUrl}/${id}:${isStream ? 'streamRawPredict' : 'rawPredict'}`
 }
 
 /** The messages format, with the model in the URL and the version in the body. */
@@ -170,10 +170,7 @@ export function bedrock(options: BedrockOptions): Provider {
   })
 }
 
-interface SigningScope {
-  readonly region: string
-  readonly service: string
-}
+type SigningScope = Readonly<Record<'region' | 'service', string>>
 
 /** The environment is read for each call, because secrets are not available during builds. */
 function bedrockCredentials(
@@ -183,7 +180,7 @@ function bedrockCredentials(
 ): Credentials {
   if (sign !== undefined) return { sign }
   if (credentials !== undefined) return { sign: sigV4(credentials, scope) }
-  const bearerCredentials = keyCredentials({ provider: provider, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
+  const bearerCredentials = keyCredentials({ provider, apiKey, variables: ['AWS_BEARER_TOKEN_BEDROCK'] })
   if (apiKey !== undefined) return bearerCredentials
   const signSigV4 = sigV4(() => environmentCredentials(provider), scope)
   const hasToken = (): boolean => readEnvironment(['AWS_BEARER_TOKEN_BEDROCK']) !== undefined

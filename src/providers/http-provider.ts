@@ -1,6 +1,5 @@
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
-import type { GatewayError } from '../core/errors.ts'
 import { asCount, parseObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type {
@@ -24,7 +23,7 @@ import {
   isEventStream,
   readAnswer,
   readJson,
-  rejectionOf,
+  throwRejection,
   request,
   type RequestCall,
   type RequestOptions,
@@ -112,7 +111,7 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
     const { body, ignored } = format.writePrompt(call.prompt, call.model.id)
     const sent = request(target, call, { method: 'POST', url: urlFor(target.create, call), body })
     return sent.then((response) => {
-      if (response.status >= 400) return rejectWith(rejectionOf(target, call, response))
+      if (response.status >= 400) return throwRejection(target, call, response)
       const { text, value } = readJson(target, call, response)
       return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
     })
@@ -121,17 +120,16 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
   }
 }
 
-async function rejectWith(error: Promise<GatewayError>): Promise<never> {
-  throw await error
-}
-
 /** Status and content type are checked before any part of the answer is forwarded. */
-async function stream(given: MaybePromise<LoadedTarget>, call: ProviderCall): Promise<ProviderAnswer<AnswerSource>> {
-  const target = isPromise(given) ? await given : given
+async function stream(
+  loadingTarget: MaybePromise<LoadedTarget>,
+  call: ProviderCall,
+): Promise<ProviderAnswer<AnswerSource>> {
+  const target = isPromise(loadingTarget) ? await loadingTarget : loadingTarget
   const { body, ignored } = target.format.writePrompt(call.prompt, call.model.id)
   const url = urlFor(target.create, call, true)
   const response = await request(target, call, { method: 'POST', url, body, isStream: isEventStream })
-  if (response.status >= 400) throw await rejectionOf(target, call, response)
+  if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
   throw upstreamError(target.name, 'did not answer with an event stream, although the request is streamed')
@@ -151,7 +149,7 @@ async function passThrough(target: LoadedTarget, call: PassthroughCall, base: st
   const { path, ...outgoing } = call
   const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
   if ('source' in response) return response
-  if (response.status >= 400) throw await rejectionOf(target, call, response)
+  if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)
   throw upstreamError(target.name, `answered with status ${response.status}`)
 }

@@ -90,15 +90,15 @@ function headersFor(
 ): Record<string, string> {
   const accept = isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE
   // A spread after other fields is several times slower.
-  const sent: Record<string, string> = Object.assign(
+  const requestHeaders: Record<string, string> = Object.assign(
     { 'content-type': contentType, accept, 'accept-encoding': 'identity' },
     headers,
   )
   for (const name of forwardedHeaders) {
     const value = call.headers?.[name]
-    if (value !== undefined) sent[name] = value
+    if (value !== undefined) requestHeaders[name] = value
   }
-  return sent
+  return requestHeaders
 }
 
 function maxBytes(status: number): number {
@@ -148,7 +148,7 @@ export async function fetchJson(
   outgoing: OutgoingRequest,
 ): Promise<JsonAnswer> {
   const response = await request(upstream, call, outgoing)
-  if (response.status >= 400) throw await rejectionOf(upstream, call, response)
+  if (response.status >= 400) return throwRejection(upstream, call, response)
   return readJson(upstream, call, response)
 }
 
@@ -167,24 +167,26 @@ export function readJson(upstream: LoadedUpstream, call: RequestCall, response: 
 export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { status, header }: UpstreamResponse): void {
   if (status !== 200) {
     const isRedirect = status >= 300 && status < 400 && status !== 304
-    const what = isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`
-    throw upstreamError(name, what)
+    throw upstreamError(
+      name,
+      isRedirect ? 'answered with a redirect, which is not followed' : `answered with status ${status}`,
+    )
   }
   call.onAccepted?.()
   if (isEncoded(header)) throw upstreamError(name, 'sent a compressed answer, which the gateway did not accept')
 }
 
-/** Ignores invalid and empty bodies. */
-export async function rejectionOf(
+/** Throws the failure that the response describes. Ignores invalid and empty bodies. */
+export async function throwRejection(
   { name, format, secrets }: LoadedUpstream,
   { runtime }: RequestCall,
   response: UpstreamResponse,
-): Promise<GatewayError> {
-  if (response.status >= 600) return upstreamError(name, `answered with status ${response.status}`)
+): Promise<never> {
+  if (response.status >= 600) throw upstreamError(name, `answered with status ${response.status}`)
   const { addResponseDetails } = await import('../upstream/rejection.ts')
   const text = 'text' in response ? response.text : undefined
   const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
-  return addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))
+  throw addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))
 }
 
 function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {

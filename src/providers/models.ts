@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { Price } from '../core/money.ts'
+import type { Provider } from '../core/ports.ts'
 import type { ModelEntry } from './provider-options.ts'
 
 /**
@@ -67,7 +68,7 @@ export function familyOf(id: string): string | undefined {
   return families.find(([, prefixes]) => prefixes.some((prefix) => name.startsWith(prefix)))?.[0]
 }
 
-export interface ProviderModelsOptions {
+interface ProviderModelsOptions {
   readonly functionName: string
   /** The family of models whose id does not name a family. */
   readonly family: string
@@ -78,16 +79,11 @@ export interface ProviderModelsOptions {
   readonly defaultPrice?: Price | undefined
 }
 
-export interface ProviderModels {
-  readonly models: readonly Model[]
-  readonly model: (id: string) => Model | undefined
-}
-
 const CONTEXT_WINDOW_TOKENS = 128_000
 const MAX_OUTPUT_TOKENS = 16_384
 
 /** Throws `invalid-request` for a model without a price, a duplicate model, or an unknown small model. */
-export function createProviderModels(options: ProviderModelsOptions): ProviderModels {
+export function createProviderModels(options: ProviderModelsOptions): Pick<Provider, 'models' | 'model'> {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()
   const listedIds = new Set<string>()
@@ -135,11 +131,7 @@ export function completeModel(entry: ModelEntry & { readonly price: Price }, fam
   }
 }
 
-function checkSmallModel(
-  options: ProviderModelsOptions,
-  model: Model | undefined,
-  find: (id: string) => Model | undefined,
-): void {
+function checkSmallModel(options: ProviderModelsOptions, model: Model | undefined, find: Provider['model']): void {
   if (model?.small === undefined) return
   const small = find(model.small)
   if (small?.family === model.family) return

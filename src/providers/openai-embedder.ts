@@ -81,8 +81,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
       ...headers,
     },
     timeoutMs,
-    transport: () =>
-      (transport ??= fetch === undefined ? defaultTransport() : fetchTransport((url, init) => fetch(url, init))),
+    transport: () => (transport ??= fetch === undefined ? defaultTransport() : fetchTransport(fetch)),
   }
   return {
     name: `openai:${model}`,

@@ -109,7 +109,7 @@ export function vendorProvider(options: VendorOptions, vendor: VendorEndpoint): 
     headers: { ...headers, ...credentials.headers, ...extraHeaders },
     secrets: () => secretsIn([...keys, ...signedValues], Object.values(extraHeaders ?? {}).map(withoutScheme)),
     sign: credentials.sign && recordSignedValues(credentials.sign, signedValues),
-    ...(fetch !== undefined && { transport: fetchTransport((url, init) => fetch(url, init)) }),
+    ...(fetch !== undefined && { transport: fetchTransport(fetch) }),
   })
 }
 

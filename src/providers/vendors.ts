@@ -30,65 +30,43 @@ const schema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 /** Creates the provider of a vendor. Throws `invalid-request` for invalid options. */
 export type VendorProvider = (options?: VendorOptions) => Provider
 
-interface Vendor {
-  readonly baseUrl: string
-  /** Absent for local servers, which need no key and are free. */
-  readonly variable?: string
-}
-
-function vendor(name: string, { baseUrl, variable }: Vendor): VendorProvider {
+/** @param keyVariable Absent for local servers, which need no key and are free. */
+function vendor(name: string, baseUrl: string, keyVariable?: string): VendorProvider {
   return (options = {}) => {
     const parsed = parseOptions(name, schema, options)
-    const localDefaults = variable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
+    const localDefaults = keyVariable === undefined ? { defaultPrice: { input: 0, output: 0 } } : {}
     const completeOptions = { name, baseUrl, ...localDefaults, ...parsed }
     const known = pricedModels(name, name, completeOptions, knownModelsOf(name))
-    return chatProvider(name, completeOptions, known, variable === undefined ? [] : [variable])
+    return chatProvider(name, completeOptions, known, keyVariable === undefined ? [] : [keyVariable])
   }
 }
 
 /** Models of OpenRouter. The API key is read from OPENROUTER_API_KEY unless `apiKey` is given. */
-export const openrouter: VendorProvider = vendor('openrouter', {
-  baseUrl: 'https://openrouter.ai/api/v1',
-  variable: 'OPENROUTER_API_KEY',
-})
+export const openrouter: VendorProvider = vendor('openrouter', 'https://openrouter.ai/api/v1', 'OPENROUTER_API_KEY')
 /** Models of Groq. The API key is read from GROQ_API_KEY unless `apiKey` is given. */
-export const groq: VendorProvider = vendor('groq', {
-  baseUrl: 'https://api.groq.com/openai/v1',
-  variable: 'GROQ_API_KEY',
-})
+export const groq: VendorProvider = vendor('groq', 'https://api.groq.com/openai/v1', 'GROQ_API_KEY')
 /** Models of Mistral AI. The API key is read from MISTRAL_API_KEY unless `apiKey` is given. */
-export const mistral: VendorProvider = vendor('mistral', {
-  baseUrl: 'https://api.mistral.ai/v1',
-  variable: 'MISTRAL_API_KEY',
-})
+export const mistral: VendorProvider = vendor('mistral', 'https://api.mistral.ai/v1', 'MISTRAL_API_KEY')
 /** Models of DeepSeek. The API key is read from DEEPSEEK_API_KEY unless `apiKey` is given. */
-export const deepseek: VendorProvider = vendor('deepseek', {
-  baseUrl: 'https://api.deepseek.com',
-  variable: 'DEEPSEEK_API_KEY',
-})
+export const deepseek: VendorProvider = vendor('deepseek', 'https://api.deepseek.com', 'DEEPSEEK_API_KEY')
 /** Models of xAI. The API key is read from XAI_API_KEY unless `apiKey` is given. */
-export const xai: VendorProvider = vendor('xai', { baseUrl: 'https://api.x.ai/v1', variable: 'XAI_API_KEY' })
+export const xai: VendorProvider = vendor('xai', 'https://api.x.ai/v1', 'XAI_API_KEY')
 /** Models of Together AI. The API key is read from TOGETHER_API_KEY unless `apiKey` is given. */
-export const together: VendorProvider = vendor('together', {
-  baseUrl: 'https://api.together.xyz/v1',
-  variable: 'TOGETHER_API_KEY',
-})
+export const together: VendorProvider = vendor('together', 'https://api.together.xyz/v1', 'TOGETHER_API_KEY')
 /** Models of Fireworks AI. The API key is read from FIREWORKS_API_KEY unless `apiKey` is given. */
-export const fireworks: VendorProvider = vendor('fireworks', {
-  baseUrl: 'https://api.fireworks.ai/inference/v1',
-  variable: 'FIREWORKS_API_KEY',
-})
+export const fireworks: VendorProvider = vendor(
+  'fireworks',
+  'https://api.fireworks.ai/inference/v1',
+  'FIREWORKS_API_KEY',
+)
 /** Models of Cerebras. The API key is read from CEREBRAS_API_KEY unless `apiKey` is given. */
-export const cerebras: VendorProvider = vendor('cerebras', {
-  baseUrl: 'https://api.cerebras.ai/v1',
-  variable: 'CEREBRAS_API_KEY',
-})
+export const cerebras: VendorProvider = vendor('cerebras', 'https://api.cerebras.ai/v1', 'CEREBRAS_API_KEY')
 /** Models of a local Ollama server, by default at http://127.0.0.1:11434. They need no key and are free. */
-export const ollama: VendorProvider = vendor('ollama', { baseUrl: 'http://127.0.0.1:11434/v1' })
+export const ollama: VendorProvider = vendor('ollama', 'http://127.0.0.1:11434/v1')
 /** Models of a local vLLM server, by default at http://127.0.0.1:8000. They need no key and are free. */
-export const vllm: VendorProvider = vendor('vllm', { baseUrl: 'http://127.0.0.1:8000/v1' })
+export const vllm: VendorProvider = vendor('vllm', 'http://127.0.0.1:8000/v1')
 /** Models of a local LM Studio server, by default at http://127.0.0.1:1234. They need no key and are free. */
-export const lmStudio: VendorProvider = vendor('lmstudio', { baseUrl: 'http://127.0.0.1:1234/v1' })
+export const lmStudio: VendorProvider = vendor('lmstudio', 'http://127.0.0.1:1234/v1')
 
 /** Options of `azureOpenai()`. */
 export interface AzureOpenaiOptions extends VendorOptions {
@@ -119,10 +97,8 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   const parsed = parseOptions('azureOpenai', azureSchema, options)
   const { name = 'azure', resource, baseUrl, apiVersion, token, apiKey } = parsed
   if (resource === undefined && baseUrl === undefined) {
-    throw new GatewayError(
-      'invalid-request',
-      'azureOpenai: resource: expected the name of the resource, got undefined.',
-    )
+    const message = 'azureOpenai: resource: expected the name of the resource, got undefined.'
+    throw new GatewayError('invalid-request', message)
   }
   const root = trimSlash(baseUrl ?? `https://${resource}.openai.azure.com`)
   const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
@@ -140,14 +116,12 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
   })
 }
 
-type ProviderUrls = HttpProviderOptions['urls']
-
-function v1Urls(root: string): ProviderUrls {
+function v1Urls(root: string): HttpProviderOptions['urls'] {
   const v1 = `${root}/openai/v1`
   return { create: `${v1}/chat/completions`, embed: `${v1}/embeddings`, ping: `${v1}/models`, base: v1 }
 }
 
-function deploymentUrls(root: string, apiVersion: string): ProviderUrls {
+function deploymentUrls(root: string, apiVersion: string): HttpProviderOptions['urls'] {
   const query = `?api-version=${apiVersion}`
   const deploymentUrl = (id: string, path: string): string => `${root}/openai/deployments/${id}/${path}${query}`
   return {
