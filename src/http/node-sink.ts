@@ -87,7 +87,8 @@ export class NodeSink implements ResponseSink {
    * it, and the client could lose the response.
    */
   #finish(lastBytes: Uint8Array | string): void {
-    const [incoming, outgoing] = [this.#incoming, this.#outgoing]
+    const incoming = this.#incoming
+    const outgoing = this.#outgoing
     this.#isFinished = true
     if (!isUploading(incoming) || incoming.destroyed) {
       outgoing.end(lastBytes)
@@ -127,7 +128,7 @@ function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): 
   return Number(headers['content-length'] ?? 0) > 0
 }
 
-/** Sets headers that a framework has collected outside node:http. The response's own headers override them. */
+/** Sets headers that a framework has collected outside node:http. The gateway's headers override them. */
 export function copyHeaders(headers: OutgoingHttpHeaders, outgoing: ServerResponse): void {
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) outgoing.setHeader(name, value)

@@ -131,7 +131,7 @@ class WebSink implements ResponseSink {
     this.onCancel?.()
   }
 
-  /** Ends the body with an error, as the platform's fetch does. */
+  /** Ends the body with the error, as the platform's fetch does. */
   abort(reason: unknown): void {
     this.#abortion ??= { reason }
     this.#controller?.error(reason)

@@ -99,7 +99,7 @@ export function createDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
 }): Directory {
-  const catalog = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} }).catalog
+  const { catalog } = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} })
   const providers = providersByName(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)
   const find = (name: string): CatalogRoute | undefined => {
@@ -111,7 +111,7 @@ export function createDirectory(options: {
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
   return {
     resolve: (name) => (isSafeModelName(name) ? (aliases.get(name) ?? find(name)) : undefined),
-    routesFor: (id) => serving(id, options.providers, { find, isAdded: (name) => configured.has(name) }),
+    routesFor: (id) => routesForId(id, options.providers, { find, isConfigured: (name) => configured.has(name) }),
     provider: (name) => providers.get(name),
     list() {
       const names = options.providers.flatMap((provider) =>
@@ -123,18 +123,20 @@ export function createDirectory(options: {
   }
 }
 
-function serving(
+function routesForId(
   id: string,
   providers: readonly Provider[],
-  { find, isAdded }: { find: (name: string) => CatalogRoute | undefined; isAdded: (name: string) => boolean },
+  { find, isConfigured }: { find: (name: string) => CatalogRoute | undefined; isConfigured: (name: string) => boolean },
 ): readonly CatalogRoute[] {
   // A name with a provider refers only to that provider.
   const prefix = splitModelName(id)?.provider
   if (!isSafeModelName(id) || providers.some(({ name }) => name === prefix)) return []
   const routesOf = (isMatch: (provider: Provider) => boolean): readonly CatalogRoute[] =>
     providers.filter(isMatch).flatMap(({ name }) => find(`${name}/${id}`) ?? [])
-  const listing = routesOf(({ name, models }) => isAdded(`${name}/${id}`) || models.some((model) => model.id === id))
-  if (listing.length > 0) return listing
+  const listed = routesOf(
+    ({ name, models }) => isConfigured(`${name}/${id}`) || models.some((model) => model.id === id),
+  )
+  if (listed.length > 0) return listed
   const stem = stemOf(id)
   const dated = routesOf(({ models }) => models.some((model) => stemOf(model.id) === stem))
   return dated.length > 0 ? dated : routesOf(() => true).slice(0, 1)
@@ -195,8 +197,8 @@ function aliasRoutes(
     routes.set(alias.id, { name: alias.id, provider: route.provider, model: applyAlias(alias, route.model) })
     return true
   }
-  const replaced = new Set(configured.map((alias) => alias.id))
-  for (const alias of anthropic.aliases) if (!replaced.has(alias.id)) addRoute(alias)
+  const configuredIds = new Set(configured.map((alias) => alias.id))
+  for (const alias of anthropic.aliases) if (!configuredIds.has(alias.id)) addRoute(alias)
   for (const [index, alias] of configured.entries()) {
     if (routes.has(alias.id)) throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
     if (addRoute(alias)) continue

@@ -1,5 +1,5 @@
 import { hashEmbedding } from '../cache/hashing.ts'
-import { type Completion, type FinishReason, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
+import { type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
 import type { EmbedCall, Embedded, EmbedInput, ProviderCall } from '../core/ports.ts'
@@ -52,10 +52,10 @@ function sentencesFor(prompt: Prompt, model: Model): string {
     const limit = Math.min(characters, question.length * MAX_SUMMARY_SHARE)
     return extractSummary([question], { maxSentences: Infinity, maxChars: limit }).join(' ')
   }
-  const asked = query ?? sentences.at(-1) ?? ''
-  const found = extractAnswer(texts, asked, { maxSentences: ANSWER_SENTENCES, maxChars: characters })
-  if (found.length > 0) return found.join(' ')
-  return `The conversation contains no answer to: ${asked.slice(0, 200)}`
+  const lastQuestion = query ?? sentences.at(-1) ?? ''
+  const matching = extractAnswer(texts, lastQuestion, { maxSentences: ANSWER_SENTENCES, maxChars: characters })
+  if (matching.length > 0) return matching.join(' ')
+  return `The conversation contains no answer to: ${lastQuestion.slice(0, 200)}`
 }
 
 function questionOf(prompt: Prompt): string {
@@ -63,23 +63,21 @@ function questionOf(prompt: Prompt): string {
   return message === undefined ? '' : textOfMessage(message)
 }
 
-interface Truncated {
-  readonly text: string
-  readonly finish: FinishReason
-  readonly stopSequence?: string
-}
-
 /** Truncates at the first stop sequence or at the maximum output length. */
-function truncateAnswer(text: string, prompt: Prompt, model: Model): Truncated {
+function truncateAnswer(
+  text: string,
+  prompt: Prompt,
+  model: Model,
+): { text: string } & Pick<Completion, 'finish' | 'stopSequence'> {
   const { stop = [], maxTokens = model.maxOutputTokens } = prompt.settings
   const maxLength = Math.min(maxTokens, model.maxOutputTokens) * CHARS_PER_TOKEN
   const truncated = text.length > maxLength ? text.slice(0, maxLength).replace(/[\uD800-\uDBFF]$/, '') : text
-  const first = stop
-    .map((sequence) => ({ sequence, at: sequence === '' ? -1 : truncated.indexOf(sequence) }))
-    .filter(({ at }) => at >= 0)
-    .toSorted((one, other) => one.at - other.at)[0]
-  if (first !== undefined) {
-    return { text: truncated.slice(0, first.at), finish: 'stop-sequence', stopSequence: first.sequence }
+  const firstStop = stop
+    .map((sequence) => ({ sequence, index: sequence === '' ? -1 : truncated.indexOf(sequence) }))
+    .filter(({ index }) => index >= 0)
+    .toSorted((one, other) => one.index - other.index)[0]
+  if (firstStop !== undefined) {
+    return { text: truncated.slice(0, firstStop.index), finish: 'stop-sequence', stopSequence: firstStop.sequence }
   }
   return { text: truncated, finish: truncated.length < text.length ? 'length' : 'stop' }
 }
@@ -179,14 +177,14 @@ const STOP_WORDS = new Set(
 )
 
 /** Returns matching sentences in their original order, or none if no sentence shares a word with the question. */
-export function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
-  const asked = new Set(splitSentences(question))
-  const sentences = readSentences(texts).filter(({ text }) => !asked.has(text))
+function extractAnswer(texts: readonly string[], question: string, limits: ExtractLimits): readonly string[] {
+  const questionSentences = new Set(splitSentences(question))
+  const sentences = readSentences(texts).filter(({ text }) => !questionSentences.has(text))
   return selectBest(sentences, new Set(termsOf(question)), limits, MIN_SCORE_SHARE)
 }
 
 /** Returns the sentences that contain the most frequent words, in their original order. */
-export function extractSummary(texts: readonly string[], limits: ExtractLimits): readonly string[] {
+function extractSummary(texts: readonly string[], limits: ExtractLimits): readonly string[] {
   const sentences = readSentences(texts)
   const counts = new Map<string, number>()
   for (const term of sentences.flatMap((sentence) => sentence.terms)) counts.set(term, (counts.get(term) ?? 0) + 1)
@@ -195,7 +193,7 @@ export function extractSummary(texts: readonly string[], limits: ExtractLimits):
 }
 
 /** Splits at line breaks, and after `.`, `!` and `?` if whitespace follows. */
-export function splitSentences(text: string): readonly string[] {
+function splitSentences(text: string): readonly string[] {
   return text
     .split(/(?<=[.!?。！？])\s+|\n+/u)
     .flatMap((sentence) => {
@@ -207,7 +205,9 @@ export function splitSentences(text: string): readonly string[] {
 
 function splitLong(text: string): readonly string[] {
   const count = Math.ceil(text.length / MAX_SENTENCE_LENGTH)
-  return Array.from({ length: count }, (_, at) => text.slice(at * MAX_SENTENCE_LENGTH, (at + 1) * MAX_SENTENCE_LENGTH))
+  return Array.from({ length: count }, (_, index) =>
+    text.slice(index * MAX_SENTENCE_LENGTH, (index + 1) * MAX_SENTENCE_LENGTH),
+  )
 }
 
 function readSentences(texts: readonly string[]): readonly Sentence[] {
@@ -254,13 +254,13 @@ function selectBest(
 /** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
 function createRanker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentenceCounts = new Map<string, number>()
-  let length = 0
+  let termCount = 0
   for (const { terms } of sentences) {
-    length += terms.length
+    termCount += terms.length
     for (const term of new Set(terms))
       if (query.has(term)) sentenceCounts.set(term, (sentenceCounts.get(term) ?? 0) + 1)
   }
-  const averageLength = length / Math.max(1, sentences.length)
+  const averageLength = termCount / Math.max(1, sentences.length)
   return ({ terms }) => {
     const counts = new Map<string, number>()
     for (const term of terms) if (query.has(term)) counts.set(term, (counts.get(term) ?? 0) + 1)

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Values found in the text. They are used cyclically. */
+/** Returns the values that the text contains, cyclically. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string
@@ -69,7 +69,7 @@ function fillObject(schema: JsonObject, context: FillContext): JsonObject {
 
 function typeOf(schema: JsonObject): string {
   const { type } = schema
-  if (Array.isArray(type)) return asString(type.find((one) => one !== 'null')) ?? 'null'
+  if (Array.isArray(type)) return asString(type.find((name) => name !== 'null')) ?? 'null'
   return asString(type) ?? (schema['properties'] === undefined ? 'string' : 'object')
 }
 
@@ -81,8 +81,8 @@ function findMentioned(choices: readonly Json[], text: string): Json {
 function numberWithin(schema: JsonObject, values: TextValues): number {
   const min = Number(schema['minimum'] ?? -Infinity)
   const max = Number(schema['maximum'] ?? Infinity)
-  const found = values.nextNumber() ?? (Number.isFinite(min) ? min : 0)
-  return Math.min(max, Math.max(min, found))
+  const number = values.nextNumber() ?? (Number.isFinite(min) ? min : 0)
+  return Math.min(max, Math.max(min, number))
 }
 
 /** Resolves a local reference, such as `#/$defs/name`. */

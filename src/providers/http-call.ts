@@ -97,8 +97,8 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (cancellation.isCancelled) return this.#reject(cancellation.reason)
     this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#stopAtTotal())
     if (isStream !== undefined) {
-      const late = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
-      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, late)
+      const onSilence = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
+      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, onSilence)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
     this.#call = transport(request, this)
@@ -207,8 +207,8 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #timeOut(what: string, ms: number, details: FailureDetails = {}): void {
-    const text = `The provider "${this.#options.provider}" ${what} within ${ms / 1000} seconds.`
-    this.#stop(new GatewayError('upstream-timeout', text, details))
+    const message = `The provider "${this.#options.provider}" ${what} within ${ms / 1000} seconds.`
+    this.#stop(new GatewayError('upstream-timeout', message, details))
   }
 
   #stop(reason: unknown): void {

@@ -7,7 +7,7 @@ import type { UpstreamFormat } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/upstream-failure.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
 
-/** Adds credentials to a request. */
+/** Returns the request with credentials. */
 export type SignRequest = (request: TransportRequest) => MaybePromise<TransportRequest>
 
 /** Options that apply to every request of a provider. */
@@ -212,11 +212,7 @@ export function callWithDeadline<T>(
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
   if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call
-  const limit = {
-    ms: timeouts.total,
-    after: runtime.after,
-    late: () => timeoutError(name, timeouts.total),
-    cancellation,
-  }
-  return withTimeout(start(), limit, discard)
+  const ms = timeouts.total
+  const late = (): GatewayError => timeoutError(name, ms)
+  return withTimeout(start(), { ms, after: runtime.after, late, cancellation }, discard)
 }

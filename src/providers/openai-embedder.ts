@@ -8,11 +8,12 @@ import type { EmbeddingEndpoint } from './embedding-request.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
+  dimensionsSchema,
   fetchSchema,
   headersSchema,
+  millisecondsSchema,
   nonEmptySchema,
   parseOptions,
-  tokenCountSchema,
   trimSlash,
 } from './provider-options.ts'
 
@@ -41,10 +42,10 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   baseUrl: baseUrlSchema,
   model: nonEmptySchema,
   apiKey: z.exactOptional(apiKeySchema),
-  dimensions: z.exactOptional(tokenCountSchema),
+  dimensions: z.exactOptional(dimensionsSchema),
   price: z.exactOptional(z.number().check(z.minimum(0))),
   headers: z.exactOptional(headersSchema),
-  timeoutMs: z.exactOptional(tokenCountSchema),
+  timeoutMs: z.exactOptional(millisecondsSchema),
   fetch: z.exactOptional(fetchSchema),
 })
 

@@ -121,8 +121,9 @@ function litellmPrice(id: string, row: JsonObject): Price {
       ...(cacheWrite !== undefined && { cacheWrite }),
     }
   }
-  const above = Object.keys(row).flatMap((field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [])
-  const [, suffix, thousands] = above
+  const [, suffix, thousands] = Object.keys(row).flatMap(
+    (field) => /^input_cost_per_token(_above_(\d+)k_tokens)$/.exec(field) ?? [],
+  )
   if (suffix === undefined) return rates('')
   return { ...rates(''), long: { ...rates(suffix), above: Number(thousands) * 1000 } }
 }

@@ -21,9 +21,15 @@ export interface ModelEntry extends Omit<
 
 type Schema<T> = z.ZodMiniType<T>
 
-export const tokenCountSchema: Schema<number> = z
-  .int({ error: 'expected an integer' })
-  .check(z.gte(1, { error: 'expected at least 1 token' }))
+function positiveInteger(noun: string): Schema<number> {
+  return z.int({ error: 'expected an integer' }).check(z.gte(1, { error: `expected at least 1 ${noun}` }))
+}
+
+export const tokenCountSchema: Schema<number> = positiveInteger('token')
+
+export const dimensionsSchema: Schema<number> = positiveInteger('dimension')
+
+export const millisecondsSchema: Schema<number> = positiveInteger('millisecond')
 
 /** The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
 const dollarsSchema = z.number({ error: 'expected dollars per million tokens' }).check(

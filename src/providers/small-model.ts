@@ -66,8 +66,8 @@ function promptFor(question: Question, { provider, model }: Candidate): Prompt {
   }
 }
 
-function textOf(completion: Completion): string {
-  return completion.parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
+function textOf({ parts }: Completion): string {
+  return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
 /** Four characters per token, for upstreams that report no usage. */
