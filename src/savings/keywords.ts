@@ -148,11 +148,10 @@ function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): Te
 
 function mergeCounts(texts: readonly TermCounts[]): TermCounts {
   const counts = new Map<number, number>()
-  let length = 0
   for (const text of texts) {
-    length += text.length
     for (const [at, term] of text.terms.entries()) counts.set(term, (counts.get(term) ?? 0) + (text.counts[at] ?? 0))
   }
+  const length = texts.reduce((sum, text) => sum + text.length, 0)
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
 }
 

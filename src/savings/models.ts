@@ -56,7 +56,7 @@ export function createFailurePauses(now: () => number): FailurePauses {
 }
 
 /** Returns a small model that is paused after failures in this conversation. An aborted call is not a failure. */
-export function withPauses(
+export function pauseAfterFailures(
   small: SmallModel,
   {
     pauses,
@@ -80,7 +80,7 @@ export function withPauses(
 }
 
 /** Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. */
-export function withSpending(small: SmallModel | undefined): {
+export function trackSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
 } {
@@ -111,7 +111,7 @@ export interface SemanticRanker {
   price(conversation: Conversation, owner: string): NanoUsd
 }
 
-interface MeaningOptions {
+interface SemanticRankerOptions {
   readonly embedder: Embedder
   readonly after: Runtime['after']
   readonly estimate: (text: string) => number
@@ -130,7 +130,13 @@ const MAX_CACHED_BYTES = 64 * 1024 * 1024
 const EARLIER_QUESTION_WEIGHT = 0.3
 const MAX_EARLIER_LENGTH = 500
 
-export function createSemanticRanker({ embedder, after, estimate, pauses, pause }: MeaningOptions): SemanticRanker {
+export function createSemanticRanker({
+  embedder,
+  after,
+  estimate,
+  pauses,
+  pause,
+}: SemanticRankerOptions): SemanticRanker {
   const { dimensions, price: dollars = 0 } = embedder
   const vectors = new LRUCache<string, Float32Array>({
     maxSize: MAX_CACHED_BYTES,
@@ -141,13 +147,13 @@ export function createSemanticRanker({ embedder, after, estimate, pauses, pause 
     const tokens = texts.reduce((sum, text) => sum + estimate(text), 0)
     return costOfTokens({ input: dollars, output: 0 }, tokens, 0)
   }
-  const missingOf = (texts: Iterable<string>, owner: string): readonly string[] =>
+  const uncachedOf = (texts: Iterable<string>, owner: string): readonly string[] =>
     [...new Set(texts)].filter((text) => !vectors.has(keyOf(owner, text)))
 
   const embed = async (texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> => {
     const found = await embedder.embed(texts, signal)
     for (const [at, text] of texts.entries()) {
-      const vector = unitOf(found[at], dimensions)
+      const vector = normalizeVector(found[at], dimensions)
       if (vector === undefined)
         throw new Error(
           `${embedder.name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
@@ -191,9 +197,9 @@ export function createSemanticRanker({ embedder, after, estimate, pauses, pause 
     const texts = textsOf(conversation)
     if (texts === undefined || pauses.isPaused(name)) return undefined
     const { heads, question, earlier } = texts
-    const missing = missingOf([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
+    const uncached = uncachedOf([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
     try {
-      if (missing.length > 0) await embedAll(missing, comparison)
+      if (uncached.length > 0) await embedAll(uncached, comparison)
     } catch {
       if (!signal.aborted) pauses.report(name, false)
       return undefined
@@ -202,14 +208,14 @@ export function createSemanticRanker({ embedder, after, estimate, pauses, pause 
     const vectorOf = (text: string): Float32Array | undefined => vectors.get(keyOf(owner, text))
     const query = vectorOf(question)
     if (query === undefined) return undefined
-    const before = earlier === undefined ? undefined : vectorOf(earlier)
-    const combined = query.map((value, at) => value + EARLIER_QUESTION_WEIGHT * (before?.[at] ?? 0))
+    const earlierVector = earlier === undefined ? undefined : vectorOf(earlier)
+    const combined = query.map((value, at) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[at] ?? 0))
     return similaritiesOf(heads, combined, vectorOf)
   }
 
   return {
     compare,
-    price: (conversation, owner) => costOf(missingOf(textsOf(conversation)?.heads.values() ?? [], owner)),
+    price: (conversation, owner) => costOf(uncachedOf(textsOf(conversation)?.heads.values() ?? [], owner)),
   }
 }
 
@@ -260,7 +266,7 @@ function similaritiesOf(
   return similarities
 }
 
-function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
+function normalizeVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
   return Number.isFinite(length) && length > 0 ? vector.map((value) => value / length) : undefined

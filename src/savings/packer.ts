@@ -16,17 +16,17 @@ export interface PackerEntry {
   share: number
   state: 'out' | 'excerpt' | 'full'
   messages: readonly Message[]
-  picked: Snippet[]
-  spent: number
+  pickedSnippets: Snippet[]
+  usedTokens: number
 }
 
-/** Packs segments and snippets into a capacity in tokens. Each `limit` bounds the tokens that one call adds. */
+/** Packs segments and snippets into a capacity in tokens. `maxTokens` bounds the tokens that one call adds. */
 export interface Packer {
   readonly capacity: number
-  readonly spent: () => number
-  packSegments(entries: readonly PackerEntry[], limit: number): void
-  packSkeletons(entries: readonly PackerEntry[], limit: number): void
-  packLastSnippets(entries: readonly PackerEntry[], limit: number): void
+  readonly usedTokens: () => number
+  packSegments(entries: readonly PackerEntry[], maxTokens: number): void
+  packSkeletons(entries: readonly PackerEntry[], maxTokens: number): void
+  packLastSnippets(entries: readonly PackerEntry[], maxTokens: number): void
   /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
   packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /**
@@ -39,61 +39,61 @@ const SEGMENT_SHARE = 0.5
 /** A snippet's score is divided by its size to this power. */
 const SIZE_POWER = 0.6
 /** Added to the size of each snippet. Prevents a preference for tiny snippets. */
-const ADDED_TOKENS = 20
+const SIZE_OFFSET_TOKENS = 20
 const GAP_TOKENS = 3
 
 export function createPacker(
   capacity: number,
   { meter, pause }: { readonly meter: Meter; readonly pause: Pause },
 ): Packer {
-  let spent = 0
+  let usedTokens = 0
   const unmeasured = new Set<PackerEntry>()
   let offers: readonly Offer[] | undefined
 
   const pack = (entry: PackerEntry, state: 'excerpt' | 'full', cost: number): void => {
-    spent += cost - entry.spent
-    entry.spent = cost
+    usedTokens += cost - entry.usedTokens
+    entry.usedTokens = cost
     entry.state = state
   }
 
-  const packSegments = (entries: readonly PackerEntry[], limit: number): void => {
-    let left = limit
+  const packSegments = (entries: readonly PackerEntry[], maxTokens: number): void => {
+    let remaining = maxTokens
     for (const entry of entries) {
-      const cost = entry.tokens - entry.spent
-      if (entry.state === 'full' || cost > left || spent + cost > capacity) continue
-      left -= cost
+      const cost = entry.tokens - entry.usedTokens
+      if (entry.state === 'full' || cost > remaining || usedTokens + cost > capacity) continue
+      remaining -= cost
       pack(entry, 'full', entry.tokens)
       entry.messages = entry.segment.messages
       unmeasured.delete(entry)
     }
   }
 
-  const packSkeletons = (entries: readonly PackerEntry[], limit: number): void => {
-    let left = limit
+  const packSkeletons = (entries: readonly PackerEntry[], maxTokens: number): void => {
+    let remaining = maxTokens
     for (const entry of entries) {
       const cost = entry.analysis.skeletonTokens
-      if (entry.state !== 'out' || cost > left || spent + cost > capacity) continue
-      left -= cost
+      if (entry.state !== 'out' || cost > remaining || usedTokens + cost > capacity) continue
+      remaining -= cost
       pack(entry, 'excerpt', cost)
       unmeasured.add(entry)
     }
   }
 
-  const packLastSnippets = (entries: readonly PackerEntry[], limit: number): void => {
-    let left = limit
+  const packLastSnippets = (entries: readonly PackerEntry[], maxTokens: number): void => {
+    let remaining = maxTokens
     for (const entry of entries.filter(({ state }) => state !== 'full')) {
       for (const snippet of entry.analysis.snippets.toReversed()) {
         const cost = costOf(entry, snippet)
-        if (cost > left || spent + cost > capacity) break
-        left -= cost
+        if (cost > remaining || usedTokens + cost > capacity) break
+        remaining -= cost
         pick(entry, snippet, cost)
       }
     }
   }
 
   const pick = (entry: PackerEntry, snippet: Snippet, cost: number): void => {
-    pack(entry, 'excerpt', entry.spent + cost)
-    entry.picked.push(snippet)
+    pack(entry, 'excerpt', entry.usedTokens + cost)
+    entry.pickedSnippets.push(snippet)
     unmeasured.add(entry)
   }
 
@@ -110,7 +110,7 @@ export function createPacker(
       if (due !== undefined) await due
       if (entry.state === 'full' || packed.has(snippet.fingerprint)) continue
       const cost = costOf(entry, snippet)
-      if (spent + cost > capacity) continue
+      if (usedTokens + cost > capacity) continue
       pick(entry, snippet, cost)
       packed.add(snippet.fingerprint)
       hasPacked = true
@@ -119,7 +119,7 @@ export function createPacker(
   }
 
   const sizeOf = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
-    entry.messages = excerptSegment(entry.segment, entry.picked)
+    entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
     let tokens = 0
     for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
     return tokens
@@ -131,22 +131,30 @@ export function createPacker(
     const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
     for (const entry of cheapestFirst) await shrink(entry, signal)
     for (const entry of cheapestFirst) {
-      if (spent <= capacity) return
-      spent -= entry.spent
-      entry.spent = 0
+      if (usedTokens <= capacity) return
+      usedTokens -= entry.usedTokens
+      entry.usedTokens = 0
       entry.state = 'out'
-      entry.picked.length = 0
+      entry.pickedSnippets.length = 0
     }
   }
 
   const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
-    while (spent > capacity && entry.picked.length > 1) {
-      entry.picked.pop()
+    while (usedTokens > capacity && entry.pickedSnippets.length > 1) {
+      entry.pickedSnippets.pop()
       pack(entry, 'excerpt', await sizeOf(entry, signal))
     }
   }
 
-  return { capacity, spent: () => spent, packSegments, packSkeletons, packLastSnippets, packBestSnippets, measure }
+  return {
+    capacity,
+    usedTokens: () => usedTokens,
+    packSegments,
+    packSkeletons,
+    packLastSnippets,
+    packBestSnippets,
+    measure,
+  }
 }
 
 /** The first snippet of an excerpt also adds the segment's skeleton. */
@@ -171,9 +179,9 @@ async function createOffers(
   return scored.concat(unscored)
 }
 
-function packedSnippets({ state, analysis, picked }: PackerEntry): readonly Snippet[] {
+function packedSnippets({ state, analysis, pickedSnippets }: PackerEntry): readonly Snippet[] {
   if (state === 'out') return []
-  return state === 'full' ? analysis.snippets : picked
+  return state === 'full' ? analysis.snippets : pickedSnippets
 }
 
 interface Offer {
@@ -187,6 +195,6 @@ function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): rea
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
     const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share
-    return { entry, snippet, value: score / (snippet.tokens + ADDED_TOKENS + frame / 4) ** SIZE_POWER }
+    return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + frame / 4) ** SIZE_POWER }
   })
 }

@@ -65,7 +65,7 @@ export async function markForCache(
   const earlier = parseTurn(found.find((value) => value !== undefined))
   const debt = earlier?.debt ?? ZERO
   const pays = earlier !== undefined && mayMark(request, earlier)
-  const marked = pays ? withMarkers(prompt) : undefined
+  const marked = pays ? addMarkers(prompt) : undefined
   if (marked === undefined || marked.markers === 0) {
     await remember({ at: now, tokens: 0, debt })
     return undefined
@@ -74,7 +74,7 @@ export async function markForCache(
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
-    const extra = subtract(costOf(usage, model.price), costOf(withoutCache(usage), model.price))
+    const extra = subtract(costOf(usage, model.price), costOf(toUncachedUsage(usage), model.price))
     return remember({ at: now, tokens: isCached ? promptTokens(usage) : 0, debt: add(debt, extra) })
   }
   return { ...marked, report }
@@ -108,7 +108,7 @@ function readSaving({ price }: Model, tokens: number): NanoUsd {
   )
 }
 
-function withoutCache(usage: Usage): Usage {
+function toUncachedUsage(usage: Usage): Usage {
   const { outputTokens } = usage
   return { ...NO_USAGE, inputTokens: promptTokens(usage), outputTokens }
 }
@@ -128,7 +128,7 @@ function isMarkedByCaller(prompt: Prompt): boolean {
  * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
  * allows. The previous turn needs a marker, because the vendor looks back only a few blocks.
  */
-function withMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
+function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
   const { messages } = prompt
   const last = messages.length - 1
   const answer = messages.findLastIndex(({ role }) => role === 'assistant')

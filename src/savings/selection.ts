@@ -43,7 +43,7 @@ const NEWEST_STEP_SHARE = 0.3
  * of a tool result is irrelevant.
  */
 const FULL_SEGMENT_SHARE_WITH_TOOLS = 0.5
-const TOOL_TRAFFIC = 0.2
+const MIN_TOOL_SHARE = 0.2
 /**
  * A score is divided by the length to this power. Longer segments contain more relevant content, but less than
  * proportionally.
@@ -60,14 +60,14 @@ const PARTNER_SHARE = 0.5
  * several turns.
  */
 const NEIGHBOR_SHARE = 0.1
-const NEIGHBORS = 3
+const NEIGHBOR_DISTANCE = 3
 const TOPIC_SHARE = 0.5
-const MEANING_SHARE = 0.7
+const SIMILARITY_SHARE = 0.7
 /**
  * Minimum capacity for scoring neighbors, in tokens. With less, neighbors would displace other hits, except in meeting
  * transcripts.
  */
-const NEIGHBORS_CAPACITY = 8000
+const MIN_NEIGHBOR_CAPACITY = 8000
 /**
  * Decay of scores by age in a conversation with tools, where old segments are often outdated. The oldest segment has
  * 1/e of the weight of the newest.
@@ -84,17 +84,17 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     entries.map((entry) => entry.analysis.counts),
     pause,
   )
-  const hasTools = shareOfTools(entries) > TOOL_TRAFFIC
+  const hasTools = shareOfTools(entries) > MIN_TOOL_SHARE
   const prefersAnswers = job.asksForAnswer === true && !hasTools
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
   const wordScores = await scoresOf(corpus, query, pause, lengthPenalty)
   const segmentScores = isMeeting
-    ? withTopics(wordScores, await scoreTopics(corpus.texts, query, pause))
-    : withMeaning(wordScores, entries, job.similarities)
-  const usesNeighbors = !hasTools && (isMeeting || job.capacity >= NEIGHBORS_CAPACITY)
-  rank(entries, usesNeighbors ? withNeighbors(segmentScores) : segmentScores, hasTools)
+    ? addTopicScores(wordScores, await scoreTopics(corpus.texts, query, pause))
+    : addSimilarities(wordScores, entries, job.similarities)
+  const usesNeighbors = !hasTools && (isMeeting || job.capacity >= MIN_NEIGHBOR_CAPACITY)
+  rank(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, hasTools)
   await pause()
   const packer = createPacker(job.capacity, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
@@ -110,7 +110,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     query,
     pause,
   )
-  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.spent() < job.capacity * FULL_SHARE; round++) {
+  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens() < job.capacity * FULL_SHARE; round++) {
     const hasPacked = await packer.packBestSnippets(entries, scores)
     await packer.measure(entries, job.signal)
     if (!hasPacked) break
@@ -125,7 +125,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
 }
 
 function picksOf(entry: PackerEntry): readonly number[] {
-  const picked = new Set(entry.picked)
+  const picked = new Set(entry.pickedSnippets)
   return entry.analysis.snippets.flatMap((snippet, at) => (picked.has(snippet) ? [at] : []))
 }
 
@@ -135,8 +135,8 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
     const analysis = await tools.analyze(segment, job.owner)
-    const unpacked = { value: 0, share: 0, state: 'out', messages: [], spent: 0 } as const
-    entries.push({ segment, index, tokens, analysis, ...unpacked, picked: [] })
+    const unpacked = { value: 0, share: 0, state: 'out', messages: [], usedTokens: 0 } as const
+    entries.push({ segment, index, tokens, analysis, ...unpacked, pickedSnippets: [] })
     const due = tools.pause()
     if (due === undefined) continue
     await due
@@ -146,34 +146,38 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
 }
 
 function shareOfTools(entries: readonly PackerEntry[]): number {
-  let all = 1
-  let exchanges = 0
-  for (const { segment, tokens } of entries) {
-    all += tokens
-    if (segment.kind === 'exchange') exchanges += tokens
-  }
-  return exchanges / all
+  const total = sumOfTokens(entries)
+  return sumOfTokens(entries.filter(({ segment }) => segment.kind === 'exchange')) / (total + 1)
 }
 
-function withTopics(scores: Float64Array, topics: Float64Array): Float64Array {
+function sumOfTokens(entries: readonly PackerEntry[]): number {
+  return entries.reduce((sum, entry) => sum + entry.tokens, 0)
+}
+
+function addTopicScores(scores: Float64Array, topics: Float64Array): Float64Array {
   return scores.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
 }
 
 /** Squares the similarity, because weak similarities are noise. */
-function withMeaning(scores: Float64Array, entries: readonly PackerEntry[], similarities?: Similarities): Float64Array {
+function addSimilarities(
+  scores: Float64Array,
+  entries: readonly PackerEntry[],
+  similarities?: Similarities,
+): Float64Array {
   if (similarities === undefined) return scores
   const best = scores.reduce((max, score) => Math.max(max, score), 0)
-  const share = MEANING_SHARE * (best > 0 ? best : 1)
+  const share = SIMILARITY_SHARE * (best > 0 ? best : 1)
   return scores.map((score, at) => {
-    const segment = entries[at]?.segment
-    return score + share * ((segment === undefined ? undefined : similarities.get(segment)) ?? 0) ** 2
+    const entry = entries[at]
+    return score + share * ((entry && similarities.get(entry.segment)) ?? 0) ** 2
   })
 }
 
-function withNeighbors(scores: Float64Array): Float64Array {
+function addNeighborScores(scores: Float64Array): Float64Array {
   return scores.map((score, at) => {
     let neighbors = 0
-    for (let away = 1; away <= NEIGHBORS; away++) neighbors += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
+    for (let away = 1; away <= NEIGHBOR_DISTANCE; away++)
+      neighbors += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
     return score + NEIGHBOR_SHARE * neighbors
   })
 }
@@ -184,9 +188,9 @@ function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: b
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
     const score = scores[at] ?? 0
-    const freshness = Math.exp((-decay * (entries.length - 1 - at)) / Math.max(1, entries.length))
-    entry.share = (freshness * score) / best
-    entry.value = (freshness * (score + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
+    const recency = Math.exp((-decay * (entries.length - 1 - at)) / Math.max(1, entries.length))
+    entry.share = (recency * score) / best
+    entry.value = (recency * (score + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
   }
 }
 
@@ -239,7 +243,7 @@ function packFixedShares(
   )
   const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
   const userEntries = entries.filter(isUser)
-  const userTokens = userEntries.reduce((sum, entry) => sum + entry.tokens, 0)
+  const userTokens = sumOfTokens(userEntries)
   const share = !hasTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
   packer.packSegments(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
   packer.packSegments(entries.slice(0, 1), capacity * HEAD_SHARE)

@@ -182,17 +182,7 @@ export interface ShadowRecord {
   readonly spent: NanoUsd
 }
 
-export function isShadowed(share: number, random: number): boolean {
-  return random < share
-}
-
-export function shadow(optimized: WaterfallResult): {
-  readonly sent: WaterfallResult
-  readonly record: ShadowRecord | undefined
-} {
-  const { rewrite, ...others } = optimized
-  if (rewrite === undefined) return { sent: optimized, record: undefined }
-  const { tokens, spent } = optimized
-  const record = { strategy: rewrite.strategy, originalTokens: tokens, optimizedTokens: rewrite.tokens, spent }
-  return { sent: others, record }
+export function shadowRecordOf({ rewrite, tokens, spent }: WaterfallResult): ShadowRecord | undefined {
+  if (rewrite === undefined) return undefined
+  return { strategy: rewrite.strategy, originalTokens: tokens, optimizedTokens: rewrite.tokens, spent }
 }

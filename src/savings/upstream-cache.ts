@@ -62,12 +62,12 @@ export interface History {
   readonly trust: number
 }
 
-const NEVER: SentPrompt = { tokens: 0, at: 0 }
+const NEVER_SENT: SentPrompt = { tokens: 0, at: 0 }
 export const NEW_CONVERSATION: History = {
   at: 0,
   tokens: 0,
-  whole: NEVER,
-  rewritten: { ...NEVER, tier: 0 },
+  whole: NEVER_SENT,
+  rewritten: { ...NEVER_SENT, tier: 0 },
   debt: ZERO,
   trust: 1,
 }

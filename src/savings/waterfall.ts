@@ -11,8 +11,8 @@ import {
   createSemanticRanker,
   type FailurePauses,
   type SemanticRanker,
-  withPauses,
-  withSpending,
+  pauseAfterFailures,
+  trackSpending,
 } from './models.ts'
 import { createSegmentAnalyzer } from './segment-analysis.ts'
 import { createRecursive } from './recursive.ts'
@@ -82,8 +82,8 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
 
   return async (received) => {
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
-    const sized = await withExactSize(received, { meter, thresholds })
-    const job = withSemantics(withPausedModel(sized, pauses), parts.ranker, () => {})
+    const sized = await countNearThreshold(received, { meter, thresholds })
+    const job = addSemantics(pauseFailingModel(sized, pauses), parts.ranker, () => {})
     const isTracked = shouldTrack(job, thresholds)
     const history = isTracked ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, parts)
@@ -134,13 +134,13 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
       verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason })
       continue
     }
-    const attempt = await attemptTier(tier, withTrialOwner(job), parts)
+    const attempt = await attemptTier(tier, separateTrialState(job), parts)
     const spent = add(declined.spent, attempt.spent)
     if (isRequestedByHeader(job, tier.tier)) requestedSpent = add(requestedSpent, attempt.spent)
     verdicts.set(tier, attempt.verdict)
     const { rewrite, tokens } = attempt
     if (rewrite === undefined) {
-      declined = { ...(await lowestCallCost(declined, candidate, withTrialOwner(job))), spent }
+      declined = { ...(await lowestCallCost(declined, candidate, separateTrialState(job))), spent }
       continue
     }
     const continues = attempt.continues && history.rewritten.tier === tier.tier
@@ -185,7 +185,7 @@ async function tiersToTry(
     else if (hasCacheMarks(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
     else optional.push(tier)
   }
-  const chosen = await withFallback([], chooseTiers(optional, withTrialOwner(job), history, meter))
+  const chosen = await withFallback([], chooseTiers(optional, separateTrialState(job), history, meter))
   for (const tier of optional) {
     if (!chosen.some((candidate) => candidate.tier === tier))
       skip(tier, 'does-not-pay', 'sending everything costs less')
@@ -203,7 +203,7 @@ async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promi
 }
 
 /** Counts exactly only if the estimate is too close to a threshold. */
-async function withExactSize(
+async function countNearThreshold(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },
 ): Promise<TierJob> {
@@ -218,16 +218,16 @@ function shouldTrack(job: TierJob, thresholds: Thresholds): boolean {
   return job.tokens > Math.min(...Object.values(thresholdsFor(job, thresholds))) / 2
 }
 
-function withPausedModel(job: TierJob, pauses: FailurePauses): TierJob {
+function pauseFailingModel(job: TierJob, pauses: FailurePauses): TierJob {
   const { small, owner, signal, prompt } = job
   if (small === undefined) return job
   const { prefixHashes, segments } = conversationOf(prompt)
   const conversation = `${owner} ${prefixHashes.at(Math.min(1, segments.length))}`
-  return { ...job, small: withPauses(small, { pauses, conversation, signal }) }
+  return { ...job, small: pauseAfterFailures(small, { pauses, conversation, signal }) }
 }
 
 /** Calls `onSpent` with the cost of each embedder call. */
-function withSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
+function addSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent: (cost: NanoUsd) => void): TierJob {
   if (ranker === undefined) return job
   const semantics: TierJob['semantics'] = {
     similarities: (conversation) => ranker.compare(conversation, { owner: job.owner, signal: job.signal, onSpent }),
@@ -237,7 +237,7 @@ function withSemantics(job: TierJob, ranker: SemanticRanker | undefined, onSpent
 }
 
 /** Separates the state of trial runs, whose prompts are never sent. */
-function withTrialOwner(job: TierJob): TierJob {
+function separateTrialState(job: TierJob): TierJob {
   return job.shadow === undefined ? job : { ...job, owner: `${job.owner} shadow` }
 }
 
@@ -251,33 +251,26 @@ interface Attempt {
 
 /** Never rejects. A failure is reported as a verdict. */
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallParts): Promise<Attempt> {
-  const { tokens } = job
-  const verdictOf = (outcome: TierVerdict['outcome'], reason: string): TierVerdict => ({
-    tier: tier.tier,
-    outcome,
-    reason,
-  })
-  let embedded: NanoUsd = ZERO
-  const withoutRewrite = (verdict: TierVerdict, spent: NanoUsd): Attempt => ({
-    tokens,
-    spent: add(spent, embedded),
-    verdict,
+  let embeddingCost: NanoUsd = ZERO
+  const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
+    tokens: job.tokens,
+    spent: add(spent, embeddingCost),
+    verdict: { tier: tier.tier, outcome, reason },
     continues: false,
   })
-  const { small, spent: spentSoFar } = withSpending(job.small)
-  const metered = withSemantics({ ...job, small }, ranker, (cost) => {
-    embedded = add(embedded, cost)
+  const { small, spent: spentSoFar } = trackSpending(job.small)
+  const metered = addSemantics({ ...job, small }, ranker, (cost) => {
+    embeddingCost = add(embeddingCost, cost)
   })
   try {
     const result = await tier.rewrite(metered)
-    if ('declined' in result) return withoutRewrite(verdictOf('declined', result.declined), result.spent)
+    if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
     const original = await meter.countOf(job.prompt, job.signal)
-    if (result.rewrite.tokens >= original)
-      return withoutRewrite(verdictOf('declined', 'not smaller than before'), result.spent)
-    const { rewrite, continues = false } = result
-    const spent = add(result.spent, embedded)
-    return { rewrite, tokens: original, spent, continues, verdict: verdictOf('chosen', rewrite.strategy) }
+    const { rewrite, spent, continues = false } = result
+    if (rewrite.tokens >= original) return withoutRewrite('declined', 'not smaller than before', spent)
+    const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
+    return { rewrite, tokens: original, spent: add(spent, embeddingCost), continues, verdict }
   } catch (error) {
-    return withoutRewrite(verdictOf('failed', error instanceof Error ? error.message : 'unknown error'), spentSoFar())
+    return withoutRewrite('failed', error instanceof Error ? error.message : 'unknown error', spentSoFar())
   }
 }

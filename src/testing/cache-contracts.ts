@@ -19,27 +19,27 @@ export function testVectorIndex(
 ): void {
   const { beforeEach, describe, expect, it } = api
   const { dimensions } = limits
+  const cosine = (degrees: number): number => Math.cos((degrees / 180) * Math.PI)
 
   /**
    * Returns a unit vector in the plane of the first two axes, so that the similarity of two vectors is the cosine of
    * the angle between them.
    */
-  const at = (degrees: number): Float32Array => {
+  const vectorAt = (degrees: number): Float32Array => {
     const vector = new Float32Array(dimensions)
-    vector[0] = Math.cos((degrees / 180) * Math.PI)
+    vector[0] = cosine(degrees)
     vector[1] = Math.sin((degrees / 180) * Math.PI)
     return vector
   }
-  const cosine = (degrees: number): number => Math.cos((degrees / 180) * Math.PI)
 
   describe(`${name} fulfills the vector index contract`, () => {
     let time = 0
     let index: VectorIndex
     const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
     const add = async (id: string, degrees: number, scope = 's', expiresAt = LATER): Promise<void> =>
-      index.add({ id, scope, vector: at(degrees), expiresAt })
+      index.add({ id, scope, vector: vectorAt(degrees), expiresAt })
     const find = async (degrees: number, least = 0.9, limit = 10, scope = 's'): Promise<readonly string[]> =>
-      (await index.nearest(scope, at(degrees), { least, limit })).map((neighbor) => neighbor.id)
+      (await index.nearest(scope, vectorAt(degrees), { least, limit })).map((neighbor) => neighbor.id)
 
     beforeEach(async () => {
       time = 0
@@ -54,7 +54,7 @@ export function testVectorIndex(
       await add('far', 20)
       await add('near', 5)
       await add('same', 0)
-      const found = await index.nearest('s', at(0), { least: 0.9, limit: 10 })
+      const found = await index.nearest('s', vectorAt(0), { least: 0.9, limit: 10 })
       expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
       expect(found[0]?.similarity).toBeCloseTo(1, 5)
       expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)
@@ -94,7 +94,7 @@ export function testVectorIndex(
     })
 
     it('stores a copy of a vector', async () => {
-      const vector = at(0)
+      const vector = vectorAt(0)
       await index.add({ id: 'one', scope: 's', vector, expiresAt: LATER })
       vector.fill(0)
       expect(await find(0)).toEqual(['one'])
@@ -183,7 +183,7 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
 
 const YEAR_2100 = Date.UTC(2100, 0, 1)
 
-function answer(id: string, more: Partial<CachedAnswer> = {}): CachedAnswer {
+function answer(id: string, overrides: Partial<CachedAnswer> = {}): CachedAnswer {
   return {
     id,
     scope: 's',
@@ -194,7 +194,7 @@ function answer(id: string, more: Partial<CachedAnswer> = {}): CachedAnswer {
     storedAt: 0,
     expiresAt: YEAR_2100,
     comparable: true,
-    ...more,
+    ...overrides,
   }
 }
 
@@ -274,8 +274,8 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       const { claims } = store
       if (claims === undefined) return
       expect(await claims.isHeld('a')).toBe(false)
-      const taken = await Promise.all(['a', 'a', 'a'].map((id) => claims.acquire(id, 60_000)))
-      expect(taken.filter(Boolean)).toHaveLength(1)
+      const acquired = await Promise.all(['a', 'a', 'a'].map((id) => claims.acquire(id, 60_000)))
+      expect(acquired.filter(Boolean)).toHaveLength(1)
       expect(await claims.isHeld('a')).toBe(true)
       expect(await claims.acquire('b', 60_000)).toBe(true)
       await claims.release('a')

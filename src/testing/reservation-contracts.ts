@@ -60,13 +60,13 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     })
 
     it('loses no amount in concurrent reservations and settlements', async () => {
-      const worked = await Promise.all(
+      const outcomes = await Promise.all(
         Array.from({ length: 500 }, async (_, n) => {
           const result = await reserve(`t${n}`, [claim('a', 10, 2_000)])
           return result.accepted && (await settle(`t${n}`, { a: 3 }))
         }),
       )
-      const settled = worked.filter(Boolean).length
+      const settled = outcomes.filter(Boolean).length
       expect(settled).toBeGreaterThan(0)
       expect(await level('a')).toEqual({ spent: 3 * settled, held: 0 })
     })
@@ -149,11 +149,11 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
 
   describe('quotas', () => {
     const full = { kind: 'quota-exceeded' }
-    const quota = (name: string, more: Partial<Quota> = {}): Quota => ({
+    const quota = (name: string, overrides: Partial<Quota> = {}): Quota => ({
       name,
       maxEntries: 3,
       maxBytes: 10_000,
-      ...more,
+      ...overrides,
     })
     const fill = async (prefix: string, quotaName: string, ttlMs?: number) => {
       for (let n = 0; n < 3; n += 1) {
@@ -291,8 +291,8 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       const [first] = await suite.store.entries('all', { limit: 1 })
       for (let n = 3; n < 5; n += 1)
         await suite.store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
-      const rest = await suite.store.entries('all', { after: first?.cursor ?? '', limit: 100 })
-      expect(rest.map(({ value }) => value)).toEqual(['a2', 'a3', 'a4'])
+      const remaining = await suite.store.entries('all', { after: first?.cursor ?? '', limit: 100 })
+      expect(remaining.map(({ value }) => value)).toEqual(['a2', 'a3', 'a4'])
     })
   })
 }

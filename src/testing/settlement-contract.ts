@@ -1,4 +1,4 @@
-import { HOUR_MS, ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
+import { ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
 
 const MAX_AMOUNT = Number.MAX_SAFE_INTEGER
 
@@ -44,16 +44,12 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
     })
 
     it('adds tallies field by field in the same step', async () => {
-      const settlement = { charges: [], tallies: [{ name: 'r', amounts: { tokens: 5, __proto__x: 1 } }] }
+      const tallies = [{ name: 'r', amounts: { tokens: 5, __proto__x: 1 } }]
       await reserve('t1', [])
       await reserve('t2', [])
-      await suite.store.settle({ reservationId: 't1', ...settlement })
-      await suite.store.settle({ reservationId: 't1', ...settlement })
-      await suite.store.settle({
-        reservationId: 't2',
-        charges: [],
-        tallies: [{ name: 'r', amounts: { tokens: -2, money: 7 } }],
-      })
+      await settle('t1', {}, { tallies })
+      await settle('t1', {}, { tallies })
+      await settle('t2', {}, { tallies: [{ name: 'r', amounts: { tokens: -2, money: 7 } }] })
       expect(await suite.store.tallies(['r', 'none'])).toEqual([{ tokens: 3, __proto__x: 1, money: 7 }, {}])
     })
 
@@ -61,8 +57,8 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       const quota = { name: 'log:one', maxEntries: 2, maxBytes: 10_000 }
       const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START + n, value: `e${n}`, ttlMs: 1000, quota }))
       await reserve('t', [])
-      expect(await suite.store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(true)
-      expect(await suite.store.settle({ reservationId: 't', charges: [], tallies: [], entries })).toBe(false)
+      expect(await settle('t', {}, { entries })).toBe(true)
+      expect(await settle('t', {}, { entries })).toBe(false)
       expect((await suite.store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['e2', 'e3'])
       clock.advance(1000)
       expect(await suite.store.entries('audit', { limit: 10 })).toEqual([])
@@ -76,8 +72,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
         { ...entry, value: 'small' },
       ]
       await reserve('t', [claim('a', 5, 10)])
-      const charges = [{ counter: 'a', amount: 4, expiresAt: START + HOUR_MS }]
-      expect(await suite.store.settle({ reservationId: 't', charges, tallies: [], entries })).toBe(true)
+      expect(await settle('t', { a: 4 }, { entries })).toBe(true)
       expect((await suite.store.entries('audit', { limit: 10 })).map(({ value }) => value)).toEqual(['small'])
       expect(await level('a')).toEqual({ spent: 4, held: 0 })
     })
@@ -85,7 +80,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
     it('expires a tally exactly at its expiry', async () => {
       await reserve('t', [])
       const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }
-      await suite.store.settle({ reservationId: 't', charges: [], tallies: [tally] })
+      await settle('t', {}, { tallies: [tally] })
       clock.advance(999)
       expect(await suite.store.tallies(['r'])).toEqual([{ n: 1 }])
       clock.advance(1)
@@ -96,11 +91,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
   describe('counters', () => {
     it('expire exactly at their expiry', async () => {
       await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
-      await suite.store.settle({
-        reservationId: 't',
-        charges: [{ counter: 'a', amount: 5, expiresAt: START + 1000 }],
-        tallies: [],
-      })
+      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START + 1000 }] })
       clock.advance(999)
       expect(await level('a')).toEqual({ spent: 5, held: 0 })
       clock.advance(1)
@@ -109,11 +100,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
 
     it('expire at the latest expiry of their claims and charges', async () => {
       await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
-      await suite.store.settle({
-        reservationId: 't',
-        charges: [{ counter: 'a', amount: 5, expiresAt: START + 2000 }],
-        tallies: [],
-      })
+      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START + 2000 }] })
       await reserve('t2', [claim('a', 1, 10, { expiresAt: START + 500 })])
       clock.advance(1999)
       expect(await level('a')).toMatchObject({ spent: 5 })
@@ -134,18 +121,10 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       expect(await settle('t1', { a: MAX_AMOUNT })).toBe(true)
       expect(await settle('t3', { a: 5 })).toBe(true)
       expect(await level('a')).toEqual({ spent: MAX_AMOUNT, held: 0 })
-      await reserve('t4', [])
-      await suite.store.settle({
-        reservationId: 't4',
-        charges: [],
-        tallies: [{ name: 'r', amounts: { n: MAX_AMOUNT } }],
-      })
-      await reserve('t5', [])
-      await suite.store.settle({
-        reservationId: 't5',
-        charges: [],
-        tallies: [{ name: 'r', amounts: { n: MAX_AMOUNT } }],
-      })
+      for (const id of ['t4', 't5']) {
+        await reserve(id, [])
+        await settle(id, {}, { tallies: [{ name: 'r', amounts: { n: MAX_AMOUNT } }] })
+      }
       expect(await suite.store.tallies(['r'])).toEqual([{ n: MAX_AMOUNT }])
     })
 
@@ -163,8 +142,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       it(`can be named ${JSON.stringify(text)}, as can a tally and a reservation`, async () => {
         expect(await reserve(text, [claim(`c:${text}`, 1, 1)])).toMatchObject({ accepted: true })
         expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 1 })
-        const tallies = [{ name: `r:${text}`, amounts: { n: 2 } }]
-        expect(await suite.store.settle({ reservationId: text, charges: [], tallies })).toBe(true)
+        expect(await settle(text, {}, { tallies: [{ name: `r:${text}`, amounts: { n: 2 } }] })).toBe(true)
         expect(await suite.store.tallies([`r:${text}`])).toEqual([{ n: 2 }])
         expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 0 })
       })

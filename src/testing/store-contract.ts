@@ -1,3 +1,4 @@
+import type { LogQuery } from '../core/store.ts'
 import { testQuotas, testReservations } from './reservation-contracts.ts'
 import { testSettlements } from './settlement-contract.ts'
 import { createStoreSuite, type MakeStore, ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
@@ -114,11 +115,11 @@ function testValues(suite: StoreSuite, { describe, expect, it }: TestApi): void 
 
     it('lets exactly one of many concurrent swaps of one value succeed', async () => {
       await suite.store.set('a', 'start')
-      const done = await Promise.all(
+      const swapped = await Promise.all(
         Array.from({ length: 50 }, (_, n) => suite.store.swap('a', 'start', `winner ${n}`)),
       )
-      expect(done.filter(Boolean)).toHaveLength(1)
-      expect(await suite.store.get('a')).toBe(`winner ${done.indexOf(true)}`)
+      expect(swapped.filter(Boolean)).toHaveLength(1)
+      expect(await suite.store.get('a')).toBe(`winner ${swapped.indexOf(true)}`)
     })
 
     it('lists keys by prefix in ascending order, page by page, each once', async () => {
@@ -161,10 +162,10 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
         await suite.store.append('a', { at: START + n, value: `a${n}` })
         await suite.store.append('b', { at: START + n, value: `b${n}` })
       }
-      const found = await suite.store.entries('a', { limit: 100 })
-      expect(found.map((entry) => entry.value)).toEqual(Array.from({ length: 25 }, (_, n) => `a${n}`))
-      expect(found[3]).toMatchObject({ at: START + 3 })
-      const cursors = found.map((entry) => entry.cursor)
+      const entries = await suite.store.entries('a', { limit: 100 })
+      expect(entries.map((entry) => entry.value)).toEqual(Array.from({ length: 25 }, (_, n) => `a${n}`))
+      expect(entries[3]).toMatchObject({ at: START + 3 })
+      const cursors = entries.map((entry) => entry.cursor)
       expect(cursors.toSorted()).toEqual(cursors)
       expect(new Set(cursors).size).toBe(25)
     })
@@ -173,19 +174,18 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
       for (let n = 0; n < 7; n += 1) await suite.store.append('a', { at: START, value: String(n) })
       const first = await suite.store.entries('a', { limit: 3 })
       await suite.store.append('a', { at: START, value: '7' })
-      const rest = await suite.store.entries('a', { after: first.at(-1)?.cursor ?? '', limit: 100 })
-      expect([...first, ...rest].map((entry) => entry.value)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
+      const further = await suite.store.entries('a', { after: first.at(-1)?.cursor ?? '', limit: 100 })
+      expect([...first, ...further].map((entry) => entry.value)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
     })
+
+    const valuesOf = async (log: string, query: LogQuery) =>
+      (await suite.store.entries(log, query)).map((entry) => entry.value)
 
     it('includes the start of a time range and excludes its end, and applies the limit to matching entries', async () => {
       for (const at of [10, 20, 30, 25, 40]) await suite.store.append('a', { at: START + at, value: String(at) })
       const query = { from: START + 20, to: START + 40 }
-      expect((await suite.store.entries('a', { ...query, limit: 10 })).map((entry) => entry.value)).toEqual([
-        '20',
-        '30',
-        '25',
-      ])
-      expect((await suite.store.entries('a', { ...query, limit: 2 })).map((entry) => entry.value)).toEqual(['20', '30'])
+      expect(await valuesOf('a', { ...query, limit: 10 })).toEqual(['20', '30', '25'])
+      expect(await valuesOf('a', { ...query, limit: 2 })).toEqual(['20', '30'])
     })
 
     it('expires an entry exactly at its expiry', async () => {
@@ -194,13 +194,13 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
       clock.advance(999)
       expect(await suite.store.entries('a', { limit: 10 })).toHaveLength(2)
       clock.advance(1)
-      expect((await suite.store.entries('a', { limit: 10 })).map((entry) => entry.value)).toEqual(['long'])
+      expect(await valuesOf('a', { limit: 10 })).toEqual(['long'])
     })
 
     for (const text of ODD_TEXTS) {
       it(`stores the text ${JSON.stringify(text)} unchanged`, async () => {
         await suite.store.append(`log:${text}`, { at: START, value: text })
-        expect((await suite.store.entries(`log:${text}`, { limit: 10 })).map((entry) => entry.value)).toEqual([text])
+        expect(await valuesOf(`log:${text}`, { limit: 10 })).toEqual([text])
       })
     }
   })

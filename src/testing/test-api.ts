@@ -1,4 +1,4 @@
-import type { Claim, Level, ReserveRequest, ReserveResult, Store } from '../core/store.ts'
+import type { Claim, Level, ReserveRequest, ReserveResult, Settlement, Store } from '../core/store.ts'
 
 /**
  * The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. They are an
@@ -71,7 +71,7 @@ export interface StoreSuite {
   claim(counter: string, amount: number, max: number, overrides?: Partial<Claim>): Claim
   /** The reservation expires after 10 minutes by default. */
   reserve(id: string, claims: readonly Claim[], overrides?: Partial<ReserveRequest>): Promise<ReserveResult>
-  settle(id: string, charges?: Readonly<Record<string, number>>): Promise<boolean>
+  settle(id: string, charges?: Readonly<Record<string, number>>, overrides?: Partial<Settlement>): Promise<boolean>
   level(counter: string): Promise<Level | undefined>
 }
 
@@ -102,12 +102,10 @@ export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: Tes
     claim: (counter, amount, max, overrides = {}) => ({ counter, amount, max, expiresAt, ...overrides }),
     reserve: async (reservationId, claims, overrides = {}) =>
       current().reserve({ reservationId, claims, expiresAfterMs: 600_000, ...overrides }),
-    settle: async (reservationId, charges = {}) =>
-      current().settle({
-        reservationId,
-        charges: Object.entries(charges).map(([counter, amount]) => ({ counter, amount, expiresAt })),
-        tallies: [],
-      }),
+    settle: async (reservationId, amounts = {}, overrides = {}) => {
+      const charges = Object.entries(amounts).map(([counter, amount]) => ({ counter, amount, expiresAt }))
+      return current().settle({ reservationId, charges, tallies: [], ...overrides })
+    },
     level: async (counter) => (await current().levels([counter]))[0],
   }
 }

@@ -65,7 +65,7 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
 function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
   weight.translation += CUSTOM_TOOL_TOKENS + groupName
   const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
-  for (const inner of asArray(tool['tools'])) if (isJsonObject(inner)) weighTool(inner, weight, name)
+  for (const nested of asArray(tool['tools'])) if (isJsonObject(nested)) weighTool(nested, weight, name)
 }
 
 /** A custom call is translated to a function call with one JSON argument. */
@@ -100,7 +100,7 @@ function weighPart(part: Part, weight: Weighing): void {
       return
     case 'tool-result':
       weight.translation += NAME_GROWTH * part.callId.length
-      for (const inner of part.content) weighPart(inner, weight)
+      for (const nested of part.content) weighPart(nested, weight)
       return
     default:
   }
@@ -185,7 +185,7 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
     pieces.push('{')
     for (const [name, field] of Object.entries(fields)) {
       pieces.push('"', name, '":')
-      write(data === undefined ? field : withoutImage(field, data))
+      write(data === undefined ? field : removeImage(field, data))
       pieces.push(',')
     }
     pieces.push('}')
@@ -199,13 +199,13 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
  * Removes base64 data from a field of an image block. The data may be the value itself, part of a data URL, or nested
  * in an object.
  */
-function withoutImage(field: Json | undefined, data: string): Json | undefined {
+function removeImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
     const isImage = field.length - data.length <= MAX_HEAD_LENGTH && field.endsWith(data)
     return isImage ? field.slice(0, field.length - data.length) : field
   }
   if (typeof field !== 'object' || field === null || Array.isArray(field)) return field
-  const entries = Object.entries(field as JsonObject).map(([name, inner]) => [name, withoutImage(inner, data)])
+  const entries = Object.entries(field as JsonObject).map(([name, nested]) => [name, removeImage(nested, data)])
   return Object.fromEntries(entries)
 }
 

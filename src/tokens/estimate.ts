@@ -104,8 +104,8 @@ function runTokens(text: string, start: number, end: number): number {
   if (kind === DIGIT) return WEIGHTS.threeDigits * Math.ceil(length / 3)
   if (kind === LINE_END) return WEIGHTS.lineEnds
   if (kind === SYMBOL) return symbolTokens(text, start, end)
-  const beforeDigit = length === 1 && CLASSES[text.charCodeAt(end)] === DIGIT
-  return length > 1 || beforeDigit ? WEIGHTS.spaces : 0
+  const isBeforeDigit = length === 1 && CLASSES[text.charCodeAt(end)] === DIGIT
+  return length > 1 || isBeforeDigit ? WEIGHTS.spaces : 0
 }
 
 function symbolTokens(text: string, start: number, end: number): number {
@@ -116,7 +116,7 @@ function symbolTokens(text: string, start: number, end: number): number {
   return tokens
 }
 
-const waiting: (() => void)[] = []
+const waitingComputations: (() => void)[] = []
 /** After a step that takes longer than this, such as parsing a body of 30 MB, computations pause for as long as the step took, up to `MAX_PAUSE_MS`. */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
@@ -138,7 +138,7 @@ let pausedUntil = 0
 export function yieldToEventLoop(): Promise<void> {
   endStep()
   return new Promise((resolve) => {
-    waiting.push(resolve)
+    waitingComputations.push(resolve)
     if (!isScheduled) scheduleNext()
   })
 }
@@ -154,7 +154,7 @@ function endStep(): void {
 function continueOne(): void {
   endStep()
   isScheduled = false
-  if (waiting.length === 0) return
+  if (waitingComputations.length === 0) return
   const pauseMs = pausedUntil === 0 ? 0 : pausedUntil - performance.now()
   pausedUntil = 0
   if (pauseMs > 0) {
@@ -163,7 +163,7 @@ function continueOne(): void {
     return
   }
   stepStart = performance.now()
-  waiting.shift()?.()
+  waitingComputations.shift()?.()
   scheduleNext()
 }
 

@@ -27,13 +27,13 @@ const SOURCES = {
 export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
 
 export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
-  const vocabularyOf = lazy(() => load(name))
+  const getEncoding = lazy(() => loadEncoding(name))
   let sinceYield = 0
 
   return async (text, signal) => {
     signal?.throwIfAborted()
     if (text === '') return 0
-    const vocabulary = await vocabularyOf()
+    const vocabulary = await getEncoding()
     let tokens = 0
     let at = 0
     while (at < text.length) {
@@ -50,12 +50,12 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   }
 }
 
-async function load(name: Vocabulary): Promise<Encoding> {
+async function loadEncoding(name: Vocabulary): Promise<Encoding> {
   const { default: source } = await SOURCES[name]()
   return { ranks: await readRanks(source.bpe_ranks), pattern: new RegExp(source.pat_str, 'gu') }
 }
 
-const scratch: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
+const utf8Buffer: Uint8Array = new Uint8Array(WINDOW_LENGTH * 3)
 
 /** Counts the complete pieces of a window. A piece longer than the window is counted in parts. */
 function countWindow(
@@ -70,7 +70,7 @@ function countWindow(
   while (start < window.length && pattern.test(window)) {
     const end = pattern.lastIndex
     if (end > completeEnd && start > 0) return { tokens, length: start }
-    tokens += countPiece(scratch, writeUtf8(window, start, end), ranks)
+    tokens += countPiece(utf8Buffer, writeUtf8(window, start, end), ranks)
     start = end
   }
   return { tokens, length: window.length }
@@ -82,7 +82,7 @@ function writeUtf8(text: string, start: number, end: number): number {
   for (let at = start; at < end; at++) {
     const unit = text.charCodeAt(at)
     if (unit < 0x80) {
-      scratch[size++] = unit
+      utf8Buffer[size++] = unit
       continue
     }
     const code = text.codePointAt(at) ?? 0
@@ -95,16 +95,16 @@ function writeUtf8(text: string, start: number, end: number): number {
 function writeCodePoint(code: number, at: number): number {
   let size = at
   if (code < 0x800) {
-    scratch[size++] = 0xc0 | (code >> 6)
+    utf8Buffer[size++] = 0xc0 | (code >> 6)
   } else if (code < 0x10000) {
-    scratch[size++] = 0xe0 | (code >> 12)
-    scratch[size++] = 0x80 | ((code >> 6) & 0x3f)
+    utf8Buffer[size++] = 0xe0 | (code >> 12)
+    utf8Buffer[size++] = 0x80 | ((code >> 6) & 0x3f)
   } else {
-    scratch[size++] = 0xf0 | (code >> 18)
-    scratch[size++] = 0x80 | ((code >> 12) & 0x3f)
-    scratch[size++] = 0x80 | ((code >> 6) & 0x3f)
+    utf8Buffer[size++] = 0xf0 | (code >> 18)
+    utf8Buffer[size++] = 0x80 | ((code >> 12) & 0x3f)
+    utf8Buffer[size++] = 0x80 | ((code >> 6) & 0x3f)
   }
-  scratch[size++] = 0x80 | (code & 0x3f)
+  utf8Buffer[size++] = 0x80 | (code & 0x3f)
   return size
 }
 
@@ -129,7 +129,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     previous[at] = at - 1
     const rank = at + 1 < length ? ranks.rankOfPair(bytes[at] ?? 0, bytes[at + 1] ?? 0) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE_BYTES + at)
+    if (rank !== -1) queued = pushToHeap(queue, queued, rank * MAX_PIECE_BYTES + at)
   }
 
   const updatePair = (at: number): void => {
@@ -137,13 +137,13 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
     const end = middle < length ? (next[middle] ?? length) : length
     const rank = middle < length && end - at <= ranks.maxLength ? ranks.rankOf(bytes, at, end) : -1
     pairRank[at] = rank
-    if (rank !== -1) queued = push(queue, queued, rank * MAX_PIECE_BYTES + at)
+    if (rank !== -1) queued = pushToHeap(queue, queued, rank * MAX_PIECE_BYTES + at)
   }
 
   let tokens = length
   while (queued > 0) {
     const best = queue[0] ?? 0
-    queued = pop(queue, queued)
+    queued = popFromHeap(queue, queued)
     const at = best % MAX_PIECE_BYTES
     if (pairRank[at] !== (best - at) / MAX_PIECE_BYTES) continue
     const right = next[at] ?? length
@@ -159,7 +159,7 @@ function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   return tokens
 }
 
-function push(queue: Float64Array, size: number, key: number): number {
+function pushToHeap(queue: Float64Array, size: number, key: number): number {
   let at = size
   while (at > 0) {
     const parent = (at - 1) >> 1
@@ -172,19 +172,19 @@ function push(queue: Float64Array, size: number, key: number): number {
   return size + 1
 }
 
-function pop(queue: Float64Array, size: number): number {
-  const left = size - 1
-  const key = queue[left] ?? 0
+function popFromHeap(queue: Float64Array, size: number): number {
+  const newSize = size - 1
+  const key = queue[newSize] ?? 0
   let at = 0
-  for (let child = 1; child < left; child = 2 * at + 1) {
-    if (child + 1 < left && (queue[child + 1] ?? 0) < (queue[child] ?? 0)) child++
+  for (let child = 1; child < newSize; child = 2 * at + 1) {
+    if (child + 1 < newSize && (queue[child + 1] ?? 0) < (queue[child] ?? 0)) child++
     const below = queue[child] ?? 0
     if (below >= key) break
     queue[at] = below
     at = child
   }
   queue[at] = key
-  return left
+  return newSize
 }
 
 /** The tokens of a byte-pair encoding. Pairs with lower ranks are merged first. */

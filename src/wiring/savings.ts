@@ -9,10 +9,9 @@ import type { PromptCache } from '../pipeline/services.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
   DEFAULT_THRESHOLDS,
-  isShadowed,
   LEVEL_CAPS,
-  shadow,
   type ShadowRecord,
+  shadowRecordOf,
   type Thresholds,
   type Tier,
   type TierJob,
@@ -120,15 +119,13 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const observe = async (job: TierJob): Promise<void> => {
-    const { record } = shadow(await waterfall(job))
+    const record = shadowRecordOf(await waterfall(job))
     if (record !== undefined) parts.onShadow(record, job)
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
-    observe({ ...job, shadow: isShadowed(share, parts.runtime.random()) ? 'tried' : 'not-tried' }).catch(
-      parts.onShadowFailure,
-    )
+    observe({ ...job, shadow: parts.runtime.random() < share ? 'tried' : 'not-tried' }).catch(parts.onShadowFailure)
     return unchangedResult(job)
   }
   return Object.assign(shadowed, { isBelow: waterfall.isBelow })

@@ -26,15 +26,15 @@ it('packs a snippet once after its segment was removed because it did not fit', 
     share: 1,
     state: 'out',
     messages: [],
-    picked: [],
-    spent: 0,
+    pickedSnippets: [],
+    usedTokens: 0,
   }
   const tooLarge = { ...meter, countOfMessage: () => Promise.resolve(1000) }
   const packer = createPacker(100, { meter: tooLarge, pause: () => undefined })
 
   for (let round = 0; round < 2; round++) {
     await packer.packBestSnippets([entry], new Map([[snippet, 1]]))
-    expect(entry.picked).toEqual([snippet])
+    expect(entry.pickedSnippets).toEqual([snippet])
     await packer.measure([entry], new AbortController().signal)
     expect(entry.state).toBe('out')
   }

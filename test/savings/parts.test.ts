@@ -6,7 +6,7 @@ import { summarizeByExtract } from '../../src/savings/summary.ts'
 import { recallSnapshot } from '../../src/savings/excerpt.ts'
 import { hasStandingInstruction, stemOf, termsOf } from '../../src/savings/query.ts'
 import { parseTerms, storeTranscript } from '../../src/savings/vanishing.ts'
-import { isShadowed, shadow } from '../../src/savings/tier.ts'
+import { shadowRecordOf } from '../../src/savings/tier.ts'
 import { jobOf, meter, textStore } from './bench.ts'
 import { promptOf, text } from './conversation.ts'
 
@@ -163,15 +163,16 @@ describe("the small model's terms", () => {
 })
 
 describe('shadow mode', () => {
-  it('selects its share of the requests', () => {
-    expect([0, 0.09, 0.1, 0.99].map((random) => isShadowed(0.1, random))).toEqual([true, true, false, false])
-  })
-
-  it('sends the prompt as received and records the rewrite', () => {
+  it('records the sizes and the cost of a rewrite, and nothing without one', () => {
     const prompt = promptOf([user('a')], 'openai')
     const rewrite = { prompt, tier: 2, strategy: 'Vanishing-Context (1 of 9 sections)', tokens: 10 } as const
-    const { sent, record } = shadow({ rewrite, tokens: 90, spent: toNanoUsd(5), verdicts: [] })
-    expect(sent).toEqual({ tokens: 90, spent: toNanoUsd(5), verdicts: [] })
-    expect(record).toEqual({ strategy: rewrite.strategy, originalTokens: 90, optimizedTokens: 10, spent: toNanoUsd(5) })
+    const result = { tokens: 90, spent: toNanoUsd(5), verdicts: [] }
+    expect(shadowRecordOf(result)).toBeUndefined()
+    expect(shadowRecordOf({ ...result, rewrite })).toEqual({
+      strategy: rewrite.strategy,
+      originalTokens: 90,
+      optimizedTokens: 10,
+      spent: toNanoUsd(5),
+    })
   })
 })
