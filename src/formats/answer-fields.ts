@@ -61,7 +61,7 @@ function isAlwaysNull(search: ByteSearch, keyEnd: string): boolean {
  * Returns true if every event is one line `data: {…}` and starts with one of `prefixes`. Events with comments,
  * several data lines or incomplete objects must be parsed.
  */
-export function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint8Array[]): boolean {
+function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint8Array[]): boolean {
   const { bytes } = search
   let start = 0
   while (start < bytes.length) {
@@ -74,7 +74,7 @@ export function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint
   return true
 }
 
-export function toBytes(text: string): Uint8Array {
+function toBytes(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
@@ -148,7 +148,7 @@ function replaceField(object: JsonObject, field: string, value: Json | undefined
   return object[field] === value ? object : { ...object, [field]: value }
 }
 
-export function replaceItems(
+function replaceItems(
   object: JsonObject,
   field: string,
   change: (item: JsonObject, index: number) => JsonObject,
@@ -160,11 +160,7 @@ export function replaceItems(
   return after.every((item, index) => item === before[index]) ? object : { ...object, [field]: after }
 }
 
-export function replaceObject(
-  object: JsonObject,
-  field: string,
-  change: (inner: JsonObject) => JsonObject,
-): JsonObject {
+function replaceObject(object: JsonObject, field: string, change: (inner: JsonObject) => JsonObject): JsonObject {
   const inner = object[field]
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
@@ -179,16 +175,12 @@ function ensureChatCallId(call: JsonObject): JsonObject {
   return nonEmptyString(call['id']) === undefined ? { ...call, id: generateCallId('call') } : call
 }
 
-interface StreamedCall {
-  hasOwnId: boolean
-}
-
 /**
  * Adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A chunk without an index
  * belongs to the preceding call unless it has a name.
  */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
-  const calls = new Map<string, StreamedCall>()
+  const calls = new Map<string, { hasOwnId: boolean }>()
   const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {
     const { index } = piece
     const id = nonEmptyString(piece['id'])

@@ -60,14 +60,14 @@ export interface NumberBounds {
 
 export function numberAt(value: Json | undefined, param: string, bounds: NumberBounds): number | undefined {
   if (isAbsent(value)) return undefined
-  const { min, max = Number.MAX_VALUE, isInteger: integer = false } = bounds
-  const isValid = typeof value === 'number' && value >= min && value <= max && (!integer || Number.isInteger(value))
-  if (isValid) return value
+  const { min, max = Number.MAX_VALUE, isInteger = false } = bounds
+  const isInRange = typeof value === 'number' && value >= min && value <= max && (!isInteger || Number.isInteger(value))
+  if (isInRange) return value
   throw fieldError(param, value, describeRange(bounds))
 }
 
-export function describeRange({ min, max, isInteger: integer = false }: NumberBounds): string {
-  return `${integer ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
+export function describeRange({ min, max, isInteger = false }: NumberBounds): string {
+  return `${isInteger ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
 }
 
 export function modelAt(value: Json | undefined): string {

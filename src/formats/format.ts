@@ -57,10 +57,7 @@ export interface StreamWriter {
   observeForwarded?(events: ByteSearch): void
   /** Returns the final events of a complete stream, including the bill. */
   end(metrics: SvcMetrics): readonly SseEvent[]
-  /**
-   * Returns the final events of a broken stream. Present only if they depend on earlier events. @default
-   * writeFailureEvent
-   */
+  /** Returns the final events of a broken stream. Absent if `writeFailureEvent` does not depend on earlier events. */
   fail?(failure: GatewayError): readonly SseEvent[]
 }
 
@@ -151,15 +148,17 @@ export interface ClientFormat {
 }
 
 /** Formats whose translation is loaded on demand. */
-export type TranslatedDialect = 'openai' | 'anthropic'
+type TranslatedDialect = 'openai' | 'anthropic'
 
 /** Returns the request body. Throws `invalid-request` for required content that the format cannot express. */
-export type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
+type TranslatePrompt = (prompt: Prompt, model: string) => WrittenPrompt
 
-let translators: Readonly<Record<TranslatedDialect, TranslatePrompt>> | undefined
+type Translators = Readonly<Record<TranslatedDialect, TranslatePrompt>>
+
+let translators: Translators | undefined
 
 /** Called by `translators.ts`, which is loaded on demand. */
-export function setTranslators(loaded: Readonly<Record<TranslatedDialect, TranslatePrompt>>): void {
+export function setTranslators(loaded: Translators): void {
   translators = loaded
 }
 
@@ -168,7 +167,7 @@ export function translate(dialect: TranslatedDialect, prompt: Prompt, model: str
   return translators[dialect](prompt, model)
 }
 
-/** Returns the error for content that the target format cannot express. `what` completes "… cannot be sent". */
+/** Returns the error for content that the target format cannot express. `description` completes "… cannot be sent". */
 export type RejectContent = (param: string, description: string, details?: Json) => GatewayError
 
 export function rejectContentFor(target: string): RejectContent {
@@ -201,8 +200,11 @@ export function documentText({ source, title }: DocumentPart): string | undefine
 }
 
 /** Returns true if every item was read from the value at its index. */
-export function isAsReceived(items: readonly { readonly native?: Native }[], before: readonly Json[]): boolean {
-  return items.length === before.length && items.every(({ native }, index) => native?.value === before[index])
+export function isAsReceived(items: readonly { readonly native?: Native }[], receivedValues: readonly Json[]): boolean {
+  return (
+    items.length === receivedValues.length &&
+    items.every(({ native }, index) => native?.value === receivedValues[index])
+  )
 }
 
 /** Returns the `tools` field if it differs from the body. */

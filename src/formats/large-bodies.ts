@@ -2,20 +2,19 @@ import { type ByteSearch, isNodeBytes, searchBytes } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, MAX_URL_START_BYTES } from '../core/json.ts'
 import { decodeUtf8, parseJsonText, utf8Decoder } from './fields.ts'
+import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
 export interface ReceivedForm {
   readonly bytes: Uint8Array
   /** The fields without the files. A field that appears more than once is an array. */
   readonly fields: JsonObject
-  readonly modelSpan: { readonly start: number; readonly end: number } | undefined
+  readonly modelSpan: Span | undefined
 }
 
-interface FormPart {
+interface FormPart extends Span {
   readonly name: string
   readonly isFile: boolean
-  readonly start: number
-  readonly end: number
 }
 
 const MAX_PARTS = 1_000
@@ -127,18 +126,12 @@ function formError(problem: string, param?: string): GatewayError {
 
 const STEP_BYTES = 1024 * 1024
 
-export interface LongStrings {
-  /** In ascending order. */
-  readonly strings: readonly LongString[]
-  /** Random, so that callers cannot send a placeholder. */
-  readonly placeholder: string
-}
-
 /**
- * Parses JSON of several megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. Long
- * strings are replaced with placeholders and parsed in separate steps. Throws `invalid-request`.
+ * Parses JSON of several megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. The
+ * `strings`, in ascending order, are replaced with placeholders and parsed in separate steps. `placeholder` is random, so
+ * that callers cannot send it. Throws `invalid-request`.
  */
-export function* parseInSteps(bytes: Uint8Array, { strings, placeholder }: LongStrings): Steps<unknown> {
+export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[], placeholder: string): Steps<unknown> {
   let outline = ''
   let offset = 0
   for (const [index, { start, end }] of strings.entries()) {
@@ -168,8 +161,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
   return parsed
 }
 
-/** Matches characters that a JSON string must escape, and the backslash. */
-// oxlint-disable-next-line no-control-regex -- JSON strings must escape them
+// oxlint-disable-next-line no-control-regex -- JSON strings must escape control characters
 const NEEDS_ESCAPE = /[\0-\x1f\\]/
 
 /** Parses base64 that has no escapes, after an optional `data:` prefix. */

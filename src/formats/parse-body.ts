@@ -43,7 +43,7 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   }
 }
 
-export interface ParseRuntime {
+interface ParseRuntime {
   readonly pause: () => Promise<void>
   readonly uuid: () => string
 }
@@ -67,7 +67,7 @@ async function parseLargeBody(
   { pause, uuid }: ParseRuntime,
 ): Promise<ParsedBody> {
   const { parseInSteps } = await import('./large-bodies.ts')
-  const parse: LargeBodyParser = (text, strings) => parseInSteps(text, { strings, placeholder: uuid() })
+  const parse: LargeBodyParser = (body, strings) => parseInSteps(body, strings, uuid())
   return finishInSteps(parseSteps(bytes, limits, parse), pause)
 }
 
@@ -120,14 +120,16 @@ interface ScannedBody {
 }
 
 function parsedBody(body: unknown, { scan, bytes, text, size }: ScannedBody): ParsedBody {
-  const { keyCount: keys, exponentCount: exponents, modelSpan } = scan
-  if (!isJsonObject(body)) throw bodyError(`is ${nameOfType(body)}`)
-  const maxSize = size + exponents * EXPONENT_GROWTH
-  if (countKeys(body) !== keys) return { body, hasRepeatedKeys: true, maxSerializedBytes: maxSize }
-  if (modelSpan === undefined) return { body, hasRepeatedKeys: false, maxSerializedBytes: maxSize }
-  const isSpliced = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
-  const received = isSpliced ? { bytes, modelSpan, text } : { bytes, modelSpan }
-  return { body, hasRepeatedKeys: false, maxSerializedBytes: maxSize, received }
+  if (!isJsonObject(body)) {
+    throw bodyError(`is ${Array.isArray(body) ? 'an array' : body === null ? 'null' : `a ${typeof body}`}`)
+  }
+  const { modelSpan } = scan
+  const maxSerializedBytes = size + scan.exponentCount * EXPONENT_GROWTH
+  const hasRepeatedKeys = countKeys(body) !== scan.keyCount
+  if (hasRepeatedKeys || modelSpan === undefined) return { body, hasRepeatedKeys, maxSerializedBytes }
+  const isSplicedAsText = text.length === bytes.length && bytes.length <= MAX_SPLICED_TEXT_BYTES
+  const received = isSplicedAsText ? { bytes, modelSpan, text } : { bytes, modelSpan }
+  return { body, hasRepeatedKeys, maxSerializedBytes, received }
 }
 
 const encoder = new TextEncoder()
@@ -141,14 +143,13 @@ export function replaceModel(received: ReceivedBody, model: string, addedFields:
   const fieldsStart = bytes.indexOf(OPEN_BRACE) + 1
   const fields = Object.keys(addedFields).length === 0 ? '' : `${JSON.stringify(addedFields).slice(1, -1)},`
   if (text !== undefined) {
-    const before = text.slice(0, fieldsStart) + fields + text.slice(fieldsStart, modelSpan.start)
-    return before + JSON.stringify(model) + text.slice(modelSpan.end)
+    const start = text.slice(0, fieldsStart) + fields + text.slice(fieldsStart, modelSpan.start)
+    return start + JSON.stringify(model) + text.slice(modelSpan.end)
   }
-  const before = bytes.subarray(fieldsStart, modelSpan.start)
   return concatenate([
     bytes.subarray(0, fieldsStart),
     encoder.encode(fields),
-    before,
+    bytes.subarray(fieldsStart, modelSpan.start),
     encoder.encode(JSON.stringify(model)),
     bytes.subarray(modelSpan.end),
   ])
@@ -168,16 +169,12 @@ function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }
 
-function nameOfType(value: unknown): string {
-  return Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`
-}
-
 /** If an object repeats a key, this count is lower than the number of keys in the JSON. */
 function countKeys(value: Json | undefined): number {
   if (typeof value !== 'object' || value === null) return 0
   let keys = 0
   if (Array.isArray(value)) {
-    for (const item of value as readonly Json[]) keys += countKeys(item)
+    for (const element of value as readonly Json[]) keys += countKeys(element)
     return keys
   }
   const fields = value as JsonObject

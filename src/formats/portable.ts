@@ -42,7 +42,7 @@ function removeSamplers(prompt: Prompt, ignoredFields: string[]): Prompt {
   return { ...prompt, settings }
 }
 
-/** In ascending order. */
+/** Efforts in ascending order. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 
 function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignoredFields: string[]): Prompt {
@@ -66,7 +66,7 @@ function nearestEffort(effort: string, supportedEfforts: readonly string[]): str
 
 /** Omits unsupported parts, tools and settings. Format writers omit unsupported body fields. */
 function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFields: string[]): Prompt {
-  const { pathOf, settingNames: names } = sourceFormatOf(prompt)
+  const { pathOf, settingNames } = sourceFormatOf(prompt)
   const messages = prompt.messages.flatMap((message, index) => {
     const parts = portableParts(message.parts, dialect)
     if (parts === message.parts) return [message]
@@ -79,7 +79,7 @@ function removeUnsupported(prompt: Prompt, dialect: UpstreamDialect, ignoredFiel
   })
   const { choices: _choices, stop, ...others } = prompt.settings
   const supportsStop = dialect !== 'responses' || stop === undefined || stop.length === 0
-  if (!supportsStop) ignoredFields.push(names.stop)
+  if (!supportsStop) ignoredFields.push(settingNames.stop)
   const settings: Settings = { ...others, ...(supportsStop && stop !== undefined && { stop }) }
   return { ...prompt, messages: removePrefill(messages, prompt, ignoredFields), settings, tools, isLossy: true }
 }
@@ -126,14 +126,13 @@ const VENDOR_ITEMS: ReadonlySet<string> = nameSet(
     'mcp_approval_request mcp_approval_response tool_search_call tool_search_output',
 )
 
-/** A prompt that every format can express. */
 export interface PortablePrompt {
   readonly prompt: Prompt
   readonly ignored: readonly string[]
 }
 
 /** Converts custom and namespaced tools to functions. Omits vendor-side tools. */
-export function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
+function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
   const toolset = collectToolset(prompt)
   const omittedFields = new Set(toolset.omittedFields)
   const messages = prompt.messages.flatMap((message) => portableMessage(message, toolset, omittedFields))
@@ -158,7 +157,9 @@ function portablePart(part: Part, toolset: Toolset, omittedFields: Set<string>):
   const type = asString(value['type']) ?? ''
   if (part.type === 'tool-call') {
     const namespace = asString(value['namespace'])
-    return namespace === undefined ? part : { ...removeNative(part), name: portableName(toolset, part.name, namespace) }
+    if (namespace === undefined) return part
+    const { native: _native, ...call } = part
+    return { ...call, name: portableName(toolset, part.name, namespace) }
   }
   if (part.type !== 'opaque') return part
   if (type === 'custom_tool_call') return customCall(value, toolset)
@@ -167,11 +168,6 @@ function portablePart(part: Part, toolset: Toolset, omittedFields: Set<string>):
   if (!VENDOR_ITEMS.has(type)) return part
   omittedFields.add(`input (${type})`)
   return undefined
-}
-
-function removeNative<T extends Part>(part: T): T {
-  const { native: _native, ...others } = part
-  return others as T
 }
 
 function customCall(value: JsonObject, toolset: Toolset): Part {
@@ -211,10 +207,10 @@ export interface OriginalTool {
 }
 
 interface Toolset {
-  readonly tools: readonly Tool[]
+  readonly tools: Tool[]
   /** The original tools, by their names in `tools`. */
-  readonly originalsByName: ReadonlyMap<string, OriginalTool>
-  readonly omittedFields: readonly string[]
+  readonly originalsByName: Map<string, OriginalTool>
+  readonly omittedFields: string[]
 }
 
 /** Maximum length of a tool name at any vendor. */
@@ -223,7 +219,7 @@ export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
-  const toolset: MutableToolset = { tools: [], originalsByName: new Map(), omittedFields: [] }
+  const toolset: Toolset = { tools: [], originalsByName: new Map(), omittedFields: [] }
   for (const tool of tools) collectTool(toolset, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
@@ -231,13 +227,7 @@ export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'mess
   return toolset
 }
 
-interface MutableToolset {
-  readonly tools: Tool[]
-  readonly originalsByName: Map<string, OriginalTool>
-  readonly omittedFields: string[]
-}
-
-function collectTool(toolset: MutableToolset, value: JsonObject, namespace: string | undefined): void {
+function collectTool(toolset: Toolset, value: JsonObject, namespace: string | undefined): void {
   const type = asString(value['type']) ?? ''
   const name = asString(value['name'])
   if (type === 'namespace' && name !== undefined) {

@@ -8,9 +8,7 @@ import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
-  for (const { parts } of messages) {
-    for (const part of parts) length += partLength(part)
-  }
+  for (const { parts } of messages) for (const part of parts) length += partLength(part)
   for (const { native } of tools) length += stringLengths(native.value)
   if (length > limit) throw promptTooLong(limit)
 }
@@ -39,7 +37,7 @@ function stringLengths(value: Json | undefined): number {
   return inner.reduce((sum: number, item) => sum + stringLengths(item), 0)
 }
 
-/** Body fields that can change the price, by loose name, with the values that cost no more than the list price. */
+/** Body fields that can change the price, by normalized name, with the values that cost no more than the list price. */
 const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
   ['servicetier', ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex']],
   ['speed', ['standard']],
@@ -80,7 +78,7 @@ const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
 /** Models that search before they answer. */
 const SEARCHING_MODEL = /:online$/
 /** Names of fields that refer to data outside the body. */
-const REFERENCE = /^(file_id|\w*_?ur[li])$/
+const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
 
 /**
  * Returns the path of a field that makes the vendor read data outside the body or run tools. For such a request, the
@@ -98,7 +96,7 @@ function findVendorField({ native, model }: Prompt): string | undefined {
   return undefined
 }
 
-/** Caches loose names. Most bodies use the same few fields. */
+/** Caches normalized names. Most bodies use the same few fields. */
 const normalizedNames = new Map<string, string>()
 const MAX_CACHED_NAMES = 200
 const MAX_CACHED_NAME_LENGTH = 40
@@ -137,10 +135,10 @@ function hasExternalReference(part: Part): boolean {
       return part.source.type === 'url' || part.source.type === 'file'
     case 'tool-result':
       return part.content.some(hasExternalReference)
-    case 'opaque':
-      return (
-        isReferenceItem(part.native.value) || declaresTools(part.native.value) || isExternalReference(part.native.value)
-      )
+    case 'opaque': {
+      const { value } = part.native
+      return isReferenceItem(value) || declaresVendorTool(value) || containsReference(value)
+    }
     default:
       return false
   }
@@ -150,20 +148,13 @@ function isReferenceItem({ type, role, id }: JsonObject): boolean {
   return type === 'item_reference' || (type === undefined && role === undefined && id !== undefined)
 }
 
-function declaresTools({ tools }: JsonObject): boolean {
+function declaresVendorTool({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 
-function isExternalReference(value: JsonObject): boolean {
-  return Object.entries(value).some(([name, field]) => isReference(name, field) || containsReference(field))
-}
-
-/** A data URL contains its data. */
-function isReference(name: string, field: Json | undefined): boolean {
-  return typeof field === 'string' && REFERENCE.test(name) && !field.startsWith('data:')
-}
-
-function containsReference(field: Json | undefined): boolean {
-  if (Array.isArray(field)) return (field as readonly Json[]).some(containsReference)
-  return isJsonObject(field) && isExternalReference(field)
+/** `name` is the name of the field that contains the value. A data URL contains its data. */
+function containsReference(value: Json | undefined, name = ''): boolean {
+  if (typeof value === 'string') return REFERENCE_FIELD.test(name) && !value.startsWith('data:')
+  if (Array.isArray(value)) return (value as readonly Json[]).some((element) => containsReference(element))
+  return isJsonObject(value) && Object.entries(value).some(([key, field]) => containsReference(field, key))
 }

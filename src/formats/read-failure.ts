@@ -139,7 +139,7 @@ function redactJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** How a word affects the next atom. `names` hides the atom unless it is a plain word. */
+/** The effect of a word on the next atom. `names` hides the atom unless it is a plain word. */
 type RedactionRule = 'nothing' | 'names' | 'anything'
 
 interface RedactionState {

@@ -195,8 +195,8 @@ function isInArray({ depth, inArray }: ScanState): boolean {
   return depth > 0 && inArray[depth - 1] === 1
 }
 
-function checkKeys({ keyCount: keys, elementCount: elements, limits }: ScanState): void {
-  if (keys + elements <= limits.keys) return
+function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
+  if (keyCount + elementCount <= limits.keys) return
   throw bodyLimitError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 

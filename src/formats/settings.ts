@@ -9,7 +9,7 @@ const MAX_CHOICES = 128
 const MAX_STOPS = 16
 const MAX_TOOLS = 128
 const NON_NEGATIVE: NumberBounds = { min: 0 }
-const ZERO_TO_ONE: NumberBounds = { min: 0, max: 1 }
+export const ZERO_TO_ONE: NumberBounds = { min: 0, max: 1 }
 const CHOICE_BOUNDS: NumberBounds = { min: 1, max: MAX_CHOICES, isInteger: true }
 const TOKEN_LIMIT_FIELDS = ['max_tokens', 'max_completion_tokens'] as const
 
@@ -171,19 +171,19 @@ function writeShape(shape: AnswerShape | undefined, nestedField?: string): JsonO
 function changedTokenLimit(
   body: JsonObject,
   before: number | undefined,
-  now: number | undefined,
+  after: number | undefined,
   model: string,
 ): BodyChanges {
-  if (before === now) return {}
-  const used = TOKEN_LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
-  if (used.length === 0) return { [tokenLimitField(model)]: now }
-  const changes: BodyChanges = {}
-  for (const field of used) {
-    const own = body[field]
-    const isLowered = now !== undefined && before !== undefined && now < before
-    changes[field] = isLowered && typeof own === 'number' ? Math.min(own, now) : now
-  }
-  return changes
+  if (before === after) return {}
+  const limitFields = TOKEN_LIMIT_FIELDS.filter((field) => !isAbsent(body[field]))
+  if (limitFields.length === 0) return { [tokenLimitField(model)]: after }
+  const isLowered = after !== undefined && before !== undefined && after < before
+  return Object.fromEntries(
+    limitFields.map((field) => {
+      const value = body[field]
+      return [field, isLowered && typeof value === 'number' ? Math.min(value, after) : after]
+    }),
+  )
 }
 
 /** OpenAI models reject `max_tokens`. Many servers of other models support only `max_tokens`. */

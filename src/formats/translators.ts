@@ -120,9 +120,9 @@ const rejectBlock = rejectContentFor('this model, which uses the messages format
  * requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
 function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
-  const names: CallIds = { usedIds: new Set(), newIds: new Map(), numbers: new Map() }
+  const ids: CallIds = { usedIds: new Set(), newIds: new Map(), suffixes: new Map() }
   return messages.map((message) => {
-    const parts = message.parts.map((part) => renamePart(part, names))
+    const parts = message.parts.map((part) => renamePart(part, ids))
     return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
   })
 }
@@ -131,27 +131,27 @@ interface CallIds {
   readonly usedIds: Set<string>
   readonly newIds: Map<string, string>
   /** The last number appended to each id. Restarting each search at 1 would take quadratic time for repeated ids. */
-  readonly numbers: Map<string, number>
+  readonly suffixes: Map<string, number>
 }
 
-function renamePart(part: Part, names: CallIds): Part {
+function renamePart(part: Part, ids: CallIds): Part {
   if (part.type === 'tool-call') {
-    const id = findUnusedId(part.id, names)
-    names.usedIds.add(id)
-    names.newIds.set(part.id, id)
+    const id = findUnusedId(part.id, ids)
+    ids.usedIds.add(id)
+    ids.newIds.set(part.id, id)
     return id === part.id ? part : { ...part, id }
   }
   if (part.type !== 'tool-result') return part
-  const callId = names.newIds.get(part.callId) ?? part.callId
+  const callId = ids.newIds.get(part.callId) ?? part.callId
   return callId === part.callId ? part : { ...part, callId }
 }
 
-function findUnusedId(id: string, { usedIds, numbers }: CallIds): string {
+function findUnusedId(id: string, { usedIds, suffixes }: CallIds): string {
   const safe = id.replace(/[^\w-]/g, '_') || 'call'
   if (!usedIds.has(safe)) return safe
-  let next = numbers.get(safe) ?? 2
+  let next = suffixes.get(safe) ?? 2
   while (usedIds.has(`${safe}_${next}`)) next++
-  numbers.set(safe, next)
+  suffixes.set(safe, next)
   return `${safe}_${next}`
 }
 
@@ -164,8 +164,8 @@ export function omittedFields(prompt: Prompt, reject: RejectContent, toolField =
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
   for (const hint of source.findNestedHints(prompt)) names.add(hint)
-  for (const { param, description: what, details, isEssential } of requiredFields(prompt, source)) {
-    if (prompt.isLossy !== true || isEssential === true) throw reject(param, what, details)
+  for (const { param, description, details, isEssential } of requiredFields(prompt, source)) {
+    if (prompt.isLossy !== true || isEssential === true) throw reject(param, description, details)
     names.add(param)
   }
   for (const [index, { name, parameters }] of prompt.tools.entries()) {

@@ -103,7 +103,7 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
-    { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient(), services)) },
+    { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient, services)) },
     { method: 'GET', path: '/v1/responses/:id', handle: stored.read },
     { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },

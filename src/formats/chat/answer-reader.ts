@@ -53,7 +53,7 @@ function refusalParts(refusal: string): readonly Part[] {
 }
 
 /** Vendors use two names for the field. */
-export function reasoningOf(message: JsonObject): string {
+function reasoningOf(message: JsonObject): string {
   return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
 }
 
@@ -111,7 +111,7 @@ export const DONE_DATA = '[DONE]'
 interface ReaderState extends BlockState {
   hasStarted: boolean
   hasRefused: boolean
-  readonly calls: CallReader
+  readonly calls: ReturnType<typeof createCallReader>
   readonly startedChoices: Set<number>
   readonly finishedChoices: Set<number>
 }
@@ -162,9 +162,7 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
     state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
-  for (const choice of choices) {
-    if (choice !== undefined) parts.push(...readChoice(state, choice))
-  }
+  for (const choice of choices) if (choice !== undefined) parts.push(...readChoice(state, choice))
   // If a chunk contains both usage and a finish reason, the finish reason must come last.
   const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
   return [...parts, ...usageParts(chunk), ...end]
@@ -225,34 +223,26 @@ interface Call {
   pendingInput: string
 }
 
-interface CallReader {
-  read(delta: JsonObject): readonly StreamPart[]
-  callCount(): number
-}
-
-/** Deprecated function calls have no index and no id. */
-const DEPRECATED_CALL = 'function_call'
-
 /**
  * Upstreams number calls from 0 or from 1, or use the same index for all calls. Some repeat the id and name in each
  * chunk. Others omit the index. The reader starts each call once, when its name is known, and numbers calls from 0.
  */
-function createCallReader(): CallReader {
+function createCallReader() {
   const calls = new Map<string | number, Call>()
-  let begun = 0
-  let last: string | number = 0
+  let callCount = 0
+  let lastKey: string | number = 0
 
   const callFor = (key: string | number, id: string | undefined, name: string | undefined): Call => {
     const known = calls.get(key)
     const isAnother = known?.isStarted === true && id !== undefined && name !== undefined && id !== known.id
     if (known !== undefined && !isAnother) return known
-    const call: Call = { ordinal: begun++, id: undefined, name: undefined, isStarted: false, pendingInput: '' }
+    const call: Call = { ordinal: callCount++, id: undefined, name: undefined, isStarted: false, pendingInput: '' }
     calls.set(key, call)
     return call
   }
 
   const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly StreamPart[] => {
-    last = key
+    lastKey = key
     const id = nonEmptyString(piece['id'])
     const name = nonEmptyString(called['name'])
     const call = callFor(key, id, name)
@@ -262,18 +252,20 @@ function createCallReader(): CallReader {
   }
 
   return {
-    callCount: () => begun,
-    read: (delta) => {
+    callCount: () => callCount,
+    read: (delta: JsonObject): readonly StreamPart[] => {
       const parts = asArray(delta['tool_calls']).flatMap((item) => {
         const piece = asObject(item)
         const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
         if (piece === undefined || called === undefined) return []
         const { index } = piece
-        const unnumbered = nonEmptyString(piece['id']) === undefined ? last : `id:${String(piece['id'])}`
-        return readPiece(typeof index === 'number' ? index : unnumbered, piece, called)
+        const id = nonEmptyString(piece['id'])
+        const keyWithoutIndex = id === undefined ? lastKey : `id:${id}`
+        return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, called)
       })
+      // Deprecated function calls have no index and no id.
       const deprecated = asObject(delta['function_call'])
-      return deprecated === undefined ? parts : [...parts, ...readPiece(DEPRECATED_CALL, {}, deprecated)]
+      return deprecated === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecated)]
     },
   }
 }

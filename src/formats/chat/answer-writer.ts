@@ -1,5 +1,5 @@
 import { eventData } from '../answer-fields.ts'
-import { asArray, asObject, isJsonObject, type JsonObject } from '../../core/json.ts'
+import { asArray, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
 import { requestsUsage, writeChatCall } from '../settings.ts'
 import { DONE_DATA } from './answer-reader.ts'
@@ -20,10 +20,10 @@ import type { Part } from '../../core/prompt.ts'
  * bill is known, and the usage chunk is sent only if the caller requested usage.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
-  const { prompt, createdSeconds: created } = context
+  const { prompt, createdSeconds } = context
   const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
   const relay = createChunkRelay(prompt.settings.choices ?? 1)
-  const builder = createChunkBuilder(created)
+  const builder = createChunkBuilder(createdSeconds)
   return {
     write: (chunk) => {
       const { native } = chunk
@@ -31,14 +31,14 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       return chunk.parts.flatMap((part) => builder.write(part))
     },
     end: (metrics) => {
-      const delayed = relay.delayed()
-      const closing = delayed === undefined ? builder.finishChunk() : delayed
-      const usage = relay.usage() ?? (delayed === undefined ? builder.usageChunk() : undefined)
-      const chunks = [...(closing === undefined ? [] : [closing]), ...relay.late()]
+      const held = relay.heldChunks()
+      const finishChunk = held.finishChunk ?? builder.finishChunk()
+      const usageChunk = held.usageChunk ?? (held.finishChunk === undefined ? builder.usageChunk() : undefined)
+      const chunks = [...(finishChunk === undefined ? [] : [finishChunk]), ...held.lateChunks]
       const [last, ...late] = wantsUsage ? chunks : chunks.map(removeUsage)
       return [
         ...(last === undefined ? [] : [addField(last, 'svc_metrics', writeMetrics(metrics)), ...late]),
-        ...(wantsUsage && usage !== undefined ? [usage] : []),
+        ...(wantsUsage && usageChunk !== undefined ? [usageChunk] : []),
         { data: DONE_DATA },
       ]
     },
@@ -61,16 +61,8 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
   }
 }
 
-interface ChunkBuilder {
-  write(part: StreamPart): readonly SseEvent[]
-  /** Returns undefined until the finish reason is known. */
-  finishChunk(): SseEvent | undefined
-  /** Returns undefined until the usage is known. */
-  usageChunk(): SseEvent | undefined
-}
-
 /** Creates chunks with a common id, time and model. The first chunk contains the role. */
-function createChunkBuilder(created: number): ChunkBuilder {
+function createChunkBuilder(created: number) {
   let head: JsonObject | undefined
   let finish: FinishReason | undefined
   let usage: Partial<Usage> | undefined
@@ -86,15 +78,15 @@ function createChunkBuilder(created: number): ChunkBuilder {
   }
 
   return {
-    write: (part) => {
+    write: (part: StreamPart): readonly SseEvent[] => {
       if (part.type === 'answer-start') return begin(part.id, part.model)
       if (part.type === 'usage') usage = { ...usage, ...part.usage }
       if (part.type === 'answer-end') finish = part.finish
       const added = deltas(part)
       return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => chunk(delta))]
     },
-    finishChunk: () => (finish === undefined ? undefined : chunk({}, writeFinishReason(finish))),
-    usageChunk: () =>
+    finishChunk: (): SseEvent | undefined => (finish === undefined ? undefined : chunk({}, writeFinishReason(finish))),
+    usageChunk: (): SseEvent | undefined =>
       usage === undefined
         ? undefined
         : createEvent({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
@@ -135,70 +127,54 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   }
 }
 
-/** Forwards chunks, but holds the chunk that ends the answer and all later chunks. */
-interface ChunkRelay {
-  forward(chunk: StreamChunk, event: SseEvent): readonly SseEvent[]
-  /** Returns undefined until the answer ends. */
-  delayed(): SseEvent | undefined
-  late(): readonly SseEvent[]
-  usage(): SseEvent | undefined
-}
-
 /** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. */
 const MAX_LATE_CHUNKS = 64
 
-/** Each of the requested `choices` ends with its own chunk. Only the last of these chunks is held. */
-function createChunkRelay(choices: number): ChunkRelay {
-  let delayed: SseEvent | undefined
-  let usage: SseEvent | undefined
-  let finished = 0
-  let late: SseEvent[] = []
+/**
+ * Forwards chunks, but holds the chunk that ends the answer and all later chunks. Each of the requested `choices` ends
+ * with its own chunk. Only the last of these chunks is held.
+ */
+function createChunkRelay(choices: number) {
+  let finishChunk: SseEvent | undefined
+  let usageChunk: SseEvent | undefined
+  let finishedChoices = 0
+  let lateChunks: SseEvent[] = []
 
   const release = (): readonly SseEvent[] => {
-    const events = delayed === undefined ? [] : [delayed, ...late]
-    delayed = undefined
-    late = []
-    return events
-  }
-  const delay = (event: SseEvent): readonly SseEvent[] => {
-    const released = release()
-    finished++
-    delayed = event
+    const released = finishChunk === undefined ? [] : [finishChunk, ...lateChunks]
+    finishChunk = undefined
+    lateChunks = []
     return released
-  }
-  const follow = (event: SseEvent): readonly SseEvent[] => {
-    if (delayed === undefined || finished < choices) return [...release(), event]
-    if (late.length < MAX_LATE_CHUNKS) late.push(event)
-    return []
   }
 
   return {
-    forward: (chunk, event) => {
-      switch (chunkKind(chunk, event, choices)) {
-        case 'last':
-          return []
-        case 'usage':
-          usage = event
-          return []
-        case 'finish':
-          return delay(event)
-        case 'content':
-          return follow(event)
+    forward: (chunk: StreamChunk, event: SseEvent): readonly SseEvent[] => {
+      const kind = chunkKind(chunk, event, choices)
+      if (kind === 'usage') usageChunk = event
+      if (kind === 'done' || kind === 'usage') return []
+      if (kind === 'finish') {
+        const released = release()
+        finishedChoices++
+        finishChunk = event
+        return released
       }
+      if (finishChunk === undefined || finishedChoices < choices) return [...release(), event]
+      if (lateChunks.length < MAX_LATE_CHUNKS) lateChunks.push(event)
+      return []
     },
-    delayed: () => delayed,
-    late: () => late,
-    usage: () => usage,
+    heldChunks: () => ({ finishChunk, usageChunk, lateChunks }),
   }
 }
 
 /** Parses a chunk again only if it may end the answer. */
-function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'last' | 'usage' | 'finish' | 'content' {
+function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'done' | 'usage' | 'finish' | 'content' {
   const has = (type: string) => chunk.parts.some((part) => part.type === type)
-  if (has('done')) return 'last'
+  if (has('done')) return 'done'
   if (has('answer-end')) return 'finish'
   if ((has('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
-  return choices > 1 && choicesOf(event).some(hasFinishReason) ? 'finish' : 'content'
+  return choices > 1 && choicesOf(event).some((choice) => typeof choice['finish_reason'] === 'string')
+    ? 'finish'
+    : 'content'
 }
 
 /** Returns true for a usage chunk, even if its counts are not numbers. */
@@ -207,13 +183,7 @@ function isUsageChunk(event: SseEvent): boolean {
 }
 
 function choicesOf(event: SseEvent): readonly JsonObject[] {
-  return asArray(eventData(event)['choices'])
-    .map(asObject)
-    .filter((choice) => choice !== undefined)
-}
-
-function hasFinishReason(choice: JsonObject): boolean {
-  return typeof choice['finish_reason'] === 'string'
+  return asArray(eventData(event)['choices']).filter(isJsonObject)
 }
 
 /** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
@@ -226,8 +196,7 @@ function removeUsage(event: SseEvent): SseEvent {
 /** Adds a field without serializing the others again. */
 function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
-  const hasOwn = data.includes(`"${name}"`)
-  if (hasOwn) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }
+  if (data.includes(`"${name}"`)) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 

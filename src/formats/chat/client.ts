@@ -67,7 +67,7 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
   switch (role) {
     case 'system':
     case 'user':
-      return readContentParts(value['content'], `${param}.content`, readPart)
+      return readContent(value, param)
     case 'assistant':
       return readAssistantParts(value, param)
     case 'tool':
@@ -75,14 +75,14 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
         {
           type: 'tool-result',
           callId: callIdOf(value, param),
-          content: isAbsent(value['content']) && value['role'] === 'function' ? [] : readResult(value, param),
+          content: isAbsent(value['content']) && value['role'] === 'function' ? [] : readContent(value, param),
           failed: false,
         },
       ]
   }
 }
 
-function readResult(value: JsonObject, param: string): readonly Part[] {
+function readContent(value: JsonObject, param: string): readonly Part[] {
   return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
@@ -106,8 +106,7 @@ const CONTENT_ALTERNATIVES = [
 function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const canOmitContent = content === null || CONTENT_ALTERNATIVES.some((field) => !isAbsent(value[field]))
-  const written =
-    isAbsent(content) && canOmitContent ? refusalParts(value) : readContentParts(content, `${param}.content`, readPart)
+  const written = isAbsent(content) && canOmitContent ? refusalParts(value) : readContent(value, param)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const deprecated = isAbsent(value['function_call'])
     ? []

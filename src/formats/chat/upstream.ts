@@ -39,12 +39,9 @@ function writeChatBody(prompt: Prompt, model: string): WrittenPrompt {
 function changedStream(value: JsonObject, stream: boolean): BodyChanges {
   const isStream = value['stream'] === true
   if (!stream) return isStream ? { stream: undefined, stream_options: undefined } : {}
-  const usage = requestsUsage(value) ? {} : { stream_options: withUsage(value['stream_options']) }
+  const options = { ...asObject(value['stream_options']), include_usage: true }
+  const usage = requestsUsage(value) ? {} : { stream_options: options }
   return isStream ? usage : { stream: true, ...usage }
-}
-
-function withUsage(options: Json | undefined): JsonObject {
-  return { ...asObject(options), include_usage: true }
 }
 
 function changedMessages(value: JsonObject, { messages }: Prompt): BodyChanges {

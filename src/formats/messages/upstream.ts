@@ -4,6 +4,7 @@ import {
   OUTPUT_TOKEN_BOUNDS,
   setIfDefined,
   type WritableSettings,
+  ZERO_TO_ONE,
 } from '../settings.ts'
 import {
   changedTools,
@@ -128,10 +129,9 @@ export function contentBlocks(content: Json | undefined): readonly Json[] {
   return asArray(content)
 }
 
-/** Maximum number of stop sequences that the clouds that serve Claude accept. The format itself documents no limit. */
+/** Maximum number of stop sequences. Clouds that serve Claude enforce it, but the format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
-const FRACTION = { min: 0, max: 1 } as const
 const TOP_K = { min: 0, max: Number.MAX_SAFE_INTEGER, isInteger: true } as const
 
 export function readSettings(body: JsonObject): Settings {
@@ -139,8 +139,8 @@ export function readSettings(body: JsonObject): Settings {
   const disablesParallel = choice['disable_parallel_tool_use']
   const settings: WritableSettings = {}
   setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_TOKEN_BOUNDS))
-  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', FRACTION))
-  setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', FRACTION))
+  setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', ZERO_TO_ONE))
+  setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', ZERO_TO_ONE))
   setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K))
   setIfDefined(settings, 'stop', readStopSequences(body['stop_sequences']))
   if (!isAbsent(body['tool_choice'])) setIfDefined(settings, 'toolChoice', readToolChoice(choice))
@@ -164,18 +164,10 @@ function readStopSequences(value: Json | undefined): readonly string[] | undefin
 
 /** Returns undefined for an unknown choice, which is forwarded unchanged. */
 function readToolChoice(choice: JsonObject): ToolChoice | undefined {
-  switch (stringAt(choice['type'], 'tool_choice.type')) {
-    case 'auto':
-      return { type: 'auto' }
-    case 'none':
-      return { type: 'none' }
-    case 'any':
-      return { type: 'required' }
-    case 'tool':
-      return { type: 'tool', name: stringAt(choice['name'], 'tool_choice.name') }
-    default:
-      return undefined
-  }
+  const type = stringAt(choice['type'], 'tool_choice.type')
+  if (type === 'tool') return { type, name: stringAt(choice['name'], 'tool_choice.name') }
+  if (type === 'any') return { type: 'required' }
+  return type === 'auto' || type === 'none' ? { type } : undefined
 }
 
 function readShape(body: JsonObject): AnswerShape | undefined {
@@ -195,7 +187,6 @@ function writeToolChoice(settings: Settings): JsonObject | undefined {
   return { type: toolChoice?.type === 'required' ? 'any' : 'auto', ...disablesParallel }
 }
 
-/** Returns undefined if the format does not support the shape. */
 function writeShape(shape: AnswerShape | undefined): JsonObject | undefined {
   return shape?.type === 'schema' ? { type: 'json_schema', schema: shape.schema } : undefined
 }

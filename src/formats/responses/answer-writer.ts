@@ -52,20 +52,13 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
   }
 }
 
-interface ResponseWriter {
-  write(part: StreamPart): readonly ResponseEvent[]
-  end(metrics: SvcMetrics): readonly [...ResponseEvent[], LastEvent]
-}
-
-type LastEvent = ResponseEvent & { readonly response: JsonObject }
-
 interface WriterState {
   head: { readonly response: JsonObject; readonly output: OutputWriter } | undefined
   usage: Partial<Usage> | undefined
   finish: FinishReason
 }
 
-export function createResponseWriter(context: WriteContext): ResponseWriter {
+function createResponseWriter(context: WriteContext) {
   const state: WriterState = { head: undefined, usage: undefined, finish: 'stop' }
 
   const start = (id: string, model: string): NonNullable<WriterState['head']> => {
@@ -78,13 +71,8 @@ export function createResponseWriter(context: WriteContext): ResponseWriter {
   const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
     if (state.head !== undefined) return []
     state.head = start(id, model)
-    const response = {
-      ...state.head.response,
-      status: 'in_progress',
-      incomplete_details: null,
-      output: [],
-      usage: null,
-    }
+    const progress = { status: 'in_progress', incomplete_details: null, output: [], usage: null }
+    const response = { ...state.head.response, ...progress }
     return [
       { type: 'response.created', response },
       { type: 'response.in_progress', response },
@@ -92,15 +80,14 @@ export function createResponseWriter(context: WriteContext): ResponseWriter {
   }
 
   return {
-    write: (part) => {
+    write: (part: StreamPart): readonly ResponseEvent[] => {
       if (part.type === 'answer-start') return begin(part.id, part.model)
       if (part.type === 'usage') state.usage = { ...state.usage, ...part.usage }
       if (part.type === 'answer-end') state.finish = part.finish
       if (part.type === 'usage' || part.type === 'answer-end' || part.type === 'done') return []
-      const opening = begin()
-      return [...opening, ...(state.head?.output.writePart(part) ?? [])]
+      return [...begin(), ...(state.head?.output.writePart(part) ?? [])]
     },
-    end: (metrics) => {
+    end: (metrics: SvcMetrics): readonly [...ResponseEvent[], ResponseEvent] => {
       const opening = begin()
       const { response: head, output } = state.head ?? start('', context.prompt.model)
       const ending = writeResponseStatus(state.finish)
@@ -115,12 +102,12 @@ export function createResponseWriter(context: WriteContext): ResponseWriter {
 
 /** Calls of these tools are not written as function calls. */
 function nonFunctionTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
-  const { originalsByName: called } = collectToolset(prompt)
-  return new Map([...called].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
+  const { originalsByName } = collectToolset(prompt)
+  return new Map([...originalsByName].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
 /** Returns the request fields that a response echoes, with the vendor's defaults. */
-export function responseHead(context: WriteContext, id: string, model: string): JsonObject {
+function responseHead(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
   const echo = (field: string, fallback: Json): Json => body[field] ?? fallback

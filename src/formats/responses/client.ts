@@ -61,7 +61,7 @@ export const responseTurns: TurnFormat = {
   turnToStore,
   idsOf,
   readCompletion,
-  answerId,
+  answerId: (requestId) => responseId(idStem(requestId)),
   isUnfinished,
   refersToUpstream,
 }
@@ -93,10 +93,6 @@ function isUnfinished({ native }: Completion): boolean {
   return status === 'queued' || status === 'in_progress'
 }
 
-function answerId(requestId: string): string {
-  return responseId(idStem(requestId))
-}
-
 function idsOf(answer: JsonObject): readonly string[] {
   return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
 }
@@ -111,48 +107,44 @@ function referencedId(item: Json): string | undefined {
 
 /** Returns the same object if the body does not refer to a stored turn. */
 function resolveReferences(body: JsonObject, turns: RecalledTurns): JsonObject {
-  const { previous_response_id: previous, ...others } = body
-  const isContinued = typeof previous === 'string' && !turns.upstreamIds.has(previous)
+  const { previous_response_id: previousId, ...others } = body
+  const hasPrevious = typeof previousId === 'string' && !turns.upstreamIds.has(previousId)
   const hasReferences = asArray(body['input']).some((item) => {
     const id = referencedId(item)
     return id !== undefined && !turns.upstreamIds.has(id)
   })
-  if (!isContinued && !hasReferences) return body
-  const earlier = isContinued ? previousConversation(previous, turns) : []
+  if (!hasPrevious && !hasReferences) return body
+  const earlierItems = hasPrevious ? previousConversation(previousId, turns) : []
   const items = body['input'] === undefined ? [] : inputItems(body['input'])
-  const input = [...earlier, ...items.map((item, index) => resolveReference(item, `input[${index}]`, turns))]
-  return isContinued ? { ...others, input } : { ...body, input }
+  const input = [...earlierItems, ...items.map((item, index) => resolveReference(item, `input[${index}]`, turns))]
+  return hasPrevious ? { ...others, input } : { ...body, input }
 }
 
-function previousConversation(id: string, { previousTurn: continued }: RecalledTurns): readonly Json[] {
-  if (continued !== undefined) return [...continued.input, ...asArray(continued.answer['output'])]
+function previousConversation(id: string, { previousTurn }: RecalledTurns): readonly Json[] {
+  if (previousTurn !== undefined) return [...previousTurn.input, ...asArray(previousTurn.answer['output'])]
   throw new GatewayError(
     'invalid-request',
-    `Previous response with id ${quote(id)} not found: responses are stored for one day, for the key that created them, unless store is false. Send the whole conversation as input.`,
+    `Previous response with id ${quoteId(id)} not found: responses are stored for one day, for the key that created them, unless store is false. Send the whole conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
 
-function resolveReference(
-  item: Json,
-  param: string,
-  { referencedAnswers: referenced, upstreamIds: storedUpstream }: RecalledTurns,
-): Json {
+function resolveReference(item: Json, param: string, { referencedAnswers, upstreamIds }: RecalledTurns): Json {
   const id = referencedId(item)
-  if (id === undefined || storedUpstream.has(id)) return item
-  const answer = referenced.get(responseOfItem(id) ?? '')
-  const turns = asArray(answer?.['output']).find((one) => asObject(one)?.['id'] === id)
-  if (turns !== undefined) return turns
+  if (id === undefined || upstreamIds.has(id)) return item
+  const answer = referencedAnswers.get(responseOfItem(id) ?? '')
+  const answerItem = asArray(answer?.['output']).find((output) => asObject(output)?.['id'] === id)
+  if (answerItem !== undefined) return answerItem
   throw new GatewayError(
     'invalid-request',
-    `Item with id ${quote(id)} not found: items are stored for one day, for the key that created them, unless store is false. Send the item itself.`,
+    `Item with id ${quoteId(id)} not found: items are stored for one day, for the key that created them, unless store is false. Send the item itself.`,
     { param },
   )
 }
 
 const MAX_ID_LENGTH = 100
 
-function quote(id: string): string {
+function quoteId(id: string): string {
   return JSON.stringify(id.slice(0, MAX_ID_LENGTH))
 }
 
@@ -162,13 +154,6 @@ function turnToStore({ prompt, requestBody }: WriteContext, serialized: string):
   const answer = isJsonObject(value) ? (asObject(value['response']) ?? value) : {}
   const id = asString(answer['id'])
   return id === undefined ? undefined : { id, input: inputItems(prompt.native.value['input']), answer }
-}
-
-export function compactClient(): ClientFormat {
-  return {
-    ...responsesClient,
-    readPrompt: (body, received) => ({ ...readPrompt(body, received), stream: false, operation: 'compact' }),
-  }
 }
 
 /** The client side of the responses format. Errors outside streams use the chat format. */
@@ -181,4 +166,9 @@ export const responsesClient: ClientFormat = {
   writeFailureEvent: (failure) => writeResponseFailureEvent(failure, 0),
   heartbeat: 'comment',
   turns: responseTurns,
+}
+
+export const compactClient: ClientFormat = {
+  ...responsesClient,
+  readPrompt: (body, received) => ({ ...readPrompt(body, received), stream: false, operation: 'compact' }),
 }

@@ -187,7 +187,7 @@ interface ReasoningSecrets {
   readonly redacted?: string
 }
 
-export function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
+function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
   if (redacted !== undefined) return REDACTED_PREFIX + redacted
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
 }

@@ -39,7 +39,7 @@ interface OutputState {
   readonly originalTools: ReadonlyMap<string, OriginalTool>
   readonly items: JsonObject[]
   current: OpenItem | undefined
-  /** Their deltas may be interleaved, so all calls end when the answer ends. */
+  /** Deltas of several calls may be interleaved, so all calls end when the answer ends. */
   readonly calls: Map<number, OpenItem>
 }
 

@@ -58,10 +58,10 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
-  const { pathOf, settingNames: names } = sourceFormatOf(prompt)
+  const { pathOf, settingNames } = sourceFormatOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
   const { stop, topK } = prompt.settings
-  if (stop !== undefined && stop.length > 0) throw rejectContent(names.stop, 'a stop sequence')
+  if (stop !== undefined && stop.length > 0) throw rejectContent(settingNames.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
   const body = {
