@@ -67,7 +67,7 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
   switch (role) {
     case 'system':
     case 'user':
-      return readContent(value, param)
+      return readContentParts(value['content'], `${param}.content`, readPart)
     case 'assistant':
       return readAssistantParts(value, param)
     case 'tool':
@@ -75,15 +75,14 @@ function readParts(value: JsonObject, role: Role, param: string): readonly Part[
         {
           type: 'tool-result',
           callId: callIdOf(value, param),
-          content: isAbsent(value['content']) && value['role'] === 'function' ? [] : readContent(value, param),
+          content:
+            isAbsent(value['content']) && value['role'] === 'function'
+              ? []
+              : readContentParts(value['content'], `${param}.content`, readPart),
           failed: false,
         },
       ]
   }
-}
-
-function readContent(value: JsonObject, param: string): readonly Part[] {
-  return readContentParts(value['content'], `${param}.content`, readPart)
 }
 
 /** Deprecated function calls have no ids, so a result is matched to its call by name. */
@@ -106,7 +105,10 @@ const CONTENT_ALTERNATIVES = [
 function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const canOmitContent = content === null || CONTENT_ALTERNATIVES.some((field) => !isAbsent(value[field]))
-  const written = isAbsent(content) && canOmitContent ? refusalParts(value) : readContent(value, param)
+  const written =
+    isAbsent(content) && canOmitContent
+      ? refusalParts(value)
+      : readContentParts(value['content'], `${param}.content`, readPart)
   const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
   const deprecated = isAbsent(value['function_call'])
     ? []
