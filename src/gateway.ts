@@ -79,7 +79,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const servesWithoutStore = options.onStoreFailure === 'allow'
   const store = guardStore(options.store ?? memoryStore({ now: runtime.now }), {
     after: runtime.after,
-    timeoutMs: Math.ceil(storeTimeoutMs * CALL_SHARE),
+    timeoutMs: Math.ceil(storeTimeoutMs * STORE_CALL_SHARE),
   })
   const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
@@ -100,7 +100,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const governance = createGovernance(options.governance, {
     store,
     runtime,
-    totalMs: timeouts.total,
+    maxRequestMs: timeouts.total,
     keyCacheMs: options.keyCacheMs,
     allowsUnreserved: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
@@ -131,13 +131,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     margin: marginOf(options.margin),
     isLossy: options.onUntranslatable === 'drop',
   })
-  const metrics = createMetricsReports({
-    ...observers,
-    cache,
-    now: runtime.now,
-    unsettled: governance.ledger.settlementCounts,
-  })
-  const { keys, budgets, rateLimits } = governance
+  const { keys, budgets, rateLimits, ledger } = governance
+  const metrics = createMetricsReports({ ...observers, cache, now: runtime.now, unsettled: ledger.settlementCounts })
   const traffic = createTraffic(runtime)
   const batches = createBatches(options.batches, { store, services, findKeyById: governance.findKeyById, traffic })
   const handle = createHandler(
@@ -168,14 +163,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   let closing: Promise<void> = Promise.resolve()
   const closeParts = (): Promise<void> =>
     closeAll(
-      [
-        batches.stop,
-        replay.close,
-        runtime.close,
-        governance.ledger.retry,
-        async () => cache?.flush(),
-        () => store.close(),
-      ],
+      [batches.stop, replay.close, runtime.close, ledger.retry, async () => cache?.flush(), () => store.close()],
       (cause) => services.observers.reportFailure('a shutdown step failed', cause),
     )
 
@@ -201,7 +189,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 }
 
 /** Fraction of `storeTimeoutMs` that one store call may take. */
-const CALL_SHARE = 0.4
+const STORE_CALL_SHARE = 0.4
 
 /** Runs all steps, even if an earlier step fails. Rejects with the first failure. */
 async function closeAll(

@@ -27,12 +27,13 @@ export type { SavingsOptions } from './wiring/savings.ts'
 
 // Upstreams
 export {
+  anthropic,
   openai,
   openaiCompatible,
+  type AnthropicOptions,
   type OpenaiCompatibleOptions,
   type OpenaiOptions,
 } from './providers/openai-anthropic.ts'
-export { anthropic, type AnthropicOptions } from './providers/openai-anthropic.ts'
 export { extractive, type ExtractiveOptions } from './providers/extractive.ts'
 export type { CatalogAlias, CatalogOptions } from './providers/catalog.ts'
 export type { ModelEntry } from './providers/provider-options.ts'

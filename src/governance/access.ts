@@ -40,13 +40,10 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
 /** Throws if the key does not permit the model, the tools or the output limit of the request. */
 export function checkAccess(
   key: VirtualKey,
-  {
-    prompt,
-    modelName,
-    otherNames,
-  }: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
+  request: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
 ): void {
-  if (!mayUse(key, modelName, otherNames)) {
+  const { prompt, modelName } = request
+  if (!mayUse(key, modelName, request.otherNames)) {
     throw new GatewayError(
       'model-not-allowed',
       `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,

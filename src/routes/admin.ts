@@ -36,8 +36,7 @@ const BASE = '/api/governance'
 /** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the body. */
 export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
   const { records } = parts
-  const gate = createGate(parts)
-  const { respondWith } = gate
+  const { requireAdmin, respondWith } = createGate(parts)
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
@@ -51,7 +50,7 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
     ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, parts),
     ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, parts),
     { method: 'GET', path: `${BASE}/audit`, handle: respondWith((call) => readAudit(call, parts.audit)) },
-    { method: 'GET', path: '/metrics', handle: gate.requireAdmin(metrics(parts.metrics)) },
+    { method: 'GET', path: '/metrics', handle: requireAdmin(metrics(parts.metrics)) },
     { method: 'GET', path: '/metrics/cache', handle: respondWith(async () => Object(toWire(parts.metrics.cache()))) },
   ]
 }
@@ -86,7 +85,7 @@ function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts)
   }
   return [
     { method: 'POST', path, handle: requireAdmin(create) },
-    { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOf(call))) },
+    { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOptions(call))) },
     { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(idOf(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
     {
@@ -119,7 +118,7 @@ async function readAdminBody(
   const bytes = await request.body(bodyLimits)
   try {
     const { body } = await parseBodyInSteps(bytes, parseLimits(limits), { pause: yieldToEventLoop, uuid: runtime.uuid })
-    return Object.fromEntries(Object.entries(body).filter(([name]) => !IGNORED.has(name)))
+    return Object.fromEntries(Object.entries(body).filter(([name]) => !IGNORED_FIELDS.has(name)))
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'invalid-request') {
       throw new GatewayError('invalid-admin-request', error.message, error.details)
@@ -129,18 +128,18 @@ async function readAdminBody(
 }
 
 /** Clients may send back a created key with its `value`, but only the in-process methods can choose a secret. */
-const IGNORED: ReadonlySet<string> = new Set(['__proto__', 'value'])
+const IGNORED_FIELDS: ReadonlySet<string> = new Set(['__proto__', 'value'])
 
-function pageOf({ query }: Call): { readonly limit?: number; readonly after?: string } {
+function pageOptions({ query }: Call): { readonly limit?: number; readonly after?: string } {
   const limit = query.get('limit')
   const after = query.get('after')
-  return { ...(limit !== null && { limit: toNumber(limit) }), ...(after !== null && { after }) }
+  return { ...(limit !== null && { limit: parseDigits(limit) }), ...(after !== null && { after }) }
 }
 
 /**
  * Parses decimal digits. Returns NaN for any other string, because `Number` alone would accept ' ', '1e2' and '0x10'.
  */
-function toNumber(text: string): number {
+function parseDigits(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
 }
 
@@ -151,7 +150,7 @@ async function readAudit({ query }: Call, audit: Pick<Audit, 'read'>): Promise<o
 }
 
 const CURSOR = /^[\x21-\x7e]{1,200}$/
-const MOMENT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
+const TIMESTAMP_FORMAT = 'a time with a time zone, such as 2027-01-31T00:00:00Z'
 
 function auditQuery(query: URLSearchParams): AuditQuery {
   const read = (name: string, expected: string, accepts: (text: string) => boolean): string | undefined => {
@@ -163,9 +162,9 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
   const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')
-  const page = pageQuery(limit === null ? {} : { limit: toNumber(limit) })
-  const from = read('from', MOMENT, isTimestamp)
-  const to = read('to', MOMENT, isTimestamp)
+  const page = pageQuery(limit === null ? {} : { limit: parseDigits(limit) })
+  const from = read('from', TIMESTAMP_FORMAT, isTimestamp)
+  const to = read('to', TIMESTAMP_FORMAT, isTimestamp)
   return {
     ...page,
     ...(keyId !== undefined && { keyId }),
@@ -189,7 +188,7 @@ export interface AdminOptions {
 /** Returns the request with an unread body. Throws `unauthenticated` if the caller may not use the admin API. */
 export type Authorize = (request: HttpRequest, limits: BodyLimits) => Promise<HttpRequest>
 
-const AUTHORIZE_MS = 10_000
+const AUTHORIZE_TIMEOUT_MS = 10_000
 
 export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const { key, authorize } = admin ?? {}
@@ -204,7 +203,8 @@ export function createAuthorize(admin: AdminOptions | undefined, runtime: Pick<R
     if (key !== undefined && hasAdminKey(request, key)) return request
     if (authorize !== undefined) {
       const shared = new SharedRequest(request)
-      if (await isTrueWithin(AUTHORIZE_MS, () => authorize(toWebRequest(shared, limits)), runtime)) return shared
+      if (await isTrueWithin(AUTHORIZE_TIMEOUT_MS, () => authorize(toWebRequest(shared, limits)), runtime))
+        return shared
     }
     throw new GatewayError(
       'unauthenticated',

@@ -28,7 +28,7 @@ export interface BatchRouteParts {
 }
 
 const PATH = '/v1/messages/batches'
-const DEFAULT_PAGE = 20
+const DEFAULT_PAGE_SIZE = 20
 
 export interface BatchHandlers {
   readonly create: Handler
@@ -43,21 +43,23 @@ export interface BatchHandlers {
 export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { repository } = parts
   const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    withKey(parts, async (call, key) => sendToKey(call, key, parts.services, writeForCaller(await action(call, key))))
+    requireKey(parts, async (call, key) =>
+      sendToKey(call, key, parts.services, writeBatchWithUrl(await action(call, key))),
+    )
   return {
     create: respondWith((call, key) => create(parts, call, key)),
-    list: withKey(parts, (call, key) => list(parts, call, key)),
+    list: requireKey(parts, (call, key) => sendList(parts, call, key)),
     read: respondWith((call, key) => repository.read(key.id, idOf(call))),
     cancel: respondWith((call, key) => cancel(parts, call, key)),
-    results: withKey(parts, (call, key) => results(parts, call, key)),
-    remove: withKey(parts, async (call, key) => {
+    results: requireKey(parts, (call, key) => sendResults(parts, call, key)),
+    remove: requireKey(parts, async (call, key) => {
       await repository.remove(key.id, idOf(call))
       return sendToKey(call, key, parts.services, { id: idOf(call), type: 'message_batch_deleted' })
     }),
   }
 }
 
-function withKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
+function requireKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
   return async (call) => handle(call, await findCaller(call.request, parts.services))
 }
 
@@ -70,13 +72,13 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
-    return await store(parts, call, { key, bytes })
+    return await storeBatch(parts, call, { key, bytes })
   } finally {
     capacity.release()
   }
 }
 
-async function store(
+async function storeBatch(
   parts: BatchRouteParts,
   { request }: Call,
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
@@ -124,30 +126,30 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   return batch
 }
 
-async function list(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const { batches, hasMore } = await parts.repository.page(key.id, readQuery(call.query))
+async function sendList(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
+  const { batches, hasMore } = await parts.repository.page(key.id, parsePageQuery(call.query))
   return sendToKey(call, key, parts.services, {
-    data: batches.map(writeForCaller),
+    data: batches.map(writeBatchWithUrl),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
     last_id: batches.at(-1)?.id ?? null,
   })
 }
 
-function readQuery(query: URLSearchParams): BatchQuery {
-  const limit = readLimit(query, DEFAULT_PAGE)
-  const after = readId(query, 'after_id')
-  const before = readId(query, 'before_id')
+function parsePageQuery(query: URLSearchParams): BatchQuery {
+  const limit = readLimit(query, DEFAULT_PAGE_SIZE)
+  const after = parseBatchId(query, 'after_id')
+  const before = parseBatchId(query, 'before_id')
   return { limit, ...(after !== undefined && { after }), ...(before !== undefined && { before }) }
 }
 
-function readId(query: URLSearchParams, param: string): string | undefined {
+function parseBatchId(query: URLSearchParams, param: string): string | undefined {
   const id = query.get(param)
   if (id === null || isBatchId(id)) return id ?? undefined
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-async function results(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
+async function sendResults(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.repository.read(key.id, idOf(call))
   if (batch.state !== 'ended') throw notEnded('read')
   if (batch.archivedAt !== undefined) {
@@ -193,6 +195,6 @@ async function sendLines(
  * The URL of the results is a path, which the official clients resolve against their base URL. The public base URL is
  * unknown, because proxies may strip a prefix, terminate TLS or change the host.
  */
-function writeForCaller(batch: Batch): JsonObject {
+function writeBatchWithUrl(batch: Batch): JsonObject {
   return writeBatch(batch, `${PATH}/${batch.id}/results`)
 }

@@ -20,17 +20,17 @@ export interface ListedModel {
   readonly model: Model
 }
 
-const MAX_PAGE = 1000
+const MAX_PAGE_SIZE = 1000
 
 /** GET /v1/models: the models of the calling key, with the fields of both official clients. */
-export function listModels(listed: readonly ListedModel[], services: Services): Handler {
+export function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
-    const visible = listed.filter((entry) => mayUse(key, entry.name))
+    const visible = models.filter((entry) => mayUse(key, entry.name))
     const page = pageOf(visible, call.query)
     return sendToKey(call, key, services, {
       object: 'list',
-      data: page.entries.map(writeEntry),
+      data: page.entries.map(writeModel),
       has_more: page.hasMore,
       first_id: page.entries[0]?.name ?? null,
       last_id: page.entries.at(-1)?.name ?? null,
@@ -39,21 +39,21 @@ export function listModels(listed: readonly ListedModel[], services: Services): 
 }
 
 /** GET /v1/models/{id}. The id may contain slashes. */
-export function getModel(listed: readonly ListedModel[], services: Services): Handler {
+export function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     const name = idOf(call)
-    const entry = listed.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
+    const entry = models.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
       throw new GatewayError('invalid-model', 'This key has no such model. GET /v1/models lists its models.', {
         param: 'model',
       })
     }
-    return sendToKey(call, key, services, writeEntry(entry))
+    return sendToKey(call, key, services, writeModel(entry))
   }
 }
 
-function writeEntry({ name, provider, model }: ListedModel): JsonObject {
+function writeModel({ name, provider, model }: ListedModel): JsonObject {
   const created = model.created ?? 0
   return {
     id: name,
@@ -75,7 +75,7 @@ interface Page {
 
 /** The default limit exceeds the size of most catalogs, because clients of the chat format do not paginate. */
 function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
-  const limit = readLimit(query, MAX_PAGE)
+  const limit = readLimit(query, MAX_PAGE_SIZE)
   const after = query.get('after_id')
   const before = query.get('before_id')
   if (before !== null) {
@@ -88,13 +88,11 @@ function pageOf(visible: readonly ListedModel[], query: URLSearchParams): Page {
 
 export function readLimit(query: URLSearchParams, fallback: number): number {
   const limit = query.has('limit') ? Number(query.get('limit')) : fallback
-  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE_SIZE) return limit
   throw new GatewayError(
     'invalid-request',
-    `limit is ${String(query.get('limit')).slice(0, 20)}; expected an integer from 1 to ${MAX_PAGE}.`,
-    {
-      param: 'limit',
-    },
+    `limit is ${String(query.get('limit')).slice(0, 20)}; expected an integer from 1 to ${MAX_PAGE_SIZE}.`,
+    { param: 'limit' },
   )
 }
 
@@ -106,7 +104,7 @@ function indexOf(visible: readonly ListedModel[], id: string, param: string): nu
 
 type Health = 'healthy' | 'degraded' | 'unhealthy'
 
-const STORE_DEADLINE_MS = 1000
+const STORE_TIMEOUT_MS = 1000
 
 export interface StatusParts {
   readonly store: Store
@@ -125,8 +123,8 @@ export interface StatusParts {
 export function health(parts: StatusParts): Handler {
   return async (call) => {
     const store = await isStoreReachable(parts)
-    const routing = Object.values(parts.providers()).every((state) => state === 'healthy')
-    const isDegraded = !store || !routing
+    const isRoutingUp = Object.values(parts.providers()).every((state) => state === 'healthy')
+    const isDegraded = !store || !isRoutingUp
     const isUnhealthy = !store && !parts.servesWithoutStore
     const status: Health = isUnhealthy ? 'unhealthy' : isDegraded ? 'degraded' : 'healthy'
     const body = {
@@ -134,7 +132,7 @@ export function health(parts: StatusParts): Handler {
       timestamp: new Date(parts.runtime.now()).toISOString(),
       services: {
         optimizer: 'healthy',
-        bifrost: routing ? 'healthy' : 'degraded',
+        bifrost: isRoutingUp ? 'healthy' : 'degraded',
         redis: store ? 'healthy' : 'unhealthy',
         mcp_tools: store ? 'healthy' : 'unhealthy',
       },
@@ -149,9 +147,9 @@ export function ready(parts: StatusParts): Handler {
     const store = await isStoreReachable(parts)
     const states = Object.entries(parts.providers())
     const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'away']))
-    const routing = Object.values(providers).some(Boolean)
-    const isReady = (store || parts.servesWithoutStore) && routing
-    const body = { ready: isReady, dependencies: { bifrost: routing, redis: store, providers } }
+    const isRoutingUp = Object.values(providers).some(Boolean)
+    const isReady = (store || parts.servesWithoutStore) && isRoutingUp
+    const body = { ready: isReady, dependencies: { bifrost: isRoutingUp, redis: store, providers } }
     sendJson(call.sink, isReady ? 200 : 503, noStoreHeaders(call), JSON.stringify(body))
   }
 }
@@ -163,13 +161,13 @@ export const greeting: Handler = (call) => {
 }
 
 function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
-  return isTrueWithin(STORE_DEADLINE_MS, () => store.ping().then(() => true), runtime)
+  return isTrueWithin(STORE_TIMEOUT_MS, () => store.ping().then(() => true), runtime)
 }
 
 /** Resolves with true if `decide` returns true in time, and with false for any other value, an error or a timeout. */
 export async function isTrueWithin(
   timeoutMs: number,
-  decide: () => boolean | Promise<boolean>,
+  check: () => boolean | Promise<boolean>,
   { after }: Pick<Runtime, 'after'>,
 ): Promise<boolean> {
   let cancel: () => void = () => {}
@@ -177,7 +175,7 @@ export async function isTrueWithin(
     cancel = after(timeoutMs, () => resolve(false))
   })
   try {
-    return (await Promise.race([decide(), timeout])) === true
+    return (await Promise.race([check(), timeout])) === true
   } catch {
     return false
   } finally {
@@ -216,6 +214,6 @@ export function metrics(reports: MetricsReports): Handler {
 
 /** Scrapers do not accept JSON, whereas JSON clients often accept plain text as well. */
 function prefersText(accept: string): boolean {
-  const types = accept.toLowerCase()
-  return !types.includes('application/json') && /text\/plain|openmetrics/.test(types)
+  const acceptedTypes = accept.toLowerCase()
+  return !acceptedTypes.includes('application/json') && /text\/plain|openmetrics/.test(acceptedTypes)
 }

@@ -33,12 +33,12 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
   const create = (name: PassthroughName): Endpoint<Handler> => ({
     method: 'POST',
     path: `/v1/${name}`,
-    handle: handler(services, () => ({ name, endpoint: options[name], method: 'POST', path: `/${name}` })),
+    handle: passthroughHandler(services, () => ({ name, endpoint: options[name], method: 'POST', path: `/${name}` })),
   })
   const actionEndpoint = (name: PassthroughName): Endpoint<Handler> => ({
     method: 'POST',
     path: `/v1/${name}/:action`,
-    handle: handler(services, (call) => {
+    handle: passthroughHandler(services, (call) => {
       const path = `/${name}/${segmentOf(call, 'action')}`
       return { name, endpoint: options[name], method: 'POST', path }
     }),
@@ -57,10 +57,10 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
 function fileEndpoints({ services, store, options }: PassthroughParts): readonly Endpoint<Handler>[] {
   const owners = createFileOwners(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
-  const ofFile = (method: 'GET' | 'DELETE', suffix: string): Endpoint<Handler> => ({
+  const fileEndpoint = (method: 'GET' | 'DELETE', suffix: string): Endpoint<Handler> => ({
     method,
     path: `/v1/files/:id${suffix}`,
-    handle: handler(services, (call) => {
+    handle: passthroughHandler(services, (call) => {
       const id = segmentOf(call, 'id')
       const forget = (key: VirtualKey): Promise<void> => owners.forget(key, id)
       return {
@@ -77,7 +77,12 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
     {
       method: 'POST',
       path: '/v1/files',
-      handle: handler(services, () => ({ ...shared, method: 'POST', path: '/files', onAnswer: owners.register })),
+      handle: passthroughHandler(services, () => ({
+        ...shared,
+        method: 'POST',
+        path: '/files',
+        onAnswer: owners.register,
+      })),
     },
     {
       method: 'GET',
@@ -88,13 +93,13 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
         return sendToKey(call, key, services, await owners.list(key, call.query))
       },
     },
-    ofFile('GET', ''),
-    ofFile('DELETE', ''),
-    ofFile('GET', '/content'),
+    fileEndpoint('GET', ''),
+    fileEndpoint('DELETE', ''),
+    fileEndpoint('GET', '/content'),
   ]
 }
 
-function handler(services: Services, targetOf: (call: Call) => PassthroughTarget): Handler {
+function passthroughHandler(services: Services, targetOf: (call: Call) => PassthroughTarget): Handler {
   return (call) => {
     const stages = Stages.begin(authenticate).next((exchange) => passThrough(exchange, targetOf(call), services))
     return stages.run(exchangeOf(call, chatClient), services)
@@ -127,7 +132,7 @@ interface StoredFile {
 }
 
 const MAX_FILES_PER_PAGE = 1_000
-const DEFAULT_PAGE = 100
+const DEFAULT_PAGE_SIZE = 100
 /** Maximum length of a stored file object, in UTF-16 code units. Larger objects are reduced to the required fields. */
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
@@ -142,7 +147,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   }
 
   /** Deletes a file that could not be registered, because no key could use it. */
-  async function deleteAt(provider: Provider, id: string): Promise<void> {
+  async function deleteFile(provider: Provider, id: string): Promise<void> {
     const { signal } = new AbortController()
     const deleted = await provider.passThrough?.({ method: 'DELETE', path: `/files/${id}`, signal, runtime, timeouts })
     deleted?.source.abort()
@@ -157,18 +162,18 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
       if (!/^[\w-]{1,200}$/.test(id)) throw upstreamError(provider.name, 'sent a file without an id')
-      const value = JSON.stringify({ provider: provider.name, file: shortened(file) })
+      const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
       try {
         await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
       } catch (error) {
-        await deleteAt(provider, id).catch(() => undefined)
+        await deleteFile(provider, id).catch(() => undefined)
         throw error
       }
     },
     forget: async (key, id) => void (await store.delete(`${prefixOf(key)}${id}`)),
     list: async (key, query) => {
       const prefix = prefixOf(key)
-      const limit = limitOf(query)
+      const limit = parseLimit(query)
       const after = query.get('after')
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const names = await store.list(prefix, { ...start, limit: limit + 1 })
@@ -181,22 +186,20 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
   }
 }
 
-function shortened(file: JsonObject): JsonObject {
+function shortenFile(file: JsonObject): JsonObject {
   if (JSON.stringify(file).length <= MAX_FILE_OBJECT_LENGTH) return file
   const { id, object, bytes, created_at, purpose } = file
   return { id, object, bytes, created_at, purpose }
 }
 
-function limitOf(query: URLSearchParams): number {
+function parseLimit(query: URLSearchParams): number {
   const text = query.get('limit')
-  const limit = text === null ? DEFAULT_PAGE : Number(text)
+  const limit = text === null ? DEFAULT_PAGE_SIZE : Number(text)
   if (Number.isInteger(limit) && limit >= 1) return Math.min(limit, MAX_FILES_PER_PAGE)
   throw new GatewayError(
     'invalid-request',
     `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`,
-    {
-      param: 'limit',
-    },
+    { param: 'limit' },
   )
 }
 
@@ -205,8 +208,6 @@ function notFound(id: string): GatewayError {
   return new GatewayError(
     'not-found',
     `File with id ${JSON.stringify(id)} not found. Only the key that created a file can use it.`,
-    {
-      param: 'file_id',
-    },
+    { param: 'file_id' },
   )
 }

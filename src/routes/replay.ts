@@ -28,7 +28,7 @@ export function replayStream(services: Services): Handler {
     const key = await findCaller(call.request, services)
     const rate = await services.ledger.status(key)
     const after = await readPosition(call.request, services)
-    const send = await find(call, key, { after, services })
+    const send = await findAnswer(call, key, { after, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
     send(eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services))
   }
@@ -42,15 +42,15 @@ interface ReplayRequest {
 
 type Send = (sink: EventSink) => void
 
-async function find({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+async function findAnswer({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
   const { after, services } = replay
   const id = variables['id'] ?? ''
   const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
   const found = await findRecording()
-  if (found === undefined) throw unknownMessage()
+  if (found === undefined) throw messageNotFound()
   if (found === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
-    return (sink) => void followOther(findRecording, { findStream, request, sink }, replay)
+    return (sink) => void followRemoteStream(findRecording, { findStream, request, sink }, replay)
   }
   if ('answer' in found) {
     const text = textAfter(found.answer, replay)
@@ -68,9 +68,9 @@ async function find({ variables, request }: Call, key: VirtualKey, replay: Repla
 }
 
 /** Follows a stream that another process generates, or sends the text of a stream that has ended. */
-async function followOther(
+async function followRemoteStream(
   findRecording: () => Promise<FoundRecording | undefined>,
-  { findStream, request, sink }: OtherStream,
+  { findStream, request, sink }: RemoteStream,
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
@@ -89,10 +89,10 @@ async function followOther(
       if (found !== 'elsewhere') return sendText(storedText(found, replay), sink)
       const live = await findStream()
       if (live !== undefined && !isDisconnected) {
-        stopReading = live.follow(afterEvents(replay.after, sink))
+        stopReading = live.follow(skipReceivedEvents(replay.after, sink))
         return
       }
-      if (runtime.now() >= until) throw lostMessage()
+      if (runtime.now() >= until) throw messageLost()
       await new Promise<void>((resolve) => {
         wake = resolve
         runtime.after(POLL_MS, resolve)
@@ -103,22 +103,22 @@ async function followOther(
   }
 }
 
-interface OtherStream {
+interface RemoteStream {
   readonly findStream: () => Promise<LiveStream | undefined>
   readonly request: HttpRequest
   readonly sink: EventSink
 }
 
 /** Returns a sink without the events that the caller has already received. */
-function afterEvents(after: number, sink: EventSink): EventSink {
+function skipReceivedEvents(after: number, sink: EventSink): EventSink {
   let count = 0
   return {
     ...sink,
     write: (chunk) => {
       const text = textOfChunk(chunk)
-      const rest = skipEvents(text, Math.max(0, after - count))
+      const newEvents = skipEvents(text, Math.max(0, after - count))
       count += countEvents(text)
-      return rest === '' || sink.write(rest)
+      return newEvents === '' || sink.write(newEvents)
     },
     end: () => {
       try {
@@ -132,7 +132,7 @@ function afterEvents(after: number, sink: EventSink): EventSink {
 }
 
 function storedText(found: FoundRecording | undefined, replay: ReplayRequest): string {
-  if (found === undefined || found === 'elsewhere' || 'live' in found) throw lostMessage()
+  if (found === undefined || found === 'elsewhere' || 'live' in found) throw messageLost()
   return textAfter(found.answer, replay)
 }
 
@@ -151,7 +151,7 @@ function textAfter(stored: StoredAnswer, { after, services }: ReplayRequest): st
 function textOf(stored: StoredAnswer, services: Services): string {
   if (stored.kind === 'events') return stored.text
   const { metrics } = stored
-  if (!isMetrics(metrics)) throw unknownMessage()
+  if (!isMetrics(metrics)) throw messageNotFound()
   const completion = messagesUpstream.readCompletion(JSON.parse(stored.text) as JsonObject)
   const prompt = {
     native: { dialect: messagesClient.dialect, value: {} },
@@ -180,10 +180,13 @@ function isMetrics(value: JsonObject): value is JsonObject & SvcMetrics {
  */
 async function readPosition(request: HttpRequest, services: Services): Promise<number> {
   const header = request.header('last-event-id')
-  const fromHeader = header === undefined || header === '' ? 0 : positionOf(Number(header.trim()), 'Last-Event-ID')
+  const fromHeader = header === undefined || header === '' ? 0 : parsePosition(Number(header.trim()), 'Last-Event-ID')
   const body = await readOptionalBody(request, services)
   const position = body['starting_after']
-  return Math.max(fromHeader, position === undefined || position === null ? 0 : positionOf(position, 'starting_after'))
+  return Math.max(
+    fromHeader,
+    position === undefined || position === null ? 0 : parsePosition(position, 'starting_after'),
+  )
 }
 
 async function readOptionalBody(request: HttpRequest, { limits, runtime }: Services): Promise<JsonObject> {
@@ -202,7 +205,7 @@ const POLL_MS = 500
 /** Maximum size of the body, which contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
-function positionOf(value: unknown, param: string): number {
+function parsePosition(value: unknown, param: string): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
   throw new GatewayError(
     'invalid-request',
@@ -221,7 +224,7 @@ function checkPosition(after: number, count: number): void {
 }
 
 /** The message is the same for an unknown id and for another key's message. */
-function unknownMessage(): GatewayError {
+function messageNotFound(): GatewayError {
   return new GatewayError(
     'not-found',
     'This key has no message with this id, or its recording has expired. Send the original request again.',
@@ -229,7 +232,7 @@ function unknownMessage(): GatewayError {
   )
 }
 
-function lostMessage(): GatewayError {
+function messageLost(): GatewayError {
   return new GatewayError(
     'upstream',
     'The process that generated this message ended before the message was complete. Send the request again.',

@@ -22,22 +22,20 @@ export interface ResponseHandlers {
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
-    read: handler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
-    remove: handler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
+    read: storedResponseHandler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
+    remove: storedResponseHandler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
       if (!(await services.turns.delete(key, idOf(call)))) throw notFound(call)
       return { id: idOf(call), object: 'response', deleted: true }
     }),
-    cancel: handler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
+    cancel: storedResponseHandler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
       await readTurn(services, key, call)
       throw new GatewayError(
         'invalid-request',
         'Only a response that was created with background: true can be canceled.',
-        {
-          param: 'response_id',
-        },
+        { param: 'response_id' },
       )
     }),
-    inputItems: handler(services, { method: 'GET', suffix: '/input_items' }, async (key, call) => {
+    inputItems: storedResponseHandler(services, { method: 'GET', suffix: '/input_items' }, async (key, call) => {
       const input = await services.turns.findInput(key, idOf(call))
       if (input === undefined) throw notFound(call)
       return { object: 'list', data: input.toReversed(), has_more: false }
@@ -45,21 +43,19 @@ export function responseHandlers(services: Services): ResponseHandlers {
   }
 }
 
-interface Action {
+interface ProviderAction {
   readonly method: HeldResponseCall['method']
   readonly suffix: string
 }
 
-type FromTurns = (key: VirtualKey, call: Call) => Promise<JsonObject>
+type ReadFromTurns = (key: VirtualKey, call: Call) => Promise<JsonObject>
 
-function handler(services: Services, action: Action, fromTurns: FromTurns): Handler {
+function storedResponseHandler(services: Services, action: ProviderAction, readFromTurns: ReadFromTurns): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
     const provider = await services.turns.findProvider(key, idOf(call))
-    if (provider === undefined) {
-      return sendToKey(call, key, services, await fromTurns(key, call))
-    }
+    if (provider === undefined) return sendToKey(call, key, services, await readFromTurns(key, call))
     const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))
@@ -73,7 +69,7 @@ async function callProvider(
   services: Services,
   providerName: string,
   call: Call,
-  { method, suffix }: Action,
+  { method, suffix }: ProviderAction,
 ): Promise<string> {
   const provider = services.provider(providerName)
   if (provider?.heldResponse === undefined) throw notFound(call)

@@ -67,7 +67,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
   const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
     method: 'POST',
     path: `${basePath}/v1/${path}`,
-    handle: inTraffic(traffic, lazily(load)),
+    handle: inTraffic(traffic, lazyHandler(load)),
   })
   const endpoints = [
     post('chat/completions', async () =>
@@ -80,7 +80,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
       modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
-  const others = lazily(async () => (await import('./further-endpoints.ts')).furtherHandler(endpoints, parts))
+  const others = lazyHandler(async () => (await import('./further-endpoints.ts')).furtherHandler(endpoints, parts))
   return createRouter(endpoints, others)
 }
 
@@ -96,7 +96,7 @@ function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
 }
 
 /** If the import fails, the next call retries it. */
-function lazily(load: () => Promise<Handler>): Handler {
+function lazyHandler(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))

@@ -27,7 +27,7 @@ export interface GovernanceParts {
   readonly store: Store
   readonly runtime: Runtime
   /** Maximum duration of a request, in milliseconds. */
-  readonly totalMs: number
+  readonly maxRequestMs: number
   readonly onFailure: (cause: unknown) => void
   /** Called when a settlement is dropped. Its request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
@@ -38,7 +38,7 @@ export interface GovernanceParts {
 }
 
 /** Maximum time between the deadline of a request and its settlement, in milliseconds. */
-const SETTLE_MS = 60_000
+const MAX_SETTLE_MS = 60_000
 
 /**
  * Checks the configuration immediately, because an invalid field must be reported at startup. Applies it before the
@@ -65,7 +65,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const configure = async (): Promise<void> => {
     if (!isEmpty) await (await load()).apply()
   }
-  const whenConfigured = startOnce(configure, parts.onFailure, runtime.after)
+  const whenConfigured = runUntilSuccess(configure, parts.onFailure, runtime.after)
   const starting = whenConfigured()
   if (isPromise(starting)) starting.catch(() => {})
   const adminRecords = async (): Promise<AdminRecords> => {
@@ -82,7 +82,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
       now,
       uuid,
       shared,
-      expiresAfterMs: parts.totalMs + SETTLE_MS,
+      expiresAfterMs: parts.maxRequestMs + MAX_SETTLE_MS,
       allowsUnreserved,
       settlements: {
         after: runtime.after,
@@ -112,7 +112,7 @@ const RETRY_MS = 1000
  * Returns a function that runs `work` on each call until it has succeeded once. After a failure, calls within one
  * second reject without running `work`.
  */
-function startOnce(
+function runUntilSuccess(
   work: () => Promise<void>,
   onFailure: (cause: unknown) => void,
   after: Runtime['after'],
@@ -147,7 +147,7 @@ const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: t
 /** Wraps methods so that they use camel-case field names. Their modules are loaded on the first call. */
 function inProcessApi<Api extends Methods<Api>>(
   load: () => Promise<Methods<Api>>,
-  names: Record<keyof Api, true>,
+  methodNames: Record<keyof Api, true>,
 ): Api {
   const method =
     (name: keyof Api) =>
@@ -155,5 +155,5 @@ function inProcessApi<Api extends Methods<Api>>(
       const [methods, { callInProcess }] = await Promise.all([load(), import('../core/field-names.ts')])
       return callInProcess(parameters, (renamed) => methods[name](...(renamed as never[])))
     }
-  return Object.fromEntries(Object.keys(names).map((name) => [name, method(name as keyof Api)])) as Api
+  return Object.fromEntries(Object.keys(methodNames).map((name) => [name, method(name as keyof Api)])) as Api
 }

@@ -64,21 +64,21 @@ export interface SavingsOptions {
   readonly promptCache?: 'auto' | 'off'
 }
 
-const tokens = numberFrom(0, 1e9)
-const target = numberFrom(200, 1e6)
-const targets = listOf(
+const checkTokens = numberFrom(0, 1e9)
+const checkTarget = numberFrom(200, 1e6)
+const checkTargets = listOf(
   'a number from 200 to 1000000, or a list of { above, target }',
-  optionsOf({ above: tokens, target }, ['above', 'target']),
+  optionsOf({ above: checkTokens, target: checkTarget }, ['above', 'target']),
   1,
 )
 
 export const checkSavings: OptionCheck = optionsOf({
-  thresholds: optionsOf({ vanishing: tokens, recursive: tokens, family: tokens }),
+  thresholds: optionsOf({ vanishing: checkTokens, recursive: checkTokens, family: checkTokens }),
   slider: oneOf('auto', 'query', 'stable'),
   summarizer: oneOf('model', 'extractive'),
   vanishing: optionsOf({
     targetShare: numberFrom(0.0001, 1),
-    leastTarget: (value, path) => (typeof value === 'number' ? target(value, path) : targets(value, path)),
+    leastTarget: (value, path) => (typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path)),
   }),
   embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
   tiers: expects(
@@ -115,7 +115,7 @@ export function createPromptCache(
 /** The waterfall's module is loaded by the first request that is large enough or requests a tier. */
 export function createSavings(configured: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
   const options = configured ?? {}
-  const waterfall = lazily(options, parts)
+  const waterfall = lazyWaterfall(options, parts)
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const observe = async (job: TierJob): Promise<void> => {
@@ -131,7 +131,7 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
   return Object.assign(shadowed, { isBelow: waterfall.isBelow })
 }
 
-function lazily(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
+function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
   const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
   const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const hasCustomTiers = options.tiers !== undefined

@@ -52,20 +52,7 @@ export interface ServiceSources {
 const FOLLOW_TIMEOUT_MS = 30_000
 
 export function createServices(sources: ServiceSources): Services {
-  const {
-    runtime,
-    store,
-    governance,
-    directory,
-    timeouts,
-    limits,
-    observers,
-    cache,
-    replay,
-    savings,
-    margin,
-    isLossy,
-  } = sources
+  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings } = sources
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
   const observing = createObservers({ ...observers, now: runtime.now })
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
@@ -96,7 +83,7 @@ export function createServices(sources: ServiceSources): Services {
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: sources.failover,
     meter,
-    margin,
+    margin: sources.margin,
     observers: observing,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
@@ -105,7 +92,7 @@ export function createServices(sources: ServiceSources): Services {
       waitMs: limits.bodyReadMs,
       after: runtime.after,
     }),
-    isLossy,
+    isLossy: sources.isLossy,
     timeouts,
     storeTimeoutMs: sources.storeTimeoutMs,
     runtime,
@@ -130,7 +117,7 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
   }
 }
 
-type Warning = Pick<Store | VectorIndex, 'warnings'>
+type WarningSource = Pick<Store | VectorIndex, 'warnings'>
 
 /**
  * Returns a function that logs each store's warnings once. Called on every request rather than at creation, so that a
@@ -138,7 +125,7 @@ type Warning = Pick<Store | VectorIndex, 'warnings'>
  * warnings again.
  */
 export function createStoreWarnings(
-  sources: readonly (Warning | undefined)[],
+  sources: readonly (WarningSource | undefined)[],
   report: (warning: string) => void,
 ): () => void {
   let isLogged = !sources.some((source) => source?.warnings !== undefined)

@@ -18,7 +18,7 @@ describe('the configured keys', () => {
     const { keys, findKey } = createGovernance(CONFIGURATION, {
       store: memoryStore({ now: runtime.now }),
       runtime,
-      totalMs: 600_000,
+      maxRequestMs: 600_000,
       onFailure: () => {},
     })
     const [listed, found] = await Promise.all([keys.list(), findKey(SECRET)])
@@ -41,7 +41,7 @@ describe('the configured keys', () => {
     const { keys, budgets, rateLimits, findKey } = createGovernance(CONFIGURATION, {
       store: away,
       runtime,
-      totalMs: 600_000,
+      maxRequestMs: 600_000,
       onFailure: (cause) => told.push(cause),
     })
     const overloaded = { kind: 'overloaded', details: { retryAfterSeconds: 1 } }
@@ -61,7 +61,7 @@ describe('the configured keys', () => {
     const start = (): unknown =>
       createGovernance(
         { virtual_keys: [{ name: 'x', value: SECRET, budget_limit_cents: -1 }] },
-        { store: memoryStore(), runtime, totalMs: 600_000, onFailure: () => {} },
+        { store: memoryStore(), runtime, maxRequestMs: 600_000, onFailure: () => {} },
       )
     expect(start).toThrow('governance.virtual_keys[0].budget_limit_cents')
   })
