@@ -2,7 +2,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cache-key.ts'
-import { differenceOf } from '../../src/cache/guard.ts'
+import { findDifference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/typos.ts'
 import { createWordingIndex } from '../../src/cache/wording-search.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
@@ -79,7 +79,7 @@ export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate
     const index = createWordingIndex()
     index.add({ id: 'left', scope: 'pair', text: pair.left, form: forms[0] })
     const [found] = index.find('pair', forms[1], 1)
-    const passes = [1, 2].map((typos) => differenceOf(...forms, { lexicon, typos }) === undefined)
+    const passes = [1, 2].map((typos) => findDifference(...forms, { lexicon, maxTypos: typos }) === undefined)
     return {
       ...pair,
       similarity: found === undefined ? 0 : 1 - found.typos / 100,

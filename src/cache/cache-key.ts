@@ -117,10 +117,10 @@ function addMessage(keyText: KeyText, message: Message): void {
 }
 
 function addQuestion(keyText: KeyText, message: Message): void {
-  keyText.add('question', extrasOf(message.native, MESSAGE_FIELDS))
+  keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', nativeText(part.native, part))
-    else if (!isPlainText(part)) keyText.add('text of', extrasOf(part.native, ['text']))
+    else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
   }
 }
 
@@ -142,9 +142,9 @@ function hasOnly(value: JsonObject, fields: readonly string[]): boolean {
   return true
 }
 
-function extrasOf(native: Native | undefined, without: readonly string[]): string {
-  if (native === undefined || hasOnly(native.value, without)) return ''
-  const extras = Object.fromEntries(Object.entries(native.value).filter(([field]) => !without.includes(field)))
+function serializeOtherFields(native: Native | undefined, excluded: readonly string[]): string {
+  if (native === undefined || hasOnly(native.value, excluded)) return ''
+  const extras = Object.fromEntries(Object.entries(native.value).filter(([field]) => !excluded.includes(field)))
   return `${native.dialect} ${sortedJson(extras)}`
 }
 
@@ -168,7 +168,7 @@ const INDENTED_LINE = /\n[ \t]+\S/
 const CODE_CHARACTER = /[={}();:<>[\]#]/
 /** White space in quotations is significant. */
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
-const QUOTES = /["`“«]/
+const QUOTE_CHARACTER = /["`“«]/
 const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 /** Maximum length in UTF-16 code units. In longer texts with quotations or code, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
@@ -183,10 +183,10 @@ function hasProgramLines(text: string): boolean {
  */
 export function normalizeText(text: string): string {
   const composed = text.normalize('NFC')
-  const quotes = QUOTES.test(composed)
-  const keepsLines = hasProgramLines(composed) || (quotes && composed.length > MAX_NORMALIZED_LENGTH)
+  const hasQuotes = QUOTE_CHARACTER.test(composed)
+  const keepsLines = hasProgramLines(composed) || (hasQuotes && composed.length > MAX_NORMALIZED_LENGTH)
   if (keepsLines) return normalizeLines(composed)
-  if (!quotes) return composed.replace(WHITE_SPACE, ' ').trim()
+  if (!hasQuotes) return composed.replace(WHITE_SPACE, ' ').trim()
   const pieces = composed.split(QUOTED)
   return pieces
     .map((piece, index) => (index % 2 === 1 ? piece : piece.replace(WHITE_SPACE, ' ')))

@@ -6,7 +6,7 @@ import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { CacheDirectives } from './cache-options.ts'
 import { throwIfCancelled, whenReady } from './deadlines.ts'
-import { attempt, findSame, type CacheHit, type CacheParts } from './find-answer.ts'
+import { attempt, findIdentical, type CacheHit, type CacheParts } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
@@ -18,7 +18,7 @@ export interface CacheMiss {
   /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): MaybePromise<boolean>
   /** Counts the request as a hit after it has received the answer to an identical request. */
-  becameHit(): void
+  countAsHit(): void
   /** Coordinates identical requests of several processes. Absent if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
@@ -47,9 +47,9 @@ interface FoundStream<Stream> {
   readonly stream: Stream
 }
 
-export const NOTHING_STORED: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
+export const UNCACHEABLE: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
 
-export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
+export function createMiss(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
   const { tallies, writes } = parts
   const isShared = directives.read && directives.write
   let isCounted = directives.read
@@ -57,15 +57,15 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
     hit: false,
     spent: lookup.spent,
     id: isShared ? lookup.key.id : undefined,
-    claim: isShared ? claimOf(parts, lookup) : undefined,
+    claim: isShared ? createClaim(parts, lookup) : undefined,
     store: (completion, promptTokens) => {
       if (!directives.write || !isStorable(completion)) return false
-      const stored = attempt(tallies, () => store(parts, lookup, { completion, promptTokens }), false)
+      const stored = attempt(tallies, () => storeAnswer(parts, lookup, { completion, promptTokens }), false)
       if (!isThenable(stored)) return stored
       writes.add(stored)
       return stored.finally(() => writes.delete(stored))
     },
-    becameHit: () => {
+    countAsHit: () => {
       if (!isCounted) return
       isCounted = false
       tallies.misses -= 1
@@ -77,26 +77,14 @@ export function missOf(parts: CacheParts, lookup: Lookup, directives: CacheDirec
 type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
 /** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
-function store(parts: CacheParts, lookup: Lookup, answered: Answered): MaybePromise<boolean> {
+function storeAnswer(parts: CacheParts, lookup: Lookup, answered: Answered): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const { id, scope, text } = lookup.key
   const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && parts.threshold < 1
-  const { keyId } = lookup
-  const { completion, promptTokens } = answered
-  const entry: CachedAnswer = {
-    id,
-    scope,
-    text,
-    keyId,
-    completion,
-    promptTokens,
-    storedAt,
-    expiresAt,
-    comparable,
-  }
+  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // Not cancelled, because the answer is complete even if the caller has disconnected.
@@ -153,10 +141,10 @@ export function isTimeSensitive(text: string): boolean {
 /** Lifetime of a claim, and maximum wait for another process. */
 const CLAIM_MS = 30_000
 /** The interval between polls doubles from the minimum to the maximum. */
-const MIN_PAUSE_MS = 25
-const MAX_PAUSE_MS = 500
+const MIN_POLL_MS = 25
+const MAX_POLL_MS = 500
 
-function claimOf(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
+function createClaim(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
   const { claims } = parts.store
   if (claims === undefined) return undefined
   const { cancellation, key } = lookup
@@ -195,11 +183,11 @@ async function waitForOtherProcess<Stream>(
   const { runtime } = parts.options
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS
-  for (let ms = MIN_PAUSE_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_PAUSE_MS)) {
+  for (let ms = MIN_POLL_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_POLL_MS)) {
     await sleep(ms, runtime, cancellation)
     throwIfCancelled({ cancellation })
     if (!(await claims.isHeld(key.id))) {
-      return attempt(parts.tallies, () => findSame(parts, lookup), undefined, cancellation)
+      return attempt(parts.tallies, () => findIdentical(parts, lookup), undefined, cancellation)
     }
     const stream = await findStream?.()
     if (stream !== undefined) return { stream }

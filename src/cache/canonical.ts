@@ -16,17 +16,17 @@ import {
   normalizeSpelling,
 } from './english.ts'
 
-import { withoutFinalPunctuation, withoutPleasantries } from './pleasantries.ts'
-import { asWords, isPlainWord, tokenize, withGrammarWord, type Token } from './tokenize.ts'
+import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
+import { toWordTokens, isPlainWord, tokenize, correctGrammarWord, type Token } from './tokenize.ts'
 
-export interface Item extends Token {
+export interface CanonicalToken extends Token {
   /** Set for an article that the other text may omit: `the`, or `a` for `a` and `an`. */
   readonly article?: 'the' | 'a'
 }
 
 /** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
 export interface Canonical {
-  readonly items: readonly Item[]
+  readonly items: readonly CanonicalToken[]
   /** Typos are forgiven if one of two texts is English. `none`: a text about spelling, in which each letter matters. */
   readonly language: 'english' | 'unknown' | 'none'
 }
@@ -36,16 +36,16 @@ export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
   // Texts that consist only of pleasantries or punctuation must remain different.
-  return form.items.length > 0 ? form : { items: tokens.map(asWritten), language: 'none' }
+  return form.items.length > 0 ? form : { items: tokens.map(toExactToken), language: 'none' }
 }
 
 function formOf(written: readonly Token[]): Canonical {
-  const tokens = written.map(withGrammarWord)
+  const tokens = written.map(correctGrammarWord)
   const traits = traitsOf(tokens)
-  if (traits.aboutLetters) return { items: written.map(asWritten), language: 'none' }
-  if (!traits.english) return { items: withoutFinalPunctuation(written), language: 'unknown' }
-  const plain = rewrite(tokens, !traits.aboutWords)
-  return { items: markArticles(withSortedPair(withoutPleasantries(withoutFillers(plain)))), language: 'english' }
+  if (traits.isAboutLetters) return { items: written.map(toExactToken), language: 'none' }
+  if (!traits.isEnglish) return { items: removeFinalPunctuation(written), language: 'unknown' }
+  const plain = rewrite(tokens, !traits.isAboutWords)
+  return { items: markArticles(sortFinalPair(removePleasantries(removeFillers(plain)))), language: 'english' }
 }
 
 /** Returns the text to embed, without omissible articles. Converts English text to lower case. */
@@ -58,9 +58,9 @@ export function meaningOf(canonical: Canonical): string {
 }
 
 interface Traits {
-  readonly english: boolean
-  readonly aboutLetters: boolean
-  readonly aboutWords: boolean
+  readonly isEnglish: boolean
+  readonly isAboutLetters: boolean
+  readonly isAboutWords: boolean
 }
 
 function traitsOf(tokens: readonly Token[]): Traits {
@@ -68,38 +68,38 @@ function traitsOf(tokens: readonly Token[]): Traits {
   tokens.forEach((token, index) => {
     if (!SIZES.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
   })
-  let [marks, hints, aboutLetters, aboutWords] = [0, 0, false, false]
+  let [marks, hints, isAboutLetters, isAboutWords] = [0, 0, false, false]
   for (const key of keys) {
     if (ENGLISH_MARKS.has(key)) marks += 1
     if (ENGLISH_HINTS.has(key)) hints += 1
-    aboutLetters ||= ABOUT_LETTERS.has(key)
-    aboutWords ||= ABOUT_WORDS.has(key)
+    isAboutLetters ||= ABOUT_LETTERS.has(key)
+    isAboutWords ||= ABOUT_WORDS.has(key)
   }
   const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
-  return { english: marks > 0 || hints >= 2 || hasArticle, aboutLetters, aboutWords }
+  return { isEnglish: marks > 0 || hints >= 2 || hasArticle, isAboutLetters, isAboutWords }
 }
 
 function isNumber(token: Token | undefined): boolean {
   return token?.kind === 'number' || NUMBER_WORDS.has(token?.key ?? '')
 }
 
-function asWritten(token: Token): Item {
+function toExactToken(token: Token): CanonicalToken {
   return { ...token, key: token.raw }
 }
 
 /** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, except in names. */
-function rewrite(tokens: readonly Token[], respells: boolean): readonly Token[] {
+function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
   const written: Token[] = []
   let before = ''
   for (const [index, token] of tokens.entries()) {
     const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
     for (const word of expanded ?? [token]) {
-      const plain = respells && isPlainWord(word) ? normalizeSpelling(word.key, before) : undefined
+      const plain = shouldRespell && isPlainWord(word) ? normalizeSpelling(word.key, before) : undefined
       before = word.key
-      const number = respells && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
+      const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
       if (number !== undefined) written.push({ ...word, kind: 'number', key: number })
       else if (plain === undefined) written.push(word)
-      else written.push(...asWords(word, plain))
+      else written.push(...toWordTokens(word, plain))
     }
   }
   return written
@@ -109,13 +109,13 @@ const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
 
 function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
   const known = expandContraction(token.key)
-  if (known !== undefined) return asWords(token, known)
+  if (known !== undefined) return toWordTokens(token, known)
   const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
   if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
-  return asWords(token, [pronoun, 'would'])
+  return toWordTokens(token, [pronoun, 'would'])
 }
 
-function withoutFillers(items: readonly Token[]): readonly Token[] {
+function removeFillers(items: readonly Token[]): readonly Token[] {
   return items.filter((item, index) => {
     if (!POSSIBLE_FILLERS.has(item.key) || item.kind !== 'word') return true
     const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
@@ -135,7 +135,7 @@ function isQuestionVerb(word: string): boolean {
   return word === 'is' || word === 'are' || word === 'does' || word === 'do'
 }
 
-function withSortedPair(items: readonly Token[]): readonly Token[] {
+function sortFinalPair(items: readonly Token[]): readonly Token[] {
   const head = items.slice(0, -5)
   const [firstArticle, first, conjunction, secondArticle, second] = items.slice(-5)
   if (first === undefined || conjunction === undefined || second === undefined) return items
@@ -150,10 +150,10 @@ function isArticle(item: Token | undefined): boolean {
   return item?.kind === 'word' && /^(?:a|an|the)$/.test(item.key)
 }
 
-function markArticles(items: readonly Token[]): readonly Item[] {
+function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
   return items.map((item, index) => {
     if (!isArticle(item)) return item
-    if (mayBeMissing(item, items.slice(Math.max(0, index - 1), index + 3), index > 0)) {
+    if (isOmissible(item, items.slice(Math.max(0, index - 1), index + 3), index > 0)) {
       if (item.key === 'the') return { ...item, article: 'the' }
       if (item.startsSentence || item.raw !== 'A') return { ...item, article: 'a' }
     }
@@ -165,7 +165,7 @@ function markArticles(items: readonly Token[]): readonly Item[] {
  * Returns true if the other text may omit the article. `around` contains the preceding token (if any), the article, and
  * the next two tokens.
  */
-function mayBeMissing(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
+function isOmissible(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
   const isFree =
     before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))

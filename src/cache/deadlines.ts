@@ -12,28 +12,27 @@ export interface Timeout {
  * Returns the result of `work`. If it is a promise, a timeout or a disconnected caller rejects the returned promise and
  * aborts the signal passed to `work`.
  */
-export function runWithTimeout<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
+export function runAbortable<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
   throwIfCancelled(timeout)
   const controller = new AbortController()
   const result = work(controller.signal)
-  return isThenable(result) ? race(timeout, result, controller) : result
+  return isThenable(result) ? applyTimeout(timeout, result).finally(() => controller.abort()) : result
 }
 
-/** Like `runWithTimeout`, for work that cannot be aborted. */
-export function withDeadline<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
+/** Like `runAbortable`, for work that cannot be aborted. */
+export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
   throwIfCancelled(timeout)
   const result = work()
-  return isThenable(result) ? race(timeout, result, undefined) : result
+  return isThenable(result) ? applyTimeout(timeout, result) : result
 }
 
 export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
   if (cancellation?.isCancelled === true) throw cancellation.reason
 }
 
-function race<T>(timeout: Timeout, work: Promise<T>, controller: AbortController | undefined): Promise<T> {
+function applyTimeout<T>(timeout: Timeout, work: Promise<T>): Promise<T> {
   const late = (): Error => new Error(`A cache component took longer than ${timeout.ms} ms.`)
-  const raced = withTimeout(work, { ...timeout, late })
-  return controller === undefined ? raced : raced.finally(() => controller.abort())
+  return withTimeout(work, { ...timeout, late })
 }
 
 /** Applies a function to a value, synchronously if the value is not a promise. */
@@ -46,8 +45,8 @@ const PAUSE_MS = 10_000
 
 export interface FailurePause {
   readonly isPaused: boolean
-  failed(): void
-  succeeded(): void
+  countFailure(): void
+  reset(): void
 }
 
 /**
@@ -61,37 +60,37 @@ export function createFailurePause(now: () => number): FailurePause {
     get isPaused() {
       return now() < pausedUntil
     },
-    failed: () => {
+    countFailure: () => {
       failures += 1
       if (failures >= MAX_FAILURES) pausedUntil = now() + PAUSE_MS
     },
-    succeeded: () => {
+    reset: () => {
       failures = 0
     },
   }
 }
 
-export interface CallBounds {
+export interface CallLimits {
   readonly runtime: Pick<Runtime, 'now' | 'after'>
   readonly timeoutMs: number
 }
 
-type Bounded = <T>(work: () => MaybePromise<T>) => MaybePromise<T>
+type Caller = <T>(work: () => MaybePromise<T>) => MaybePromise<T>
 
-function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Bounded {
+function createCaller({ runtime: { now, after }, timeoutMs }: CallLimits): Caller {
   const pause = createFailurePause(now)
   const failed = (error: unknown): never => {
-    pause.failed()
+    pause.countFailure()
     throw error
   }
   const succeeded = <T>(value: T): T => {
-    pause.succeeded()
+    pause.reset()
     return value
   }
   return (work) => {
     if (pause.isPaused) throw new Error('The cache store or index is paused after repeated failures.')
     try {
-      const result = withDeadline({ ms: timeoutMs, after }, work)
+      const result = runWithTimeout({ ms: timeoutMs, after }, work)
       return isThenable(result) ? result.then(succeeded, failed) : succeeded(result)
     } catch (error) {
       return failed(error)
@@ -100,29 +99,29 @@ function createBounded({ runtime: { now, after }, timeoutMs }: CallBounds): Boun
 }
 
 /** Returns a store whose calls have a deadline, except `clear`, which may be slow but delays no request. */
-export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStore {
-  const bounded = createBounded(bounds)
+export function limitAnswerCalls(store: AnswerStore, limits: CallLimits): AnswerStore {
+  const call = createCaller(limits)
   const { claims, peek = store.get } = store
   const values = claims?.values
   return {
-    get: (id) => bounded(() => store.get(id)),
-    peek: (id) => bounded(() => peek.call(store, id)),
-    put: (answer) => bounded(() => store.put(answer)),
-    amend: (id, changes) => bounded(() => store.amend(id, changes)),
-    remove: (id) => bounded(() => store.remove(id)),
-    hasComparable: (scope) => bounded(() => store.hasComparable(scope)),
+    get: (id) => call(() => store.get(id)),
+    peek: (id) => call(() => peek.call(store, id)),
+    put: (answer) => call(() => store.put(answer)),
+    amend: (id, changes) => call(() => store.amend(id, changes)),
+    remove: (id) => call(() => store.remove(id)),
+    hasComparable: (scope) => call(() => store.hasComparable(scope)),
     clear: (keyId) => store.clear(keyId),
     size: () => store.size(),
     ...(claims !== undefined && {
       claims: {
-        acquire: async (id, ttlMs) => bounded(() => claims.acquire(id, ttlMs)),
-        isHeld: async (id) => bounded(() => claims.isHeld(id)),
-        release: async (id) => bounded(() => claims.release(id)),
+        acquire: async (id, ttlMs) => call(() => claims.acquire(id, ttlMs)),
+        isHeld: async (id) => call(() => claims.isHeld(id)),
+        release: async (id) => call(() => claims.release(id)),
         ...(values !== undefined && {
           values: {
-            get: (key) => bounded(() => values.get(key)),
-            set: async (key, value, written) => bounded(() => values.set(key, value, written)),
-            swap: async (key, expected, value, written) => bounded(() => values.swap(key, expected, value, written)),
+            get: (key) => call(() => values.get(key)),
+            set: async (key, value, written) => call(() => values.set(key, value, written)),
+            swap: async (key, expected, value, written) => call(() => values.swap(key, expected, value, written)),
           },
         }),
       },
@@ -130,12 +129,12 @@ export function boundAnswers(store: AnswerStore, bounds: CallBounds): AnswerStor
   }
 }
 
-export function boundIndex(index: VectorIndex, bounds: CallBounds): VectorIndex {
-  const bounded = createBounded(bounds)
+export function limitIndexCalls(index: VectorIndex, limits: CallLimits): VectorIndex {
+  const call = createCaller(limits)
   return {
-    add: (entry) => bounded(() => index.add(entry)),
-    nearest: (scope, vector, options) => bounded(() => index.nearest(scope, vector, options)),
-    remove: (id) => bounded(() => index.remove(id)),
+    add: (entry) => call(() => index.add(entry)),
+    nearest: (scope, vector, options) => call(() => index.nearest(scope, vector, options)),
+    remove: (id) => call(() => index.remove(id)),
     clear: () => index.clear(),
   }
 }

@@ -4,8 +4,8 @@ import type { AnswerStore, CachedAnswer } from '../core/cache-ports.ts'
 import { type Cancellation, isThenable, type MaybePromise } from '../core/async.ts'
 import type { SemanticCacheOptions, Verdict } from './cache-options.ts'
 import { canonicalize } from './canonical.ts'
-import { whenReady, withDeadline, runWithTimeout, type Timeout } from './deadlines.ts'
-import { differenceOf, hasSameFacts, type Difference } from './guard.ts'
+import { whenReady, runWithTimeout, runAbortable, type Timeout } from './deadlines.ts'
+import { findDifference, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 
@@ -49,27 +49,27 @@ export interface CacheHit {
   readonly spent?: NanoUsd
 }
 
-type Found = CacheHit | undefined
+type LookupResult = CacheHit | undefined
 
 /**
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
  * the store, embedder or index is asynchronous. Throws or rejects if one of them fails.
  */
-export function findAnswer(parts: CacheParts, lookup: Lookup): MaybePromise<Found> {
+export function findAnswer(parts: CacheParts, lookup: Lookup): MaybePromise<LookupResult> {
   const { key, threshold } = lookup
-  return whenReady(findSame(parts, lookup), (same) => {
+  return whenReady(findIdentical(parts, lookup), (same) => {
     if (same !== undefined) return same
     if (!key.comparable || threshold >= 1) return undefined
     return whenReady(parts.search.find(lookup, MAX_CANDIDATES), (candidates) => {
       if (candidates.length === 0) return undefined
       return whenReady(parts.lexicon(), (lexicon) =>
-        bestOf({ parts, lookup, candidates, lexicon, paraphrase: undefined }),
+        findBest({ parts, lookup, candidates, lexicon, paraphrase: undefined }),
       )
     })
   })
 }
 
-export function findSame(parts: CacheParts, lookup: Lookup): MaybePromise<Found> {
+export function findIdentical(parts: CacheParts, lookup: Lookup): MaybePromise<LookupResult> {
   return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
 }
 
@@ -79,31 +79,31 @@ interface Comparison {
   readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
   /** The nearest candidate that the guard rejected only because of its wording, if the verifier judges wording. */
-  paraphrase: Accepted | undefined
+  paraphrase: AcceptedCandidate | undefined
 }
 
-interface Accepted {
+interface AcceptedCandidate {
   readonly entry: CachedAnswer
   readonly similarity: number
 }
 
-function bestOf(comparison: Comparison): MaybePromise<Found> {
+function findBest(comparison: Comparison): MaybePromise<LookupResult> {
   const { parts, lookup } = comparison
-  return whenReady(firstAccepted(comparison, 0), (accepted) => {
+  return whenReady(findAccepted(comparison, 0), (accepted) => {
     const best = accepted ?? comparison.paraphrase
     return best === undefined ? undefined : verify(parts, lookup, best)
   })
 }
 
-function firstAccepted(comparison: Comparison, from: number): MaybePromise<Accepted | undefined> {
+function findAccepted(comparison: Comparison, from: number): MaybePromise<AcceptedCandidate | undefined> {
   const { parts, lookup, candidates } = comparison
   const isLong = lookup.key.text.length >= LONG_TEXT
   for (let at = from; at < candidates.length; at += 1) {
-    if (isLong && at >= from + COMPARED_PER_SLICE) return parts.pause().then(() => firstAccepted(comparison, at))
+    if (isLong && at >= from + COMPARED_PER_SLICE) return parts.pause().then(() => findAccepted(comparison, at))
     const candidate = candidates[at]
     if (candidate === undefined) continue
     const accepted = whenReady(findEntry(parts, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
-    if (isThenable(accepted)) return accepted.then((found) => found ?? firstAccepted(comparison, at + 1))
+    if (isThenable(accepted)) return accepted.then((found) => found ?? findAccepted(comparison, at + 1))
     if (accepted !== undefined) return accepted
   }
   return undefined
@@ -113,14 +113,17 @@ function compare(
   comparison: Comparison,
   candidate: CacheCandidate,
   entry: CachedAnswer | undefined,
-): Accepted | undefined {
+): AcceptedCandidate | undefined {
   const { parts, lookup, lexicon } = comparison
   if (entry?.comparable !== true) return undefined
   const similarity = Math.min(1, candidate.similarity())
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
   const query = (lookup.form ??= canonicalize(lookup.key.text))
   const form = candidate.form(entry.text)
-  const difference = differenceOf(query, form, { lexicon, typos: similarity >= MIN_SIMILARITY_OF_TWO_TYPOS ? 2 : 1 })
+  const difference = findDifference(query, form, {
+    lexicon,
+    maxTypos: similarity >= MIN_SIMILARITY_OF_TWO_TYPOS ? 2 : 1,
+  })
   if (difference === undefined) return { entry, similarity }
   countRejection(parts.tallies, difference)
   const isWording = difference === 'word' || difference === 'order' || difference === 'question-word'
@@ -130,12 +133,12 @@ function compare(
   return undefined
 }
 
-function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): MaybePromise<Found> {
+function verify(parts: CacheParts, lookup: Lookup, accepted: AcceptedCandidate): MaybePromise<LookupResult> {
   const { verifyHit } = parts.options
   if (verifyHit === undefined) return recordHit(parts, accepted)
   const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
-  const verdict = runWithTimeout<boolean | Verdict>(timeoutOf(parts, lookup), (signal) =>
+  const verdict = runAbortable<boolean | Verdict>(timeoutOf(parts, lookup), (signal) =>
     verifyHit(query, accepted.entry, { smallModel, signal }),
   )
   return whenReady(verdict, (result) => {
@@ -146,7 +149,7 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: Accepted): MaybePro
   })
 }
 
-function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit {
+function recordHit(parts: CacheParts, { entry, similarity }: AcceptedCandidate): CacheHit {
   const hit = hitOf(entry, similarity)
   if (similarity <= (entry.servedAt ?? 0)) return hit
   const countFailure = (): void => void (parts.tallies.failures += 1)
@@ -161,7 +164,7 @@ function recordHit(parts: CacheParts, { entry, similarity }: Accepted): CacheHit
 
 /** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
 function findEntry(parts: CacheParts, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
-  const stored = withDeadline(timeoutOf(parts, lookup), () => parts.store.get(id))
+  const stored = runWithTimeout(timeoutOf(parts, lookup), () => parts.store.get(id))
   return whenReady(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
     if (entry.expiresAt > parts.options.runtime.now()) return entry

@@ -1,4 +1,4 @@
-import type { Canonical, Item } from './canonical.ts'
+import type { Canonical, CanonicalToken } from './canonical.ts'
 import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { isPlainWord } from './tokenize.ts'
 import {
@@ -9,7 +9,7 @@ import {
   isSwapInside,
   isTypingError,
   noLexicon,
-  withoutPossessive,
+  removePossessives,
   type Lexicon,
 } from './typos.ts'
 
@@ -27,7 +27,7 @@ export type Difference =
 export interface GuardOptions {
   /** Distinguishes misspellings from other words. @default typos are not forgiven */
   readonly lexicon?: Lexicon
-  readonly typos?: number
+  readonly maxTypos?: number
 }
 
 /**
@@ -37,9 +37,9 @@ export interface GuardOptions {
  * quotations in the same order. Both texts are canonical, so insignificant differences are already removed. In
  * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
  */
-export function differenceOf(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
+export function findDifference(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
-  const state = { left: left.items, right: right.items, lexicon, typos: options.typos ?? 1 }
+  const state = { left: left.items, right: right.items, lexicon, typosLeft: options.maxTypos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [a, b] = [left.items[i], right.items[j]]
@@ -49,7 +49,7 @@ export function differenceOf(left: Canonical, right: Canonical, options: GuardOp
       j += skipB ? 1 : 0
       continue
     }
-    if (a === undefined || b === undefined) return kindOf(a ?? b, state)
+    if (a === undefined || b === undefined) return kindOfDifference(a ?? b, state)
     const difference = compare(a, b, state, left.items[i - 1])
     if (difference !== undefined) return difference
     i += 1
@@ -67,7 +67,7 @@ export function hasSameFacts(left: Canonical, right: Canonical): boolean {
 }
 
 function factsOf({ items }: Canonical): string {
-  const isFact = (item: Item): boolean =>
+  const isFact = (item: CanonicalToken): boolean =>
     item.kind === 'number' ||
     item.kind === 'exact' ||
     NEGATIONS.has(item.key) ||
@@ -79,58 +79,63 @@ function factsOf({ items }: Canonical): string {
 }
 
 interface ComparisonState {
-  readonly left: readonly Item[]
-  readonly right: readonly Item[]
+  readonly left: readonly CanonicalToken[]
+  readonly right: readonly CanonicalToken[]
   readonly lexicon: Lexicon
-  typos: number
+  typosLeft: number
 }
 
-function extraArticles(a: Item | undefined, b: Item | undefined): readonly [boolean, boolean] {
+function extraArticles(a: CanonicalToken | undefined, b: CanonicalToken | undefined): readonly [boolean, boolean] {
   const areBothArticles = a?.article !== undefined && b?.article !== undefined
   if (areBothArticles || a?.key === b?.key) return [false, false]
   if (a?.article !== undefined) return [true, false]
   return [false, b?.article !== undefined]
 }
 
-function compare(a: Item, b: Item, state: ComparisonState, before: Item | undefined): Difference | undefined {
+function compare(
+  a: CanonicalToken,
+  b: CanonicalToken,
+  state: ComparisonState,
+  before: CanonicalToken | undefined,
+): Difference | undefined {
   if (a.article !== undefined && a.article === b.article) return undefined
   if (a.kind === b.kind && a.key === b.key) {
-    return caseMatters(a, b, before) ? 'case' : undefined
+    return isCaseSignificant(a, b, before) ? 'case' : undefined
   }
   if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
-  if (state.typos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
-    state.typos -= 1
+  if (state.typosLeft > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
+    state.typosLeft -= 1
     return undefined
   }
-  if (state.typos > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
-    state.typos -= 1
+  if (state.typosLeft > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
+    state.typosLeft -= 1
     return undefined
   }
-  const kind = kindOf(a, state)
-  return kind === 'word' ? kindOf(b, state) : kind
+  const kind = kindOfDifference(a, state)
+  return kind === 'word' ? kindOfDifference(b, state) : kind
 }
 
 /** Case is significant in units (mb, MB) and in words such as us and US. */
-function caseMatters(a: Item, b: Item, before: Item | undefined): boolean {
+function isCaseSignificant(a: CanonicalToken, b: CanonicalToken, before: CanonicalToken | undefined): boolean {
   if (a.kind !== 'word' || a.raw === b.raw) return false
   if (before?.kind === 'number' && a.key.length <= 4) return true
   return !a.startsSentence && !b.startsSentence && CASE_MATTERS.has(a.key) && isCapital(a) !== isCapital(b)
 }
 
 /** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
-function isLowerCaseOf(lower: Item, proper: Item): boolean {
+function isLowerCaseOf(lower: CanonicalToken, proper: CanonicalToken): boolean {
   const isLower = lower.kind === 'word' && lower.raw === lower.key && proper.kind === 'exact'
   return isLower && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lower.key
 }
 
-function hasMovedCapital(swapped: Item, proper: Item): boolean {
+function hasMovedCapital(swapped: CanonicalToken, proper: CanonicalToken): boolean {
   const [first, second] = swapped.raw
   const isSwapped =
     swapped.kind === 'exact' && first !== undefined && second !== undefined && /^[a-z][A-Z][a-z]+$/.test(swapped.raw)
   return isSwapped && proper.kind === 'word' && proper.raw === second + first + swapped.raw.slice(2)
 }
 
-function isCapital(item: Item): boolean {
+function isCapital(item: CanonicalToken): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
@@ -141,7 +146,7 @@ function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
 }
 
 /** Minimum length of a content word. Shorter unknown words are often names in lower case. */
-const CONTEXT_LENGTH = 4
+const MIN_CONTEXT_LENGTH = 4
 
 /** Minimum length of a misspelled word with a capital letter. Shorter words are often names. */
 const MIN_TITLE_LENGTH = 6
@@ -150,9 +155,9 @@ const MIN_TITLE_LENGTH = 6
  * Returns true if one of two words is common and the other is a misspelling of it, not a word. In a long name, two
  * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
-function isMisspelled(a: Item, b: Item, state: ComparisonState): boolean {
+function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonState): boolean {
   if (a.kind !== 'word' || b.kind !== 'word') return false
-  const [left, right] = withoutPossessive(a.key, b.key)
+  const [left, right] = removePossessives(a.key, b.key)
   const classes = [classOf(left, state.lexicon), classOf(right, state.lexicon)]
   const isImpossible = classes.includes('impossible')
   const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
@@ -165,7 +170,8 @@ function isMisspelled(a: Item, b: Item, state: ComparisonState): boolean {
   if (!isTypo) return false
   if (isFunctionTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
-  const isTypingMistake = isTypingError(left, right) || (left.length > CONTEXT_LENGTH && isKeyboardError(left, right))
+  const isTypingMistake =
+    isTypingError(left, right) || (left.length > MIN_CONTEXT_LENGTH && isKeyboardError(left, right))
   return isTypingMistake || isImpossible || hasContext(state.left, a, [left, right])
 }
 
@@ -177,7 +183,7 @@ function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   return british === word ? wordClass : lexicon(british)
 }
 
-function isTitle(item: Item): boolean {
+function isTitle(item: CanonicalToken): boolean {
   return /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
 }
 
@@ -185,14 +191,20 @@ function isTitle(item: Item): boolean {
  * Returns true if the text has enough other content words. Otherwise, an unknown word may be a name in lower case (deno,
  * trino), especially if it is short or differs at its end.
  */
-function hasContext(items: readonly Item[], word: Item, [left, right]: readonly [string, string]): boolean {
-  const isShort = Math.min(left.length, right.length) <= CONTEXT_LENGTH
+function hasContext(
+  items: readonly CanonicalToken[],
+  word: CanonicalToken,
+  [left, right]: readonly [string, string],
+): boolean {
+  const isShort = Math.min(left.length, right.length) <= MIN_CONTEXT_LENGTH
   const needed = isShort || differsAtEnd(left, right) ? 3 : 2
-  const otherWords = items.filter((item) => item !== word && item.kind === 'word' && item.key.length >= CONTEXT_LENGTH)
+  const otherWords = items.filter(
+    (item) => item !== word && item.kind === 'word' && item.key.length >= MIN_CONTEXT_LENGTH,
+  )
   return otherWords.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }
 
-function kindOf(item: Item | undefined, state: ComparisonState): Difference {
+function kindOfDifference(item: CanonicalToken | undefined, state: ComparisonState): Difference {
   if (item === undefined || haveSameItems(state.left, state.right)) return 'order'
   if (item.kind === 'number') return 'number'
   if (item.kind === 'exact') return 'quotation-or-code'
@@ -202,8 +214,8 @@ function kindOf(item: Item | undefined, state: ComparisonState): Difference {
   return isPlainWord(item) ? 'word' : 'name'
 }
 
-function haveSameItems(left: readonly Item[], right: readonly Item[]): boolean {
-  const sortedKeys = (items: readonly Item[]): string =>
+function haveSameItems(left: readonly CanonicalToken[], right: readonly CanonicalToken[]): boolean {
+  const sortedKeys = (items: readonly CanonicalToken[]): string =>
     items
       .map((item) => item.key)
       .sort()

@@ -47,10 +47,10 @@ export function hashingEmbedder(): Embedder {
 }
 
 export function hashEmbedding(text: string): Float32Array {
-  return embedMeaning(meaningOf(canonicalize(shortened(text))))
+  return embedMeaning(meaningOf(canonicalize(shorten(text))))
 }
 
-function shortened(text: string): string {
+function shorten(text: string): string {
   const half = MAX_LENGTH / 2
   return text.length <= MAX_LENGTH ? text : `${text.slice(0, half)} ${text.slice(-half)}`
 }
@@ -59,11 +59,11 @@ function embedMeaning(meaning: string): Float32Array {
   const words = meaning.split(' ').filter((word) => word !== '')
   const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
   const sum = new Float64Array(DIMENSIONS)
-  addFamily(sum, words, lettersOf, SHARES.letters)
-  addFamily(sum, words, piecesOf, SHARES.pieces)
-  addFamily(sum, words, (word) => [hash32(word, 3)], SHARES.words)
-  addFamily(sum, pairs, (pair) => [hash32(pair, 4)], SHARES.pairs)
-  const length = lengthOf(sum)
+  addFeatures(sum, words, lettersOf, SHARES.letters)
+  addFeatures(sum, words, piecesOf, SHARES.pieces)
+  addFeatures(sum, words, (word) => [hash32(word, 3)], SHARES.words)
+  addFeatures(sum, pairs, (pair) => [hash32(pair, 4)], SHARES.pairs)
+  const length = normOf(sum)
   return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
 }
 
@@ -93,7 +93,7 @@ function piecesOf(word: string): readonly number[] {
  * Adds one feature type. The weight of each feature is the square root of its number of occurrences, with a sign
  * derived from its hash.
  */
-function addFamily(
+function addFeatures(
   sum: Float64Array,
   words: readonly string[],
   featuresOf: (word: string) => readonly number[],
@@ -109,7 +109,7 @@ function addFamily(
     const sign = feature >>> 31 === 0 ? 1 : -1
     family[dimension] = (family[dimension] ?? 0) + sign * Math.sqrt(count)
   }
-  const length = lengthOf(family)
+  const length = normOf(family)
   if (length === 0) return
   const scale = Math.sqrt(share) / length
   for (let index = 0; index < DIMENSIONS; index += 1) {
@@ -117,7 +117,7 @@ function addFamily(
   }
 }
 
-function lengthOf(vector: Float64Array): number {
+function normOf(vector: Float64Array): number {
   let squares = 0
   for (const value of vector) squares += value * value
   return Math.sqrt(squares)
@@ -132,7 +132,7 @@ const ROUNDS = 3
  */
 const DEVIATIONS = 6.5
 /** Tolerance in bits. Prevents rounding errors from rejecting equal vectors. */
-const SLACK = 2
+const SLACK_BITS = 2
 
 /** Writes the signs of a vector's projections onto 1024 fixed random directions. */
 export type Signer = (vector: Float32Array, signature: Uint32Array) => void
@@ -183,7 +183,7 @@ export function maxDifferentBits(minSimilarity: number, words: number): number {
   const probability = Math.acos(Math.min(1, Math.max(-1, minSimilarity))) / Math.PI
   return Math.min(
     bits,
-    Math.ceil(bits * probability + DEVIATIONS * Math.sqrt(bits * probability * (1 - probability))) + SLACK,
+    Math.ceil(bits * probability + DEVIATIONS * Math.sqrt(bits * probability * (1 - probability))) + SLACK_BITS,
   )
 }
 

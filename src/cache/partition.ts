@@ -22,7 +22,7 @@ export interface VectorSearch {
 const MIN_SIGNED_ROWS = 256
 /** Number of signature words compared first. One array contains these words for all rows. */
 const FIRST_WORDS = 2
-const REST_WORDS = SIGNATURE_WORDS - FIRST_WORDS
+const OTHER_WORDS = SIGNATURE_WORDS - FIRST_WORDS
 /** Number of words compared by the end of each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
 const STAGE_COST = 6
@@ -43,9 +43,9 @@ export interface Partition {
 /** Rows are not moved during a search, because the search would miss a vector that moves. */
 interface Rows {
   entries: (StoredVector | undefined)[]
-  signed: number
-  first: Uint32Array
-  rest: Uint32Array
+  signedCount: number
+  firstWords: Uint32Array
+  otherWords: Uint32Array
 }
 
 /**
@@ -53,20 +53,20 @@ interface Rows {
  * signatures.
  */
 export function createPartition(sign: Signer): Partition {
-  const rows: Rows = { entries: [], signed: 0, first: new Uint32Array(0), rest: new Uint32Array(0) }
-  let empty = 0
-  let searches = 0
+  const rows: Rows = { entries: [], signedCount: 0, firstWords: new Uint32Array(0), otherWords: new Uint32Array(0) }
+  let emptyRows = 0
+  let activeSearches = 0
   const compactWhenIdle = (): void => {
-    if (searches > 0 || empty * 2 <= rows.entries.length) return
+    if (activeSearches > 0 || emptyRows * 2 <= rows.entries.length) return
     compact(rows)
-    empty = 0
+    emptyRows = 0
   }
   const finish = (): void => {
-    searches -= 1
+    activeSearches -= 1
     compactWhenIdle()
   }
   return {
-    size: () => rows.entries.length - empty,
+    size: () => rows.entries.length - emptyRows,
     add: (entry) => {
       entry.row = rows.entries.length
       rows.entries.push(entry)
@@ -74,11 +74,11 @@ export function createPartition(sign: Signer): Partition {
     },
     remove: (entry) => {
       rows.entries[entry.row] = undefined
-      empty += 1
+      emptyRows += 1
       compactWhenIdle()
     },
     search: (search, pause) => {
-      searches += 1
+      activeSearches += 1
       const found = scan(rows, search, sign, pause)
       if (found instanceof Promise) return found.finally(finish)
       finish()
@@ -90,17 +90,17 @@ export function createPartition(sign: Signer): Partition {
 /** Signs two rows per new row, because signing all rows of a scope in one call would block. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
-  for (let count = 0; count < 2 && rows.signed < rows.entries.length; count += 1) {
-    const row = rows.signed
-    if ((row + 1) * FIRST_WORDS > rows.first.length) {
-      rows.first = grow(rows.first, Math.max(MIN_SIGNED_ROWS, row * 2) * FIRST_WORDS)
-      rows.rest = grow(rows.rest, Math.max(MIN_SIGNED_ROWS, row * 2) * REST_WORDS)
+  for (let count = 0; count < 2 && rows.signedCount < rows.entries.length; count += 1) {
+    const row = rows.signedCount
+    if ((row + 1) * FIRST_WORDS > rows.firstWords.length) {
+      rows.firstWords = grow(rows.firstWords, Math.max(MIN_SIGNED_ROWS, row * 2) * FIRST_WORDS)
+      rows.otherWords = grow(rows.otherWords, Math.max(MIN_SIGNED_ROWS, row * 2) * OTHER_WORDS)
     }
     const entry = rows.entries[row]
     if (entry !== undefined) sign(entry.vector, signature)
-    rows.first.set(signature.subarray(0, FIRST_WORDS), row * FIRST_WORDS)
-    rows.rest.set(signature.subarray(FIRST_WORDS), row * REST_WORDS)
-    rows.signed += 1
+    rows.firstWords.set(signature.subarray(0, FIRST_WORDS), row * FIRST_WORDS)
+    rows.otherWords.set(signature.subarray(FIRST_WORDS), row * OTHER_WORDS)
+    rows.signedCount += 1
   }
 }
 
@@ -108,15 +108,15 @@ function compact(rows: Rows): void {
   const entries = rows.entries.filter((entry) => entry !== undefined)
   let signed = 0
   entries.forEach((entry, row) => {
-    if (entry.row < rows.signed) {
-      rows.first.copyWithin(row * FIRST_WORDS, entry.row * FIRST_WORDS, (entry.row + 1) * FIRST_WORDS)
-      rows.rest.copyWithin(row * REST_WORDS, entry.row * REST_WORDS, (entry.row + 1) * REST_WORDS)
+    if (entry.row < rows.signedCount) {
+      rows.firstWords.copyWithin(row * FIRST_WORDS, entry.row * FIRST_WORDS, (entry.row + 1) * FIRST_WORDS)
+      rows.otherWords.copyWithin(row * OTHER_WORDS, entry.row * OTHER_WORDS, (entry.row + 1) * OTHER_WORDS)
       signed += 1
     }
     entry.row = row
   })
   rows.entries = entries
-  rows.signed = signed
+  rows.signedCount = signed
 }
 
 interface Scan {
@@ -135,12 +135,12 @@ function scan(
   sign: Signer,
   pause: () => Promise<void>,
 ): MaybePromise<readonly Neighbor[]> {
-  const isSigned = rows.signed >= MIN_SIGNED_ROWS
+  const isSigned = rows.signedCount >= MIN_SIGNED_ROWS
   const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
   if (signature !== undefined) sign(search.vector, signature)
   const state: Scan = {
     search,
-    tailLength: tailLengthOf(search.vector),
+    tailLength: tailNorm(search.vector),
     signature,
     maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
     best: [],
@@ -164,7 +164,7 @@ async function scanRest(
 }
 
 function scanSlice(rows: Rows, state: Scan, from: number): number {
-  const { first, rest, signed } = rows
+  const { firstWords: first, otherWords: rest, signedCount: signed } = rows
   const { signature, maxDifferent, end } = state
   const [one = 0, two = 0] = signature ?? []
   const maxFirst = maxDifferent[0] ?? 0
@@ -187,14 +187,14 @@ function scanSlice(rows: Rows, state: Scan, from: number): number {
   return row
 }
 
-interface FirstStage {
+interface ComparisonState {
   readonly signature: Uint32Array
   readonly different: number
   readonly maxDifferent: readonly number[]
 }
 
-function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): boolean {
-  const at = row * REST_WORDS - FIRST_WORDS
+function hasNearSignature(rest: Uint32Array, row: number, stage: ComparisonState): boolean {
+  const at = row * OTHER_WORDS - FIRST_WORDS
   let { different } = stage
   let word = FIRST_WORDS
   for (let index = 1; index < STAGES.length; index += 1) {
@@ -211,10 +211,10 @@ function hasNearSignature(rest: Uint32Array, row: number, stage: FirstStage): bo
  */
 function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
-  const head = headOf(search.vector.length)
-  const start = product(entry.vector, search.vector, 0, head)
+  const head = headLength(search.vector.length)
+  const start = dotProduct(entry.vector, search.vector, 0, head)
   if (start + tailLength * entry.tailLength < search.minSimilarity - ROUNDING) return
-  const similarity = start + product(entry.vector, search.vector, head, search.vector.length)
+  const similarity = start + dotProduct(entry.vector, search.vector, head, search.vector.length)
   if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
 
@@ -233,16 +233,16 @@ function grow(array: Uint32Array, length: number): Uint32Array {
 }
 
 /** Returns the norm of the dimensions after the head. */
-export function tailLengthOf(vector: Float32Array): number {
-  const head = headOf(vector.length)
-  return Math.sqrt(product(vector, vector, head, vector.length))
+export function tailNorm(vector: Float32Array): number {
+  const head = headLength(vector.length)
+  return Math.sqrt(dotProduct(vector, vector, head, vector.length))
 }
 
-export function headOf(dimensions: number): number {
+export function headLength(dimensions: number): number {
   return dimensions < 64 ? dimensions : dimensions >>> 2
 }
 
-export function product(left: Float32Array, right: Float32Array, from: number, to: number): number {
+export function dotProduct(left: Float32Array, right: Float32Array, from: number, to: number): number {
   let [a, b, c, d] = [0, 0, 0, 0]
   const end = to - ((to - from) % 4)
   for (let index = from; index < end; index += 4) {

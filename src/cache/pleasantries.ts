@@ -1,6 +1,6 @@
 import { QUESTION_WORDS, words } from './english.ts'
 import { countWords, lineOf, reword } from './rewordings.ts'
-import { asWords, isPlainWord, type Token } from './tokenize.ts'
+import { toWordTokens, isPlainWord, type Token } from './tokenize.ts'
 
 const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
 const TELL =
@@ -18,7 +18,7 @@ const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|expla
 /**
  * Beginnings of indirect questions, such as `how many` and `how I can`. `do you know how to swim` is not one of them.
  */
-const KNOWN =
+const INDIRECT_QUESTION =
   '(?:(?:what|who|when|where|why|which)|how (?:many|much|long|far|often|old|i can|i could|can i|could i|do i))'
 
 /** Pleasantries at the beginning of a text, matched against its words joined by spaces. One may follow another. */
@@ -41,7 +41,7 @@ const OPENINGS = [
   new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
   new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
   new RegExp(
-    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${KNOWN} )`,
+    `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${INDIRECT_QUESTION} )`,
   ),
   new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
   /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
@@ -94,7 +94,7 @@ const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\
 const SEARCHED_TOKENS = 40
 
 /** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
-export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] {
+export function removePleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let isClause = false
   for (;;) {
@@ -103,7 +103,7 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
   }
-  const ended = withoutBeneficiary(withoutFinalPunctuation(withoutEnding(items)))
+  const ended = removeForMe(removeFinalPunctuation(removeEnding(items)))
   const question = isClause ? asQuestion(ended) : moveFrontedPhrase(ended)
   const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
   const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
@@ -111,7 +111,7 @@ export function withoutPleasantries(tokens: readonly Token[]): readonly Token[] 
   return isOneSentence ? reword(form) : form
 }
 
-function withoutBeneficiary(items: readonly Token[]): readonly Token[] {
+function removeForMe(items: readonly Token[]): readonly Token[] {
   if (items.length > SEARCHED_TOKENS || !items.some((item) => item.key === 'me')) return items
   const line = lineOf(items)
   const rest = FOR_ME.test(line) ? items.slice(0, -2) : items
@@ -137,7 +137,7 @@ function openingOf(line: string): string | undefined {
   return undefined
 }
 
-function withoutEnding(items: readonly Token[]): readonly Token[] {
+function removeEnding(items: readonly Token[]): readonly Token[] {
   const line = lineOf(items.slice(-SEARCHED_TOKENS))
   if (!/please|thank|cheers/.test(line)) return items
   if (items.some((item) => ABOUT_PLEASANTRIES.has(item.key))) return items
@@ -146,7 +146,7 @@ function withoutEnding(items: readonly Token[]): readonly Token[] {
   return ending === undefined ? items : items.slice(0, items.length - countWords(ending))
 }
 
-export function withoutFinalPunctuation(items: readonly Token[]): readonly Token[] {
+export function removeFinalPunctuation(items: readonly Token[]): readonly Token[] {
   const last = items.findLastIndex((item) => item.kind !== 'stop')
   return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)
 }
@@ -163,7 +163,7 @@ function asQuestion(items: readonly Token[]): readonly Token[] {
     return [first, third, second, ...items.slice(3)]
   }
   const verb = items.find(isFormOfBe)
-  if (verb === undefined) return withDo(items)
+  if (verb === undefined) return insertDo(items)
   const hasSubject = SUBJECT_OPENINGS.has(second.key) || !isPlainWord(second) || verb === items.at(-1)
   if (!hasSubject || items.filter(isFormOfBe).length > 1) return items
   return [first, verb, ...items.slice(1).filter((item) => item !== verb)]
@@ -175,10 +175,10 @@ const HELPERS: ReadonlySet<string> = new Set([...MODALS, 'do', 'does', 'did', 'h
 /** `who` and `what` may be the subject of the clause. */
 const ADVERBS: ReadonlySet<string> = new Set(['why', 'where', 'when'])
 
-function withDo(items: readonly Token[]): readonly Token[] {
+function insertDo(items: readonly Token[]): readonly Token[] {
   const [first] = items
   if (first === undefined || !ADVERBS.has(first.key) || items.some((item) => HELPERS.has(item.key))) return items
-  return [...asWords(first, [first.key, 'do']), ...items.slice(1)]
+  return [...toWordTokens(first, [first.key, 'do']), ...items.slice(1)]
 }
 
 function isFormOfBe(item: Token): boolean {
@@ -193,5 +193,5 @@ function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): r
   const start = countWords(line.slice(0, found.index))
   const how = items[start]
   if (how === undefined) return items
-  return [...items.slice(0, start), ...asWords(how, ['how', 'to']), ...items.slice(start + countWords(found[0]))]
+  return [...items.slice(0, start), ...toWordTokens(how, ['how', 'to']), ...items.slice(start + countWords(found[0]))]
 }

@@ -1,4 +1,4 @@
-import { asWords, type Token } from './tokenize.ts'
+import { toWordTokens, type Token } from './tokenize.ts'
 
 /** `$1` in `to` is the text that the first group matched. */
 interface Rewording {
@@ -141,7 +141,7 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
     }
     const replacement = to
       .split(' ')
-      .flatMap((word) => (word.startsWith('$') ? tokensIn(Number(word.slice(1))) : asWords(first, [word])))
+      .flatMap((word) => (word.startsWith('$') ? tokensIn(Number(word.slice(1))) : toWordTokens(first, [word])))
     return [
       ...replacement.map((token, at) => ({ ...token, startsSentence: at === 0 })),
       ...items.slice(countWords(match[0])),

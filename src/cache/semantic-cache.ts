@@ -5,7 +5,7 @@ import { ZERO } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { createMemoryAnswerStore } from './answer-store.ts'
 import { cacheKeyOf } from './cache-key.ts'
-import { missOf, NOTHING_STORED, type CacheMiss } from './cache-miss.ts'
+import { createMiss, UNCACHEABLE, type CacheMiss } from './cache-miss.ts'
 import {
   checkCacheOptions,
   NO_DIRECTIVES,
@@ -13,7 +13,7 @@ import {
   type SemanticCacheOptions,
   type VerifierModel,
 } from './cache-options.ts'
-import { boundAnswers, boundIndex, whenReady } from './deadlines.ts'
+import { limitAnswerCalls, limitIndexCalls, whenReady } from './deadlines.ts'
 import { attempt, findAnswer, type CacheHit, type CacheParts, type CacheTallies } from './find-answer.ts'
 import { createFlatIndex, createVectorSearch } from './vector-search.ts'
 import type { Difference } from './guard.ts'
@@ -73,27 +73,28 @@ export interface CacheStatistics {
 }
 
 const DEFAULT_THRESHOLD = 0.95
-const DEFAULT_ENTRIES = 1000
-const DEFAULT_BYTES = 64 * 1024 * 1024
+const DEFAULT_MAX_ENTRIES = 1000
+const DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 1000
 /** Margin by which a raised threshold exceeds the similarity of the wrong hit. */
 const THRESHOLD_STEP = 0.001
 /** Number of requests whose hits can be reported by request id. */
-const MAX_REPORTABLE = 10_000
+const MAX_REPORTABLE_REQUESTS = 10_000
 
 /** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
   const parts = createCacheParts(options)
-  const hitIds = new LRUCache<string, string>({ max: MAX_REPORTABLE })
+  const entryIdByRequest = new LRUCache<string, string>({ max: MAX_REPORTABLE_REQUESTS })
   const remember = (found: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
-    if (found.hit && requestId !== undefined) hitIds.set(requestId, found.id)
+    if (found.hit && requestId !== undefined) entryIdByRequest.set(requestId, found.id)
     return found
   }
   return {
     lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
-    peek: (question) => lookUp(readOnly(parts), question),
-    reportWrongHit: (id) => attempt(parts.tallies, () => raiseThreshold(parts, hitIds.get(id) ?? id), undefined),
+    peek: (question) => lookUp(toReadOnly(parts), question),
+    reportWrongHit: (id) =>
+      attempt(parts.tallies, () => raiseThreshold(parts, entryIdByRequest.get(id) ?? id), undefined),
     clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
     stats: () => statisticsOf(parts.tallies, parts.store.size()),
     flush: async () => void (await Promise.all(parts.writes)),
@@ -101,7 +102,12 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
 }
 
 function createCacheParts(options: SemanticCacheOptions): CacheParts {
-  const { runtime, maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const {
+    runtime,
+    maxEntries = DEFAULT_MAX_ENTRIES,
+    maxBytes = DEFAULT_MAX_BYTES,
+    timeoutMs = DEFAULT_TIMEOUT_MS,
+  } = options
   const pause = options.pause ?? (() => new Promise<void>((resolve) => void runtime.after(0, resolve)))
   const search = createSearch(options, { pause, timeoutMs, hasComparable: (scope) => store.hasComparable(scope) })
   const store: AnswerStore =
@@ -116,7 +122,7 @@ function createCacheParts(options: SemanticCacheOptions): CacheParts {
             if (isThenable(removed)) removed.catch(() => {})
           },
         })
-      : boundAnswers(options.answers, { runtime, timeoutMs })
+      : limitAnswerCalls(options.answers, { runtime, timeoutMs })
   return {
     options,
     threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
@@ -139,7 +145,12 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
  * each entry that it evicts.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
-  const { runtime, embedder = hashingEmbedder(), maxEntries = DEFAULT_ENTRIES, maxBytes = DEFAULT_BYTES } = options
+  const {
+    runtime,
+    embedder = hashingEmbedder(),
+    maxEntries = DEFAULT_MAX_ENTRIES,
+    maxBytes = DEFAULT_MAX_BYTES,
+  } = options
   const isLocal = options.index === undefined && options.answers === undefined
   if (isLocal && embedder === hashingEmbedder()) return createWordingSearch()
   const { timeoutMs, hasComparable, pause } = parts
@@ -148,17 +159,17 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   const index =
     options.index === undefined
       ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
-      : boundIndex(options.index, { runtime, timeoutMs })
-  return createVectorSearch({ embedder, index, runtime, timeoutMs, deferred: isLocal, hasComparable })
+      : limitIndexCalls(options.index, { runtime, timeoutMs })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal, hasComparable })
 }
 
 function lookUp(parts: CacheParts, question: CacheQuestion): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = parts
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = question
-  if (options.enabled === false || (!directives.read && !directives.write)) return NOTHING_STORED
+  if (options.enabled === false || (!directives.read && !directives.write)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
   const key = cacheKeyOf(question.prompt, { owner, modelName })
-  if (key === undefined) return NOTHING_STORED
+  if (key === undefined) return UNCACHEABLE
   const lookup: Lookup = {
     key,
     keyId,
@@ -171,12 +182,12 @@ function lookUp(parts: CacheParts, question: CacheQuestion): MaybePromise<CacheH
     form: undefined,
     vector: undefined,
   }
-  if (!directives.read) return missOf(parts, lookup, directives)
+  if (!directives.read) return createMiss(parts, lookup, directives)
   const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, cancellation)
   return whenReady(found, (hit) => {
     if (hit === undefined) {
       tallies.misses += 1
-      return missOf(parts, lookup, directives)
+      return createMiss(parts, lookup, directives)
     }
     tallies.hits += 1
     tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
@@ -184,7 +195,7 @@ function lookUp(parts: CacheParts, question: CacheQuestion): MaybePromise<CacheH
   })
 }
 
-function readOnly(parts: CacheParts): CacheParts {
+function toReadOnly(parts: CacheParts): CacheParts {
   const { store, options } = parts
   const isFree = options.embedder === undefined && options.verifyHit === undefined
   const readOnlyStore: AnswerStore = {

@@ -63,7 +63,7 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
   const { maxFollowers = 1000, timeout } = options
   const flights = new Map<string, Flight<T, S>>()
 
-  const leaderOf = (key: string, flight: Flight<T, S>): Leader<T, S> => {
+  const createLeader = (key: string, flight: Flight<T, S>): Leader<T, S> => {
     let isComplete = false
     const publish = (stream: S): void => {
       if (isComplete) return
@@ -81,7 +81,7 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
       const [next] = followers
       if (end === 'handed-over' && next !== undefined) {
         flight.stream = undefined
-        next.settle(leaderOf(key, flight))
+        next.settle(createLeader(key, flight))
         return
       }
       flights.delete(key)
@@ -124,9 +124,9 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
       if (cancellation?.isCancelled === true) throw cancellation.reason
       const flight = flights.get(key)
       if (flight === undefined) {
-        const started: Flight<T, S> = { followers: undefined, stream: undefined, streamFollowers: 0 }
-        flights.set(key, started)
-        return leaderOf(key, started)
+        const newFlight: Flight<T, S> = { followers: undefined, stream: undefined, streamFollowers: 0 }
+        flights.set(key, newFlight)
+        return createLeader(key, newFlight)
       }
       if (flight.stream !== undefined && followsStream === true) {
         if (flight.streamFollowers++ >= maxFollowers) return { role: 'alone' }

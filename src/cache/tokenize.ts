@@ -108,9 +108,9 @@ function pushAddress(address: string, push: Push): void {
 
 /** Adds a character. A period before a letter begins a name (.NET); elsewhere it ends a sentence. */
 function pushCharacter(character: string, next: string | undefined, push: Push): void {
-  const ends =
+  const endsSentence =
     STOPS.includes(character) && (next === undefined || !/[\p{L}\p{N}]/u.test(next) || character.charCodeAt(0) > 0x7f)
-  if (ends) push('stop', character, stopKey(character))
+  if (endsSentence) push('stop', character, stopKey(character))
   else push('symbol', character, symbolKey(character, next))
 }
 
@@ -136,7 +136,7 @@ export function isPlainWord(token: Token): boolean {
   return rest === rest.toLowerCase()
 }
 
-export function asWords(token: Token, keys: readonly string[]): readonly Token[] {
+export function toWordTokens(token: Token, keys: readonly string[]): readonly Token[] {
   if (keys.length === 1 && keys[0] === token.key) return [token]
   return keys.map((key, index) => ({
     kind: 'word',
@@ -158,9 +158,9 @@ const GRAMMAR_WORDS =
 /** Excluded results of swaps: other words, names, abbreviations, and results with two possible originals. */
 const AMBIGUOUS: ReadonlySet<string> = new Set('hwo aws dose odes weer form eben bene sadi three siad asid'.split(' '))
 
-const CORRECTED: ReadonlyMap<string, string> = new Map([
+const CORRECTIONS: ReadonlyMap<string, string> = new Map([
   ...GRAMMAR_WORDS.flatMap((word) =>
-    swapsOf(word)
+    letterSwaps(word)
       .filter((swapped) => !AMBIGUOUS.has(swapped))
       .map((swapped): [string, string] => [swapped, word]),
   ),
@@ -179,7 +179,7 @@ const CAPITAL_MOVED: ReadonlyMap<string, string> = new Map([
 ])
 const HAS_MOVED_CAPITAL = /^[a-z][A-Z][a-z]*$/
 
-function swapsOf(word: string): readonly string[] {
+function letterSwaps(word: string): readonly string[] {
   return Array.from(
     { length: word.length - 1 },
     (_, at) => word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2),
@@ -187,7 +187,7 @@ function swapsOf(word: string): readonly string[] {
 }
 
 /** Returns the grammatical word for a token with two swapped letters (`the` for `teh`), or the token. */
-export function withGrammarWord(token: Token): Token {
+export function correctGrammarWord(token: Token): Token {
   const word = grammarWordOf(token)
   return word === undefined ? token : { kind: 'word', raw: word, key: word, startsSentence: token.startsSentence }
 }
@@ -195,9 +195,9 @@ export function withGrammarWord(token: Token): Token {
 function grammarWordOf(token: Token): string | undefined {
   if (token.kind === 'exact') {
     if (!token.startsSentence || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
-    return CAPITAL_MOVED.get(token.raw) ?? CORRECTED.get(token.raw.toLowerCase())
+    return CAPITAL_MOVED.get(token.raw) ?? CORRECTIONS.get(token.raw.toLowerCase())
   }
   if (token.kind !== 'word') return undefined
   const isWritten = token.raw === token.key || (token.startsSentence && token.raw.slice(1) === token.key.slice(1))
-  return isWritten ? CORRECTED.get(token.key) : undefined
+  return isWritten ? CORRECTIONS.get(token.key) : undefined
 }

@@ -9,7 +9,7 @@ const CONSONANTS = /^[^aeiouy]+$/
 /** Last letters of other forms of the same word: `use` and `used`, `lend` and `lender`. */
 const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
-const KEYBOARD: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
+const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
  * Grammatical words. Their misspellings are recognized without context and with any vowel, because names rarely take
@@ -25,11 +25,11 @@ const FUNCTION_WORDS: ReadonlySet<string> = new Set(
 
 /** Returns true for two words that the guard may accept as the same word. */
 export function mayBeTypo(left: string, right: string): boolean {
-  const [one, other] = withoutPossessive(left, right)
+  const [one, other] = removePossessives(left, right)
   return isOneTypo(one, other) || isFunctionTypo(one, other)
 }
 
-export function withoutPossessive(left: string, right: string): readonly [string, string] {
+export function removePossessives(left: string, right: string): readonly [string, string] {
   return left.endsWith("'s") && right.endsWith("'s") ? [left.slice(0, -2), right.slice(0, -2)] : [left, right]
 }
 
@@ -107,7 +107,7 @@ export function isKeyboardError(left: string, right: string): boolean {
   const [one = '', other = ''] = [left.charAt(from), right.charAt(from)]
   if (from === left.length - 1 || (VOWELS.includes(one) && VOWELS.includes(other))) return false
   if (left.slice(from + 1) !== right.slice(from + 1)) return one === right.charAt(from + 1)
-  return KEYBOARD.some(
+  return KEYBOARD_ROWS.some(
     (row) => Math.abs(row.indexOf(one) - row.indexOf(other)) === 1 && row.includes(one) && row.includes(other),
   )
 }

@@ -3,11 +3,11 @@ import { LRUCache } from 'lru-cache'
 import type { Embedder, VectorIndex } from '../core/cache-ports.ts'
 import type { Runtime } from '../core/ports.ts'
 import { type Canonical, canonicalize } from './canonical.ts'
-import { createFailurePause, type FailurePause, whenReady, withDeadline, runWithTimeout } from './deadlines.ts'
+import { createFailurePause, type FailurePause, whenReady, runWithTimeout, runAbortable } from './deadlines.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 import { GatewayError } from '../core/errors.ts'
 import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
-import { createPartition, type Partition, type StoredVector, tailLengthOf } from './partition.ts'
+import { createPartition, type Partition, type StoredVector, tailNorm } from './partition.ts'
 
 export interface VectorSearchOptions {
   readonly embedder: Embedder
@@ -18,7 +18,7 @@ export interface VectorSearchOptions {
    * True if only this process writes to the index. The first question of a scope is then embedded together with the
    * second one. In a shared index, each vector is added immediately.
    */
-  readonly deferred: boolean
+  readonly isLocal: boolean
   readonly hasComparable: (scope: string) => MaybePromise<boolean>
 }
 
@@ -26,7 +26,7 @@ const MAX_FORMS = 256
 /** Maximum number of pending questions embedded together with a new one. */
 const MAX_EMBEDDED_TOGETHER = 32
 
-interface Pending {
+interface PendingQuestion {
   readonly text: string
   readonly expiresAt: number
 }
@@ -35,9 +35,9 @@ interface Pending {
 type Vectors = readonly (Float32Array | undefined)[]
 
 export function createVectorSearch(options: VectorSearchOptions): CandidateSearch {
-  const { embedder, index, deferred, runtime, timeoutMs } = options
+  const { embedder, index, isLocal, runtime, timeoutMs } = options
   const forms = new LRUCache<string, Canonical>({ max: MAX_FORMS })
-  const pending = new Map<string, Map<string, Pending>>()
+  const pending = new Map<string, Map<string, PendingQuestion>>()
   const embedTexts = createEmbedTexts(options)
 
   const forget = (scope: string, id: string): void => {
@@ -49,7 +49,11 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
    * Adds the pending questions that are still stored. Without a usable vector, a question is found only by identical
    * text.
    */
-  const addWaiting = (scope: string, waiting: readonly (readonly [string, Pending])[], vectors: Vectors): void => {
+  const addWaiting = (
+    scope: string,
+    waiting: readonly (readonly [string, PendingQuestion])[],
+    vectors: Vectors,
+  ): void => {
     for (const [at, [id, { expiresAt }]] of waiting.entries()) {
       const vector = vectors[at + 1]
       if (vector !== undefined && pending.get(scope)?.has(id)) void index.add({ id, scope, vector, expiresAt })
@@ -76,7 +80,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     const { threshold, cancellation } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
-      withDeadline(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }))
+      runWithTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }))
     return whenReady(whenReady(vectorOf(lookup), search), (found) =>
       found
         .filter(({ similarity }) => similarity >= threshold)
@@ -85,13 +89,13 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   }
 
   return {
-    bytesOf: () => indexBytesOf(embedder.dimensions),
+    bytesOf: () => bytesPerVector(embedder.dimensions),
     find: (lookup, limit) =>
       whenReady(options.hasComparable(lookup.key.scope), (has) => (has ? nearest(lookup, limit) : [])),
     add: (lookup, expiresAt) => {
       const { scope, id, text } = lookup.key
-      if (deferred && lookup.vector === undefined) {
-        const waiting = pending.get(scope) ?? new Map<string, Pending>()
+      if (isLocal && lookup.vector === undefined) {
+        const waiting = pending.get(scope) ?? new Map<string, PendingQuestion>()
         pending.set(scope, waiting.set(id, { text, expiresAt }))
         return undefined
       }
@@ -125,7 +129,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
       throw error
     }
     const accept = (results: readonly Float32Array[]): Vectors => {
-      const vectors = texts.map((_, at) => unitOf(results[at], embedder.dimensions))
+      const vectors = texts.map((_, at) => toUnitVector(results[at], embedder.dimensions))
       if (vectors[0] === undefined)
         return failed(
           new Error(
@@ -137,7 +141,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const pending = runWithTimeout(timeout, (signal) => embedder.embed(texts, signal))
+      const pending = runAbortable(timeout, (signal) => embedder.embed(texts, signal))
       return isThenable(pending) ? pending.then(accept, failed) : accept(pending)
     } catch (error) {
       return failed(error)
@@ -145,7 +149,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
   }
 }
 
-function unitOf(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
+function toUnitVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
   let squares = 0
   for (const value of vector) squares += value * value
@@ -174,14 +178,14 @@ function createEmbedderHealth(now: () => number): EmbedderHealth {
     succeeded: (keyId) => {
       keys.delete(keyId)
       failing.clear()
-      all.succeeded()
+      all.reset()
     },
     failed: (keyId) => {
       const own = keys.get(keyId) ?? createFailurePause(now)
       keys.set(keyId, own)
-      own.failed()
+      own.countFailure()
       if (failing.size < 2) failing.add(keyId)
-      if (failing.size > 1) all.failed()
+      if (failing.size > 1) all.countFailure()
     },
   }
 }
@@ -201,9 +205,9 @@ export interface FlatIndexOptions {
 
 const OVERHEAD_BYTES = 400
 /** Maximum number of entries that one `add` checks for expiry. */
-const MAX_SWEPT = 4
+const MAX_EXPIRY_CHECKS = 4
 
-export function indexBytesOf(dimensions: number): number {
+export function bytesPerVector(dimensions: number): number {
   return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
 }
 
@@ -214,12 +218,12 @@ export function indexBytesOf(dimensions: number): number {
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options
   const pause = options.pause ?? (() => Promise.resolve())
-  const capacity = Math.min(maxEntries, Math.floor(maxBytes / indexBytesOf(dimensions)))
+  const capacity = Math.min(maxEntries, Math.floor(maxBytes / bytesPerVector(dimensions)))
   const sign = createSigner(dimensions)
   const entries = new Map<string, StoredVector>()
   const partitions = new Map<string, Partition>()
 
-  const check = (vector: Float32Array): void => {
+  const checkDimensions = (vector: Float32Array): void => {
     if (vector.length === dimensions) return
     throw new GatewayError(
       'internal',
@@ -236,7 +240,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
     let seen = 0
     for (const entry of entries.values()) {
       const isFull = entries.size >= capacity
-      if (!isFull && seen >= MAX_SWEPT) return
+      if (!isFull && seen >= MAX_EXPIRY_CHECKS) return
       seen += 1
       if (isFull || entry.expiresAt <= now()) remove(entry)
     }
@@ -244,28 +248,28 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
 
   return {
     add: ({ id, scope, vector, expiresAt }) => {
-      check(vector)
+      checkDimensions(vector)
       const old = entries.get(id)
       if (old !== undefined) remove(old)
       evict()
       if (capacity < 1) return
-      const entry = { id, scope, vector: vector.slice(), tailLength: tailLengthOf(vector), expiresAt, row: 0 }
+      const entry = { id, scope, vector: vector.slice(), tailLength: tailNorm(vector), expiresAt, row: 0 }
       const partition = partitions.get(scope) ?? createPartition(sign)
       partitions.set(scope, partition)
       partition.add(entry)
       entries.set(id, entry)
     },
     nearest: (scope, vector, { least, limit }) => {
-      check(vector)
+      checkDimensions(vector)
       const partition = partitions.get(scope)
       if (partition === undefined || limit < 1) return []
       const found = partition.search({ vector, minSimilarity: least, limit, now: now() }, pause)
-      const alive = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
+      const keepStored = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
         const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
         for (const { id } of present.toReversed()) touch(entries, id)
         return present
       }
-      return found instanceof Promise ? found.then(alive) : alive(found)
+      return found instanceof Promise ? found.then(keepStored) : keepStored(found)
     },
     remove: (id) => {
       const entry = entries.get(id)

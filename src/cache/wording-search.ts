@@ -75,11 +75,11 @@ export interface WordingIndex {
   clear(): void
   has(scope: string): boolean
   /** Returns at most `limit` questions: first those with equal words, then those with typos. */
-  find(scope: string, form: Canonical, limit: number): readonly FoundWording[]
+  find(scope: string, form: Canonical, limit: number): readonly WordingMatch[]
 }
 
 /** `typos` is the number of words that differ by a typo. */
-export interface FoundWording {
+export interface WordingMatch {
   readonly id: string
   readonly typos: number
 }
@@ -102,7 +102,7 @@ interface Wordings {
 
 interface Scope {
   /** The first question, until it is canonicalized. Most scopes have only one question. */
-  only: { readonly id: string; readonly text: string } | undefined
+  firstQuestion: { readonly id: string; readonly text: string } | undefined
   pending: Map<string, string> | undefined
   /** Created by the first lookup in the scope. */
   wordings: Wordings | undefined
@@ -113,11 +113,11 @@ export function createWordingIndex(): WordingIndex {
   return {
     add: ({ id, scope: name, text, form }) => {
       const known = scopes.get(name)
-      const scope: Scope = known ?? { only: undefined, pending: undefined, wordings: undefined }
+      const scope: Scope = known ?? { firstQuestion: undefined, pending: undefined, wordings: undefined }
       if (known === undefined) scopes.set(name, scope)
       else forget(scope, id)
       if (form !== undefined) insert((scope.wordings ??= emptyWordings()), id, form)
-      else if (known === undefined) scope.only = { id, text }
+      else if (known === undefined) scope.firstQuestion = { id, text }
       else (scope.pending ??= new Map<string, string>()).set(id, text)
     },
     remove: (name, id) => {
@@ -132,9 +132,9 @@ export function createWordingIndex(): WordingIndex {
       const scope = scopes.get(name)
       if (scope === undefined) return []
       const wordings = (scope.wordings ??= emptyWordings())
-      readPending(scope, wordings)
+      canonicalizePending(scope, wordings)
       const words = wordsOf(form)
-      const found: FoundWording[] = []
+      const found: WordingMatch[] = []
       for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) found.push({ id, typos: 0 })
       if (found.length < limit && form.language !== 'none') addWithTypos(wordings, words, { found, limit })
       return found.slice(0, limit)
@@ -146,14 +146,14 @@ function emptyWordings(): Wordings {
   return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
 }
 
-function isEmpty({ only, pending, wordings }: Scope): boolean {
+function isEmpty({ firstQuestion: only, pending, wordings }: Scope): boolean {
   return only === undefined && (pending?.size ?? 0) + (wordings?.byId.size ?? 0) === 0
 }
 
-function readPending(scope: Scope, wordings: Wordings): void {
-  const { only, pending } = scope
+function canonicalizePending(scope: Scope, wordings: Wordings): void {
+  const { firstQuestion: only, pending } = scope
   if (only !== undefined) insert(wordings, only.id, canonicalize(only.text))
-  scope.only = undefined
+  scope.firstQuestion = undefined
   if (pending === undefined) return
   let count = 0
   for (const [id, text] of pending) {
@@ -176,7 +176,7 @@ function insert(wordings: Wordings, id: string, form: Canonical): void {
 
 function forget(scope: Scope, id: string): void {
   const { pending, wordings } = scope
-  if (scope.only?.id === id) scope.only = undefined
+  if (scope.firstQuestion?.id === id) scope.firstQuestion = undefined
   pending?.delete(id)
   const wording = wordings?.byId.get(id)
   if (wordings === undefined || wording === undefined) return
@@ -202,7 +202,7 @@ function wordsOf(form: Canonical): readonly string[] {
 function addWithTypos(
   wordings: Wordings,
   words: readonly string[],
-  { found, limit }: { readonly found: FoundWording[]; readonly limit: number },
+  { found, limit }: { readonly found: WordingMatch[]; readonly limit: number },
 ): void {
   const rarest = rarestOf(wordings, words)
   if (rarest === undefined) return

@@ -68,7 +68,7 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
   }
 }
 
-const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, becameHit: () => {} }
+const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
 
 /** Typical length of a small model's answer, as a fraction of its input. */
 const ANSWER_SHARE = 1 / 3

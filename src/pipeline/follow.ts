@@ -89,7 +89,7 @@ export async function followStream(
   cancel()
   if (!hasBegun) return undefined
   await reserved.size.prepare()
-  miss.becameHit()
+  miss.countAsHit()
   const replay: ReplayPlan = {
     kind: 'replay',
     answer,

@@ -96,7 +96,7 @@ function joinAs(role: AnswerRole, reserved: Reserved, miss: CacheMiss, services:
   if (role.role === 'stream') {
     return followStream(reserved, miss, { live: role.stream }, services).then((followed) => followed ?? recallMiss)
   }
-  miss.becameHit()
+  miss.countAsHit()
   return { replay: replayOf(reserved, role.value, spent) }
 }
 
@@ -116,7 +116,7 @@ function lead(
       if ('stream' in joined)
         return (await followStream(reserved, miss, { live: joined.stream, leader }, services)) ?? recallMiss
       leader.complete({ shared: joined })
-      miss.becameHit()
+      miss.countAsHit()
       return { replay: replayOf(reserved, joined, spent) }
     },
     (reason: unknown) => {

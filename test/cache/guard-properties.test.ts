@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
-import { differenceOf } from '../../src/cache/guard.ts'
+import { findDifference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/typos.ts'
 import { createWordingIndex } from '../../src/cache/wording-search.ts'
 
@@ -49,7 +49,7 @@ interface Written {
 const written = (text: string): Written => ({ text, form: canonicalize(text) })
 
 function hits(left: Written, right: Written): boolean {
-  return differenceOf(left.form, right.form, { lexicon, typos: 2 }) === undefined
+  return findDifference(left.form, right.form, { lexicon, maxTypos: 2 }) === undefined
 }
 
 describe.each(GAPS)('%s in "%s"', (_, question, fillings) => {

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
-import { differenceOf, type Difference } from '../../src/cache/guard.ts'
+import { findDifference, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/typos.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 
 const lexicon = await loadEnglish()
 
 function difference(left: string, right: string, typos = 2): Difference | undefined {
-  return differenceOf(canonicalize(left), canonicalize(right), { lexicon, typos })
+  return findDifference(canonicalize(left), canonicalize(right), { lexicon, maxTypos: typos })
 }
 
 describe('the guard', () => {
@@ -54,7 +54,7 @@ describe('the guard', () => {
   it('forgives no typo without a lexicon', () => {
     const [left, right] = [canonicalize('Is the weather fine?'), canonicalize('Is the waether fine?')]
 
-    expect(differenceOf(left, right)).toBe('word')
+    expect(findDifference(left, right)).toBe('word')
   })
 
   it('forgives no typo in an unknown language', () => {

@@ -545,8 +545,8 @@ describe('an operator', () => {
     })
 
     const miss = await ask('Who is it?')
-    if (!miss.hit) miss.becameHit()
-    if (!miss.hit) miss.becameHit()
+    if (!miss.hit) miss.countAsHit()
+    if (!miss.hit) miss.countAsHit()
 
     expect(cache.stats()).toMatchObject({ totalRequests: 5, hits: 3, misses: 2 })
   })

@@ -2,12 +2,12 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cache-key.ts'
-import { differenceOf, type Difference } from '../../src/cache/guard.ts'
+import { findDifference, type Difference } from '../../src/cache/guard.ts'
 import { loadEnglish } from '../../src/cache/typos.ts'
 
 const lexicon = await loadEnglish()
 const difference = (left: string, right: string): Difference | undefined =>
-  differenceOf(canonicalize(left), canonicalize(right), { lexicon, typos: 2 })
+  findDifference(canonicalize(left), canonicalize(right), { lexicon, maxTypos: 2 })
 
 const noun = fc.constantFrom(
   'river',

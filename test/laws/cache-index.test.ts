@@ -1,14 +1,14 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createFlatIndex } from '../../src/cache/vector-search.ts'
-import { headOf, product } from '../../src/cache/partition.ts'
+import { headLength, dotProduct } from '../../src/cache/partition.ts'
 
 const DIMENSIONS = 1024
 
 /** Adds in the order of the index, so that both round alike. */
 function cosine(left: Float32Array, right: Float32Array): number {
-  const head = headOf(left.length)
-  return product(left, right, 0, head) + product(left, right, head, left.length)
+  const head = headLength(left.length)
+  return dotProduct(left, right, 0, head) + dotProduct(left, right, head, left.length)
 }
 
 function unit(values: readonly number[]): Float32Array {
