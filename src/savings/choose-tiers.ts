@@ -62,7 +62,7 @@ export async function chooseTiers(
       withoutForecast.push({ tier })
       continue
     }
-    const option = optionOf(tier, forecast, job, history)
+    const option = toSendOption(tier, forecast, job, history)
     if (!isSafe({ debt: history.debt, option, tokens, warm, fullNow: full.now }, outlook)) continue
     const soon = costsOf(option, soonOutlook).total
     candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, full } })
@@ -98,23 +98,24 @@ function cheapestOf(
   { full, fullSoon, history }: Alternatives,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
-  const last = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const current = last?.expected.costs ?? full
-  const currentSoon = last?.expected.soon ?? fullSoon
+  const lastCandidate = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
+  const current = lastCandidate?.expected.costs ?? full
+  const currentSoon = lastCandidate?.expected.soon ?? fullSoon
   /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
     expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
   const allowed = candidates.filter(
     (candidate) =>
-      candidate === last || (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
+      candidate === lastCandidate ||
+      (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
   )
-  const mayStopRewriting = last !== undefined && maySwitch({ current, candidate: full })
+  const mayStopRewriting = lastCandidate !== undefined && maySwitch({ current, candidate: full })
   return allowed
     .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < full.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
-function optionOf(tier: Tier, forecast: TierForecast, job: TierJob, history: History): SendOption {
+function toSendOption(tier: Tier, forecast: TierForecast, job: TierJob, history: History): SendOption {
   const { rewritten } = history
   const continues = forecast.continues === true && rewritten.tier === tier.tier
   return { ...forecast, warm: continues ? warmTokens(rewritten, job, history) : 0 }

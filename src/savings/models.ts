@@ -151,9 +151,9 @@ export function createSemanticRanker({
     [...new Set(texts)].filter((text) => !vectors.has(keyOf(owner, text)))
 
   const embed = async (texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> => {
-    const found = await embedder.embed(texts, signal)
+    const embeddings = await embedder.embed(texts, signal)
     for (const [at, text] of texts.entries()) {
-      const vector = normalizeVector(found[at], dimensions)
+      const vector = normalizeVector(embeddings[at], dimensions)
       if (vector === undefined)
         throw new Error(
           `${embedder.name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`,

@@ -64,8 +64,8 @@ export async function markForCache(
   const found = await Promise.all(counts.map((count) => memory.recall(owner, keyAt(count))))
   const earlier = parseTurn(found.find((value) => value !== undefined))
   const debt = earlier?.debt ?? ZERO
-  const pays = earlier !== undefined && mayMark(request, earlier)
-  const marked = pays ? addMarkers(prompt) : undefined
+  const isWorthMarking = earlier !== undefined && mayMark(request, earlier)
+  const marked = isWorthMarking ? addMarkers(prompt) : undefined
   if (marked === undefined || marked.markers === 0) {
     await remember({ at: now, tokens: 0, debt })
     return undefined
@@ -74,8 +74,8 @@ export async function markForCache(
   await remember({ at: now, tokens, debt: add(debt, writePremium(model, tokens)) })
   const report = (usage: Usage): Promise<void> => {
     const isCached = usage.cacheReadTokens + usage.cacheWriteTokens > 0
-    const extra = subtract(costOf(usage, model.price), costOf(toUncachedUsage(usage), model.price))
-    return remember({ at: now, tokens: isCached ? promptTokens(usage) : 0, debt: add(debt, extra) })
+    const extraCost = subtract(costOf(usage, model.price), costOf(toUncachedUsage(usage), model.price))
+    return remember({ at: now, tokens: isCached ? promptTokens(usage) : 0, debt: add(debt, extraCost) })
   }
   return { ...marked, report }
 }

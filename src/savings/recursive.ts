@@ -15,7 +15,7 @@ import {
 import { isWanted, type Tier, type TierForecast, type TierJob, type TierResult } from './tier.ts'
 import { controllerOf, type SmallModel } from './models.ts'
 
-const TARGET = 20_480
+const MAX_TARGET_TOKENS = 20_480
 const MAX_TARGET_SHARE = 0.45
 /** Leaves room for the instruction and the summary within 10,000 tokens. */
 const CHUNK_TOKENS = 9200
@@ -40,7 +40,7 @@ export function createRecursive(
   memory: ConversationMemory,
   { thresholds, summarizer }: SummaryOptions,
 ): Tier {
-  const targetFor = (job: TierJob): number => Math.min(TARGET, Math.round(job.tokens * MAX_TARGET_SHARE))
+  const targetFor = (job: TierJob): number => Math.min(MAX_TARGET_TOKENS, Math.round(job.tokens * MAX_TARGET_SHARE))
   const { estimate } = tools.meter.tokenizer
   const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 

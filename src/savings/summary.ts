@@ -208,13 +208,13 @@ export async function summarizeByExtract(
 }
 
 function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus: Corpus): number {
-  const facts = sentence.match(FACT)?.length ?? 0
-  const statements = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
+  const factCount = sentence.match(FACT)?.length ?? 0
+  const statementCount = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
   let rarity = 0
   for (const term of counts?.terms ?? []) {
     rarity += Math.min(3, inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)) / 10
   }
-  return facts + rarity + statements
+  return factCount + rarity + statementCount
 }
 
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {

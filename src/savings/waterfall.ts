@@ -88,13 +88,13 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     const history = isTracked ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
     const { sentAs, ...result } = await runTiers(job, history, parts)
     const isRewritten = result.rewrite !== undefined && job.shadow === undefined
-    const sent = isRewritten
+    const sentRequest = isRewritten
       ? { ...sentAs, spent: result.spent }
       : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
-    const next = isTracked ? await withFallback(undefined, rememberSent(memory, job, history, sent)) : undefined
+    const next = isTracked ? await withFallback(undefined, rememberSent(memory, job, history, sentRequest)) : undefined
     if (next === undefined) return result
     const reportCacheRead = (read: number): Promise<void> =>
-      withFallback(undefined, correctTrust(memory, job, next, { warm: sent.warm, read }))
+      withFallback(undefined, correctTrust(memory, job, next, { warm: sentRequest.warm, read }))
     return { ...result, reportCacheRead }
   }
 }
@@ -209,8 +209,8 @@ async function countNearThreshold(
 ): Promise<TierJob> {
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
-  const near = Object.values(thresholdsFor(job, thresholds))
-  return { ...job, tokens: await withFallback(job.tokens, meter.sizeNear(prompt, near, signal)) }
+  const limits = Object.values(thresholdsFor(job, thresholds))
+  return { ...job, tokens: await withFallback(job.tokens, meter.sizeNear(prompt, limits, signal)) }
 }
 
 /** A conversation that is too small to be rewritten without a header needs no history. */
