@@ -6,12 +6,10 @@
  */
 import { connectWithInstalledDriver, runCli } from './cli/migrate.ts'
 
-const io = {
+void runCli(process.argv.slice(2), {
   environment: process.env,
-  print: (line: string): void => void process.stdout.write(`${line}\n`),
+  print: (line) => void process.stdout.write(`${line}\n`),
   connect: connectWithInstalledDriver,
-}
-
-void runCli(process.argv.slice(2), io).then((code) => {
-  process.exitCode = code
+}).then((exitCode) => {
+  process.exitCode = exitCode
 })

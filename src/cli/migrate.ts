@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util'
 import { type PostgresClient, postgresStore } from '../stores/postgres.ts'
 
 interface Connection {
@@ -23,18 +24,18 @@ Creates the tables of sluice/postgres, or upgrades them to the latest version. T
 
 /** Runs the command line. Returns the exit code: 0 for success, 1 for a failure, 2 for incorrect usage. */
 export async function runCli(args: readonly string[], { environment, print, connect }: CliIo): Promise<number> {
-  const [command, ...rest] = args
-  const options = readOptions(rest)
+  const [command, ...optionArguments] = args
+  const options = readOptions(optionArguments)
   if (command !== 'migrate' || options === undefined) {
     print(USAGE)
     return command === '--help' ? 0 : 2
   }
-  const url = options['--url'] ?? environment['DATABASE_URL']
+  const url = options.url ?? environment['DATABASE_URL']
   if (url === undefined) {
     print('The database URL is missing. Set DATABASE_URL or pass --url.')
     return 2
   }
-  const schema = options['--schema'] ?? 'sluice'
+  const schema = options.schema ?? 'sluice'
   try {
     const { client, close } = await connect(url)
     try {
@@ -50,15 +51,13 @@ export async function runCli(args: readonly string[], { environment, print, conn
   return 0
 }
 
-/** Parses `--name value` pairs. Returns undefined if there are any other arguments. */
-function readOptions(args: readonly string[]): Readonly<Record<string, string>> | undefined {
-  const options: Record<string, string> = {}
-  for (let index = 0; index < args.length; index += 2) {
-    const [name = '', value] = args.slice(index, index + 2)
-    if (!['--url', '--schema'].includes(name) || value === undefined) return undefined
-    options[name] = value
+/** Returns undefined for invalid arguments. */
+function readOptions(args: readonly string[]): { readonly url?: string; readonly schema?: string } | undefined {
+  try {
+    return parseArgs({ args: [...args], options: { url: { type: 'string' }, schema: { type: 'string' } } }).values
+  } catch {
+    return undefined
   }
-  return options
 }
 
 /** Connects with `pg`, or with `postgres` if `pg` is not installed. */

@@ -18,13 +18,13 @@ export const ANSWER_CHECKS: Readonly<Record<keyof StoredAnswersOptions, OptionCh
   maxBytesPerKey: integerFrom(0),
 }
 
-const MAX_ENTRIES = 10_000
-const MAX_BYTES = 64 * 1024 * 1024
+const DEFAULT_MAX_ENTRIES = 10_000
+const DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 /** The answer itself, its entry in the list of its key, and its entry in the list of its scope. */
 const VALUES_PER_ANSWER = 3
-const PAGE = 200
+const PAGE_SIZE = 200
 const MAX_AMEND_ATTEMPTS = 3
-const MAX_COUNTED = 10_000
+const MAX_COUNTED_ANSWERS = 10_000
 
 /**
  * Creates an answer store in a general-purpose store, with one value per answer. The id contains the hash of the scope,
@@ -32,7 +32,7 @@ const MAX_COUNTED = 10_000
  * comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
-  const { maxEntriesPerKey = MAX_ENTRIES, maxBytesPerKey = MAX_BYTES } = options
+  const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options
   const token = crypto.randomUUID()
   const counter = createAnswerCounter(now)
   const quotaOf = (keyId: string): Quota => ({
@@ -44,35 +44,37 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
   async function put(answer: CachedAnswer): Promise<boolean> {
     const { id, keyId, storedAt, expiresAt } = answer
     const writeOptions = { ttlMs: expiresAt - storedAt, quota: quotaOf(keyId) }
-    const text = writeAnswer(answer)
+    const text = encodeAnswer(answer)
     const bytes = bytesOf(answerKey(id), text)
     if (bytes > maxBytesPerKey) return false
     await store.set(answerKey(id), text, writeOptions)
-    await list(answer, writeOptions)
+    await addToLists(answer, writeOptions)
     counter.add(id, { bytes, expiresAt })
     return true
   }
 
   /** Must be called after the answer is written. A full quota then drops the answer before its list entries. */
-  async function list({ id, keyId, scope, comparable }: CachedAnswer, writeOptions: WriteOptions): Promise<void> {
-    const listed = store.set(ownerKey(keyId, id), comparable ? scope : '', writeOptions)
-    await Promise.all([listed, ...(comparable ? [store.set(scopeKey(scope, id), '', writeOptions)] : [])])
+  async function addToLists({ id, keyId, scope, comparable }: CachedAnswer, writeOptions: WriteOptions): Promise<void> {
+    await Promise.all([
+      store.set(ownerKey(keyId, id), comparable ? scope : '', writeOptions),
+      comparable && store.set(scopeKey(scope, id), '', writeOptions),
+    ])
   }
 
   async function amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): Promise<void> {
     for (let attempt = 0; attempt < MAX_AMEND_ATTEMPTS; attempt += 1) {
       const text = await store.get(answerKey(id))
-      const answer = readAnswer(text)
+      const answer = decodeAnswer(text)
       const ttlMs = (answer?.expiresAt ?? 0) - now()
       if (answer === undefined || ttlMs <= 0) return
-      const changed = writeAnswer({ ...answer, ...changes })
+      const changedText = encodeAnswer({ ...answer, ...changes })
       const writeOptions = { ttlMs, quota: quotaOf(answer.keyId) }
-      if (await store.swap(answerKey(id), text, changed, writeOptions)) return list(answer, writeOptions)
+      if (await store.swap(answerKey(id), text, changedText, writeOptions)) return addToLists(answer, writeOptions)
     }
   }
 
   async function remove(id: string): Promise<void> {
-    const answer = readAnswer(await store.get(answerKey(id)))
+    const answer = decodeAnswer(await store.get(answerKey(id)))
     counter.remove(id)
     const keys = answer === undefined ? [] : [ownerKey(answer.keyId, id), scopeKey(answer.scope, id)]
     await Promise.all([answerKey(id), ...keys].map((key) => store.delete(key)))
@@ -81,11 +83,11 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
   async function clear(keyId?: string): Promise<void> {
     const prefix = keyId === undefined ? 'answer-of:' : ownerKey(keyId, '')
     for (;;) {
-      const keys = await store.list(prefix, { limit: PAGE })
+      const keys = await store.list(prefix, { limit: PAGE_SIZE })
       if (keys.length === 0) break
       await Promise.all(
         keys.map(async (key) => {
-          const id = idIn(key)
+          const [, id = ''] = OWNER_KEY.exec(key) ?? []
           const scope = await store.get(key)
           counter.remove(id)
           await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((other) => store.delete(other)))
@@ -96,7 +98,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
   }
 
   return {
-    get: async (id) => readAnswer(await store.get(answerKey(id))),
+    get: async (id) => decodeAnswer(await store.get(answerKey(id))),
     put,
     amend,
     remove,
@@ -118,20 +120,15 @@ const claimKey = (id: string): string => `answer-claim:${id}`
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 
-function idIn(key: string): string {
-  const [, id = ''] = OWNER_KEY.exec(key) ?? []
-  return id
-}
-
 const OWNER_KEY = /^answer-of:"(?:[^"\\]|\\.)*":(.*)$/s
 
 /** Prepends a hash, which reveals damaged answers and those written by another version. */
-function writeAnswer(answer: CachedAnswer): string {
+function encodeAnswer(answer: CachedAnswer): string {
   const json = JSON.stringify(answer)
   return `${hashOf(json)} ${json}`
 }
 
-function readAnswer(text: string | undefined): CachedAnswer | undefined {
+function decodeAnswer(text: string | undefined): CachedAnswer | undefined {
   if (text === undefined) return undefined
   const space = text.indexOf(' ')
   const json = text.slice(space + 1)
@@ -144,24 +141,18 @@ function hashOf(json: string): string {
   return sha256(`answer 1 ${json}`)
 }
 
-interface AnswerCounter {
-  add(id: string, entry: { readonly bytes: number; readonly expiresAt: number }): void
-  remove(id: string): void
-  size(): StoreSize
-}
-
 /** Counts the unexpired answers that this process has stored, up to a maximum. */
-function createAnswerCounter(now: () => number): AnswerCounter {
+function createAnswerCounter(now: () => number) {
   const entries = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   return {
-    add: (id, entry) => {
+    add: (id: string, entry: { readonly bytes: number; readonly expiresAt: number }): void => {
       entries.delete(id)
       const [oldest] = entries.keys()
-      if (entries.size >= MAX_COUNTED && oldest !== undefined) entries.delete(oldest)
+      if (entries.size >= MAX_COUNTED_ANSWERS && oldest !== undefined) entries.delete(oldest)
       entries.set(id, entry)
     },
-    remove: (id) => void entries.delete(id),
-    size: () => {
+    remove: (id: string): void => void entries.delete(id),
+    size: (): StoreSize => {
       let bytes = 0
       for (const [id, entry] of entries) {
         if (entry.expiresAt <= now()) entries.delete(id)

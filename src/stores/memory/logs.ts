@@ -1,5 +1,5 @@
 import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceeded } from '../../core/store.ts'
-import { createExpiryQueue, type Schedulable } from './sorted.ts'
+import { createExpiryQueue, findFirstIndex, type Schedulable } from './sorted.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
 /**
@@ -20,8 +20,8 @@ interface Line extends Pick<LogEntry, 'at'> {
   readonly sequence: number
   value: string
   readonly bytes: number
-  /** In milliseconds since 1970. Undefined if the line does not expire. */
-  readonly expiresAt: number | undefined
+  /** In milliseconds since 1970, or Infinity. */
+  readonly expiresAt: number
   /** True for a dropped line, which remains in the queue of its log until half of the queue is dropped. */
   isDropped: boolean
 }
@@ -85,7 +85,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
 
   function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
     sequence += 1
-    const expiresAt = ttlMs === undefined ? undefined : now() + ttlMs
+    const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     // V8 joins strings lazily. Reading a character joins the eight parts of a serialized line, each of which the garbage
@@ -93,7 +93,8 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
     const flat = value.charCodeAt(0) >= 0 ? value : ''
     const line: Line = { log: queue, sequence, at, value: flat, bytes: size, expiresAt, isDropped: false }
     let share = shares.get(shareName)
-    if (share === undefined) shares.set(shareName, (share = emptyShare(shareName)))
+    if (share === undefined)
+      shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }))
     queue.lines.push(line)
     share.queue.lines.push(line)
     share.bytes += size
@@ -118,10 +119,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
 
   function dropExpired(share: Share): void {
     const at = now()
-    for (let first = firstOf(share.queue); first !== undefined; first = firstOf(share.queue)) {
-      if (first.expiresAt === undefined || first.expiresAt > at) return
-      dropFirst(share)
-    }
+    while ((firstOf(share.queue)?.expiresAt ?? Infinity) <= at) dropFirst(share)
   }
 
   function dropFirst(share: Share): void {
@@ -160,7 +158,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
       if (line === undefined || found.length >= query.limit) break
-      if (line.isDropped || (line.expiresAt !== undefined && line.expiresAt <= at)) continue
+      if (line.isDropped || line.expiresAt <= at) continue
       if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
       found.push({ cursor: cursorOf(line), at: line.at, value: line.value })
     }
@@ -182,10 +180,6 @@ function sizeOfLine(log: string, value: string): number {
 
 function emptyQueue(name: string): Queue {
   return { name, lines: [], head: 0, dropped: 0 }
-}
-
-function emptyShare(name: string): Share {
-  return { queue: emptyQueue(name), bytes: 0, dueAt: Infinity }
 }
 
 function sizeOf(queue: Queue): number {
@@ -211,16 +205,11 @@ function cursorOf({ sequence }: Line): string {
   return String(sequence).padStart(CURSOR_DIGITS, '0')
 }
 
-/** Returns the index of the first entry after a cursor, by binary search. */
-function firstAfter(queue: Queue, cursor: string | undefined): number {
-  if (cursor === undefined) return queue.head
-  let low = queue.head
-  let high = queue.lines.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    const line = queue.lines[middle]
-    if (line !== undefined && cursorOf(line) > cursor) high = middle
-    else low = middle + 1
-  }
-  return low
+/** Returns the index of the first line after a cursor. */
+function firstAfter({ lines, head }: Queue, cursor: string | undefined): number {
+  if (cursor === undefined) return head
+  return findFirstIndex(lines.length, (index) => {
+    const line = lines[index]
+    return line !== undefined && cursorOf(line) > cursor
+  })
 }

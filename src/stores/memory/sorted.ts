@@ -119,7 +119,7 @@ export function createOrderedKeys(): OrderedKeys {
 
   /** Returns the first bucket whose last key is at least `key`, or the number of buckets. */
   const bucketFor = (key: string): number =>
-    firstAtLeast(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
+    findFirstIndex(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
 
   function add(key: string): void {
     if (buckets.length === 0) buckets.push([])
@@ -160,16 +160,16 @@ export function createOrderedKeys(): OrderedKeys {
 }
 
 function positionIn(sorted: readonly string[], key: string): number {
-  return firstAtLeast(sorted.length, (index) => (sorted[index] ?? '') >= key)
+  return findFirstIndex(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }
 
-/** Binary search. Returns the first index for which `reaches` is true, or `length`. */
-function firstAtLeast(length: number, reaches: (index: number) => boolean): number {
+/** Returns the first matching index, or `length`, by binary search. All indexes after a matching index must match. */
+export function findFirstIndex(length: number, matches: (index: number) => boolean): number {
   let low = 0
   let high = length
   while (low < high) {
     const middle = (low + high) >> 1
-    if (reaches(middle)) high = middle
+    if (matches(middle)) high = middle
     else low = middle + 1
   }
   return low

@@ -7,24 +7,21 @@ import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
  * prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {
-  return `${clock(schema)}${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
-}
-
-/** `now_of` returns the time in the request or, by default, the server's time, which all processes share. */
-function clock(schema: string): string {
-  return `
-    CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
-      SELECT coalesce((request->>'now')::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-    $f$;
-  `
+  return `${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
 }
 
 /**
+ * `now_of` returns the time in the request or, by default, the server's time, which all processes share.
+ *
  * `lock_counters` creates missing counters and locks all of them in order of name. It also releases expired
  * reservations and resets expired counters to zero.
  */
 function locks(schema: string): string {
   return `
+    CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
+      SELECT coalesce((request->>'now')::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+    $f$;
+
     CREATE OR REPLACE FUNCTION ${schema}.lock_counters(counter_names text[], counter_ends bigint[], moment bigint) RETURNS void
     LANGUAGE plpgsql AS $f$
     DECLARE locked integer;

@@ -24,7 +24,7 @@ export interface PostgresVectorIndex extends VectorIndex {
 
 /** The maximum of pgvector's HNSW index. */
 const MAX_DIMENSIONS = 2_000
-const MAX_VECTORS = 10_000
+const DEFAULT_MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
   {
     ...POSTGRES_CHECKS,
@@ -39,7 +39,7 @@ const CHECK_INDEX = optionsOf(
 export function postgresVectorIndex(options: PostgresVectorIndexOptions): PostgresVectorIndex {
   checkOptions('postgresVectorIndex', options, CHECK_INDEX)
   const { client, schema = 'sluice', now, dimensions = 1024 } = options
-  const { maxPerScope = MAX_VECTORS, maxPerKey = MAX_VECTORS } = options
+  const { maxPerScope = DEFAULT_MAX_VECTORS, maxPerKey = DEFAULT_MAX_VECTORS } = options
   const run = createRunQuery(client)
   const call = createCallFunction(run, schema, now)
   const send = (name: string, request: object): Promise<unknown> => call(`${name}_${dimensions}`, request)

@@ -21,7 +21,7 @@ export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client
 }
 
 const MAX_DIMENSIONS = 4096
-const MAX_VECTORS = 10_000
+const DEFAULT_MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
   {
     ...REDIS_CHECKS,
@@ -31,7 +31,7 @@ const CHECK_INDEX = optionsOf(
   },
   ['client'],
 )
-const MAX_SCANNED = 256
+const MAX_PER_COPIED_SCOPE = 256
 
 /**
  * Creates a vector index in Redis. A lookup takes one call. Each scope has a separate vector set (Redis 8). On a server
@@ -39,14 +39,17 @@ const MAX_SCANNED = 256
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
-  const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = MAX_VECTORS } = options
+  const { client, prefix = 'sluice', now, dimensions = 1024, maxPerKey = DEFAULT_MAX_VECTORS } = options
   const run = createRunScript(client, { prefix, isSharded: false, now })
-  const hasSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
+  const hasVectorSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
-    run(script, { ...request, dimensions, scans: !(await hasSets()) })
-  const mirror = createVectorMirror((scope, after) => send(READ_VECTORS, { scope, after, page: PAGE }), dimensions)
+    run(script, { ...request, dimensions, scans: !(await hasVectorSets()) })
+  const findNearestCopied = createFindNearestCopied(
+    (scope, after) => send(READ_VECTORS, { scope, after, page: PAGE_SIZE }),
+    dimensions,
+  )
 
-  async function nearestInSet(scope: string, vector: Float32Array, limit: number): ReturnType<typeof mirror.nearest> {
+  const findNearestInSet: FindNearest = async (scope, vector, limit) => {
     const reply = await send(NEAREST_VECTORS, { scope, vector: Array.from(vector), limit })
     return listOf(fieldOf(reply, 'neighbors')).map((neighbor) => {
       const [id, score] = listOf(neighbor)
@@ -58,16 +61,16 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   return {
     add: async ({ id, scope, owner = '', vector, expiresAt }) => {
       checkVector(vector, dimensions)
-      const usesSets = await hasSets()
-      const maxPerScope = options.maxPerScope ?? (usesSets ? MAX_VECTORS : MAX_SCANNED)
-      const encoded = usesSets ? Array.from(vector) : encodeVector(vector)
+      const usesVectorSets = await hasVectorSets()
+      const maxPerScope = options.maxPerScope ?? (usesVectorSets ? DEFAULT_MAX_VECTORS : MAX_PER_COPIED_SCOPE)
+      const encoded = usesVectorSets ? Array.from(vector) : encodeVector(vector)
       await send(ADD_VECTOR, { id, scope, owner, vector: encoded, ends: expiresAt, maxPerScope, maxPerKey })
     },
     nearest: async (scope, vector, { least, limit }) => {
       checkVector(vector, dimensions)
       if (limit < 1) return []
-      const search = (await hasSets()) ? nearestInSet : mirror.nearest
-      return (await search(scope, vector, limit)).filter(({ similarity }) => similarity >= least)
+      const findNearest = (await hasVectorSets()) ? findNearestInSet : findNearestCopied
+      return (await findNearest(scope, vector, limit)).filter(({ similarity }) => similarity >= least)
     },
     remove: async (id) => void (await send(REMOVE_VECTOR, { id })),
     clear: async () => {
@@ -76,10 +79,10 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       while (cursor !== '0')
     },
     warnings: async () =>
-      (await hasSets())
+      (await hasVectorSets())
         ? []
         : [
-            `The Redis server has no vector sets, so redisVectorIndex compares at most ${options.maxPerScope ?? MAX_SCANNED} questions per scope. Use Redis 8 or newer.`,
+            `The Redis server has no vector sets, so redisVectorIndex compares at most ${options.maxPerScope ?? MAX_PER_COPIED_SCOPE} questions per scope. Use Redis 8 or newer.`,
           ],
   }
 }
@@ -87,57 +90,55 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
 /** Returns the sequence numbers of all vectors in a scope, and one page of the vectors after a sequence number. */
 type ReadVectors = (scope: string, after: number) => Promise<unknown>
 
-/** Local copies of vectors, compared in this process if the server has no vector sets. */
-interface VectorMirror {
-  nearest(scope: string, vector: Float32Array, limit: number): Promise<readonly Neighbor[]>
-}
-
-interface Copy {
+interface CopiedVector {
   readonly id: string
   readonly vector: Float32Array
 }
 
+type FindNearest = (scope: string, vector: Float32Array, limit: number) => Promise<readonly Neighbor[]>
+
 /** Maximum number of copied scopes. With 256 vectors of 4 KiB each, they take 64 MiB. */
-const MAX_SCOPES = 64
-const PAGE = 64
+const MAX_COPIED_SCOPES = 64
+const PAGE_SIZE = 64
 
 /**
+ * Returns a search in local copies of the vectors, for servers without vector sets.
+ *
  * Each lookup reads all sequence numbers, but only the contents of new vectors. If an older vector is missing from the
  * local copy, the server's data was replaced, so all vectors are read again.
  */
-function createVectorMirror(read: ReadVectors, dimensions: number): VectorMirror {
-  const scopes = new LRUCache<string, ReadonlyMap<number, Copy>>({ max: MAX_SCOPES })
+function createFindNearestCopied(read: ReadVectors, dimensions: number): FindNearest {
+  const scopes = new LRUCache<string, ReadonlyMap<number, CopiedVector>>({ max: MAX_COPIED_SCOPES })
 
-  async function copiesOf(scope: string): Promise<ReadonlyMap<number, Copy>> {
-    const known = new Map(scopes.get(scope))
-    let after = Math.max(0, ...known.keys())
-    for (let isReread = false; ;) {
+  async function copyVectors(scope: string): Promise<ReadonlyMap<number, CopiedVector>> {
+    const copies = new Map(scopes.get(scope))
+    let after = Math.max(0, ...copies.keys())
+    for (let isReadAgain = false; ;) {
       const reply = await read(scope, after)
-      const numbers = new Set(listOf(fieldOf(reply, 'numbers')).map(numberOf))
-      for (const number of known.keys()) if (!numbers.has(number)) known.delete(number)
+      const sequenceNumbers = new Set(listOf(fieldOf(reply, 'numbers')).map(numberOf))
+      for (const number of copies.keys()) if (!sequenceNumbers.has(number)) copies.delete(number)
       const page = listOf(fieldOf(reply, 'vectors')).map((entry) => listOf(entry).map(textOf))
       for (const [number, id = '', text = ''] of page) {
         after = numberOf(number)
-        known.set(after, { id, vector: decodeVector(text, dimensions) })
+        copies.set(after, { id, vector: decodeVector(text, dimensions) })
       }
-      if (page.length === PAGE) continue
-      if (known.size === numbers.size || isReread) break
-      known.clear()
+      if (page.length === PAGE_SIZE) continue
+      if (copies.size === sequenceNumbers.size || isReadAgain) break
+      copies.clear()
       after = 0
-      isReread = true
+      isReadAgain = true
     }
-    scopes.set(scope, known)
-    return known
+    scopes.set(scope, copies)
+    return copies
   }
 
-  return {
-    nearest: async (scope, vector, limit) => {
-      const copies = await copiesOf(scope)
-      return Array.from(copies.values(), (copy) => ({ id: copy.id, similarity: dotProduct(copy.vector, vector) }))
-        .toSorted((a, b) => b.similarity - a.similarity)
-        .slice(0, limit)
-    },
-  }
+  return async (scope, vector, limit) =>
+    Array.from((await copyVectors(scope)).values(), (copy) => ({
+      id: copy.id,
+      similarity: dotProduct(copy.vector, vector),
+    }))
+      .toSorted((a, b) => b.similarity - a.similarity)
+      .slice(0, limit)
 }
 
 /** Encodes 32-bit floats, little-endian, as base64. */
