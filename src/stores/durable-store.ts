@@ -31,7 +31,7 @@ export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
 
 const DEFAULT_LIMIT: PoolLimit = { entries: 1_000_000, bytes: 1024 ** 3 }
 
-export const BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
+export const DEFAULT_BULK_LIMITS: BulkLimits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT }
 
 /** Returns true for a value that would not fit even if all other values were dropped. */
 export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): boolean {
@@ -48,8 +48,8 @@ export function storeFullError(): GatewayError {
 }
 
 const ESCAPE = '\ufdd0'
-const UNSAFE = /\ufdd0|\p{Surrogate}/gu
-const ESCAPED = /\ufdd0([0-9a-f]{4})/g
+const UNSAFE_UNIT = /\ufdd0|\p{Surrogate}/gu
+const ESCAPED_UNIT = /\ufdd0([0-9a-f]{4})/g
 
 /**
  * Encodes any string as valid UTF-8. PostgreSQL rejects NUL and lone surrogates, and SQLite and Redis clients truncate
@@ -57,14 +57,14 @@ const ESCAPED = /\ufdd0([0-9a-f]{4})/g
  * encoded prefix of a string is also a prefix of the encoded string.
  */
 export function encodeText(text: string): string {
-  return text.replace(UNSAFE, escape).replaceAll('\0', escape)
+  return text.replace(UNSAFE_UNIT, escapeUnit).replaceAll('\0', escapeUnit)
 }
 
 export function decodeText(text: string): string {
   if (!text.includes(ESCAPE)) return text
-  return text.replace(ESCAPED, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
+  return text.replace(ESCAPED_UNIT, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
 }
 
-function escape(unit: string): string {
+function escapeUnit(unit: string): string {
   return ESCAPE + unit.charCodeAt(0).toString(16).padStart(4, '0')
 }

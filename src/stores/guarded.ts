@@ -50,12 +50,12 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   /** @param onLateResult Called with a result that arrives after the timeout. */
   function attempt<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
     return new Promise((resolve, reject) => {
-      const countBefore = answerCount
-      let isOver = false
+      const answerCountAtStart = answerCount
+      let hasTimedOut = false
       const cancel = after(timeoutMs, () => {
-        isOver = true
+        hasTimedOut = true
         reject(storeFault(`did not answer within ${timeoutMs} ms`))
-        if (answerCount === countBefore) markUnresponsive()
+        if (answerCount === answerCountAtStart) markUnresponsive()
       })
       const fail = (cause: unknown): void => {
         cancel()
@@ -66,7 +66,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
       const succeed = (value: Result): void => {
         cancel()
         recordAnswer()
-        if (isOver) onLateResult?.(value)
+        if (hasTimedOut) onLateResult?.(value)
         else resolve(value)
       }
       try {

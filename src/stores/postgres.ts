@@ -1,16 +1,16 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
 import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
-import { BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
+import { DEFAULT_BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import {
   type CallStep,
   createRemoteCounters,
   createRemoteValues,
   fieldOf,
-  listOf,
-  numberOf,
-  textOf,
+  toList,
+  toNumber,
+  toText,
 } from './remote-store.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
@@ -58,35 +58,35 @@ const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['c
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
   const { client, schema = 'sluice', now } = options
-  const limits = { ...BULK_LIMITS, ...options.limits }
+  const limits = { ...DEFAULT_BULK_LIMITS, ...options.limits }
   const runQuery = createRunQuery(client)
   const callFunction = createCallFunction(runQuery, schema, now)
-  const sweep = createSweep(callFunction, limits)
+  const sweeper = createSweeper(callFunction, limits)
   const call: CallStep = async (step, request) => {
     const reply = await callFunction(step, request)
-    if (SWEEPING_STEPS.has(step)) sweep.start()
+    if (SWEEPING_STEPS.has(step)) sweeper.start()
     return reply
   }
   return {
     ...createRemoteValues(call, limits),
     ...createRemoteCounters(call, limits),
     entries: async (log, query) =>
-      listOf(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(entryIn),
+      toList(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(toLogEntry),
     ping: async () => void (await runQuery('SELECT 1', [])),
     warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(warningOf),
-    close: () => sweep.finish(),
+    close: () => sweeper.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
 }
 
-/** A sweep can follow these steps. */
+/** Steps after which a sweep may start. */
 const SWEEPING_STEPS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
 
 /** Settings that can cause the loss of a committed step. */
 const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function warningOf(row: unknown): string {
-  return `The PostgreSQL setting ${textOf(fieldOf(row, 'name'))} is off: a host failure can lose the last settled requests. Set it to on.`
+  return `The PostgreSQL setting ${toText(fieldOf(row, 'name'))} is off: a host failure can lose the last settled requests. Set it to on.`
 }
 
 /** A cursor consists of a transaction id and an entry id, zero-padded, because cursors are sorted as strings. */
@@ -100,10 +100,10 @@ function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
 }
 
-function entryIn(row: unknown): LogEntry {
-  const [writer, id, at, value] = listOf(row)
-  const cursor = textOf(writer).padStart(WRITER_DIGITS, '0') + textOf(id).padStart(ID_DIGITS, '0')
-  return { cursor, at: numberOf(at), value: decodeText(textOf(value)) }
+function toLogEntry(row: unknown): LogEntry {
+  const [writer, id, at, value] = toList(row)
+  const cursor = toText(writer).padStart(WRITER_DIGITS, '0') + toText(id).padStart(ID_DIGITS, '0')
+  return { cursor, at: toNumber(at), value: decodeText(toText(value)) }
 }
 
 /** Options for `postgresAnswerStore()`. */
@@ -166,7 +166,7 @@ export function createCallFunction(run: RunQuery, schema: string, now: (() => nu
         const result = fieldOf(row, 'result')
         return typeof result === 'string' ? JSON.parse(result) : undefined
       } catch (error) {
-        const code = textOf(fieldOf(error, 'code'))
+        const code = toText(fieldOf(error, 'code'))
         if (MISSING_SCHEMA_CODES.has(code)) throw missingSchema(schema, error)
         if (attempt >= MAX_ATTEMPTS || !RETRYABLE_CODES.has(code)) throw error
       }
@@ -182,7 +182,7 @@ function missingSchema(schema: string, cause: unknown): Error {
 }
 
 /** Removes expired rows in the background. Reads ignore expired rows, so a failure only delays the removal. */
-interface Sweep {
+interface Sweeper {
   /** Starts a sweep, unless one started within the last 10 seconds. */
   start(): void
   /** Resolves when no sweep is running. */
@@ -191,7 +191,7 @@ interface Sweep {
 
 const SWEEP_INTERVAL_MS = 10_000
 
-export function createSweep(call: CallFunction, limits: BulkLimits): Sweep {
+export function createSweeper(call: CallFunction, limits: BulkLimits): Sweeper {
   let startedAt = Date.now()
   let running: Promise<unknown> = Promise.resolve()
 

@@ -11,9 +11,9 @@ import {
   createRemoteCounters,
   createRemoteValues,
   fieldOf,
-  listOf,
-  numberOf,
-  textOf,
+  toList,
+  toNumber,
+  toText,
 } from './remote-store.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
@@ -62,7 +62,7 @@ export function redisStore(options: RedisStoreOptions): Store {
     ...values,
     ...(shardByOwner ? createShardedCounters(run, limits) : createRemoteCounters(call, limits)),
     entries: async (log, query) =>
-      listOf(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(entryIn),
+      toList(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(toLogEntry),
     ping: async () => void (await values.get('')),
     warnings: async () => warningsOf(await run(READ_SETTINGS, {})),
     close: async () => {},
@@ -75,13 +75,13 @@ function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
   return { limit, after: cursor, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
 }
 
-function entryIn(entry: unknown): LogEntry {
-  const [cursor, at, value] = listOf(entry)
-  return { cursor: textOf(cursor), at: numberOf(at), value: decodeText(textOf(value)) }
+function toLogEntry(entry: unknown): LogEntry {
+  const [cursor, at, value] = toList(entry)
+  return { cursor: toText(cursor), at: toNumber(at), value: decodeText(toText(value)) }
 }
 
 function warningsOf(settings: unknown): readonly string[] {
-  const policy = textOf(fieldOf(settings, 'policy'))
+  const policy = toText(fieldOf(settings, 'policy'))
   const warnings: string[] = []
   if (fieldOf(settings, 'appendOnly') === '0') {
     warnings.push(

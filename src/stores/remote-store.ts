@@ -61,7 +61,7 @@ export function createRemoteValues(call: CallStep, limits: BulkLimits): RemoteVa
   return {
     get: async (key) => {
       const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
-      return value === undefined ? undefined : decodeText(textOf(value))
+      return value === undefined ? undefined : decodeText(toText(value))
     },
     set: async (key, value, options) => void (await write(key, value, options)),
     swap: async (key, expected, value, options) => {
@@ -72,7 +72,7 @@ export function createRemoteValues(call: CallStep, limits: BulkLimits): RemoteVa
     list: async (prefix, { after, limit }) => {
       const start = encodeText(prefix)
       const position = after === undefined ? {} : { after: encodeText(after) }
-      const keys = listOf(await call('list_keys', { prefix: start, limit, ...position })).map(textOf)
+      const keys = toList(await call('list_keys', { prefix: start, limit, ...position })).map(toText)
       return keys.filter((key) => key.startsWith(start)).map(decodeText)
     },
     append: async (log, entry) => {
@@ -91,16 +91,16 @@ export function createRemoteCounters(call: CallStep, limits: BulkLimits): Remote
       const reply = await call('reserve_claims', reserveRequest(request))
       const error = fieldOf(reply, 'error')
       if (error === 'duplicate') throw duplicateReservationId()
-      if (error === 'expired') throw expiredCounter(decodeText(textOf(fieldOf(reply, 'counter'))))
-      const levels = listOf(fieldOf(reply, 'levels')).map(numberOf)
+      if (error === 'expired') throw expiredCounter(decodeText(toText(fieldOf(reply, 'counter'))))
+      const levels = toList(fieldOf(reply, 'levels')).map(toNumber)
       const refused = fieldOf(reply, 'refused')
-      if (refused !== undefined) return { accepted: false, refused: numberOf(refused), levels }
-      return { accepted: true, granted: numberOf(fieldOf(reply, 'granted')), levels }
+      if (refused !== undefined) return { accepted: false, refused: toNumber(refused), levels }
+      return { accepted: true, granted: toNumber(fieldOf(reply, 'granted')), levels }
     },
     settle: async (settlement) =>
       fieldOf(await call('settle_reservation', settlementRequest(settlement, limits)), 'settled') === true,
-    levels: async (counters) => listOf(await call('read_levels', { counters: counters.map(encodeText) })).map(levelIn),
-    tallies: async (names) => listOf(await call('read_tallies', { names: names.map(encodeText) })).map(amountsIn),
+    levels: async (counters) => toList(await call('read_levels', { counters: counters.map(encodeText) })).map(toLevel),
+    tallies: async (names) => toList(await call('read_tallies', { names: names.map(encodeText) })).map(toAmounts),
   }
 }
 
@@ -190,14 +190,14 @@ function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record
   return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
 }
 
-function levelIn(pair: unknown): Level {
-  const [spent = 0, held = 0] = listOf(pair).map(numberOf)
+function toLevel(pair: unknown): Level {
+  const [spent = 0, held = 0] = toList(pair).map(toNumber)
   return { spent, held }
 }
 
-function amountsIn(sums: unknown): Readonly<Record<string, number>> {
+function toAmounts(sums: unknown): Readonly<Record<string, number>> {
   const fields = typeof sums === 'object' && sums !== null ? Object.entries(sums) : []
-  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), numberOf(amount)]))
+  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), toNumber(amount)]))
 }
 
 export function fieldOf(reply: unknown, name: string): unknown {
@@ -205,15 +205,15 @@ export function fieldOf(reply: unknown, name: string): unknown {
 }
 
 /** Lua encodes an empty list as an empty object. */
-export function listOf(value: unknown): readonly unknown[] {
+export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }
 
-export function textOf(value: unknown): string {
+export function toText(value: unknown): string {
   return typeof value === 'string' ? value : String(value ?? '')
 }
 
 /** Scripts return numbers as text. */
-export function numberOf(value: unknown): number {
+export function toNumber(value: unknown): number {
   return Number(value ?? 0)
 }

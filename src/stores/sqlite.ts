@@ -1,6 +1,13 @@
 import { checkOptions, numberFrom, objectWith, oneOf, optionsOf } from '../core/option-checks.ts'
 import type { Charge, Level, ReserveRequest, ReserveResult, Store, Tally } from '../core/store.ts'
-import { BULK_LIMITS, type BulkLimits, decodeText, encodeText, isOversized, STORE_CHECKS } from './durable-store.ts'
+import {
+  DEFAULT_BULK_LIMITS,
+  type BulkLimits,
+  decodeText,
+  encodeText,
+  isOversized,
+  STORE_CHECKS,
+} from './durable-store.ts'
 import { addAmount } from './memory/counters.ts'
 import {
   createSql,
@@ -16,7 +23,7 @@ import { createLogs, createValues } from './sqlite/values.ts'
 import {
   bytesOf,
   checkAmount,
-  checkRequest,
+  checkReserveRequest,
   decideReservation,
   duplicateReservationId,
   heldAmount,
@@ -64,7 +71,7 @@ const CHECK = optionsOf(
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
-  const limits = { ...BULK_LIMITS, ...options.limits }
+  const limits = { ...DEFAULT_BULK_LIMITS, ...options.limits }
   const sql = createSql(database)
   // The timeout comes first, because switching to WAL needs a lock that another process may hold.
   sql.row(`PRAGMA busy_timeout = ${Math.ceil(busyTimeoutMs)}`)
@@ -79,7 +86,7 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
     settle: ({ reservationId, charges, tallies, entries = [] }) =>
       sql.atomically(() => {
         if (!counters.settle(reservationId, charges)) return false
-        for (const tally of tallies) counters.add(tally)
+        for (const tally of tallies) counters.addTally(tally)
         for (const { log, ...entry } of entries) {
           // An entry larger than its quota must not prevent the settlement.
           if (!isOversized(bytesOf(log, entry.value), limits.logs, entry.quota)) logs.append(log, entry)
@@ -94,22 +101,22 @@ export function sqliteStore(options: SqliteStoreOptions): Store {
       }),
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => void sql.row('SELECT 1'),
-    warnings: async () => (isInMemory(sql) ? [IN_MEMORY] : []),
+    warnings: async () => (isInMemory(sql) ? [IN_MEMORY_WARNING] : []),
     close: async () => {},
   }
 }
 
-const IN_MEMORY =
+const IN_MEMORY_WARNING =
   'The SQLite database is in memory: keys, budgets and usage are lost when the process ends, and no other process shares them. Open a file.'
 
 function isInMemory(sql: Sql): boolean {
   return sql.rows('PRAGMA database_list').some((row) => textIn(row, 'name') === 'main' && textIn(row, 'file') === '')
 }
 
-const ZERO: Level = { spent: 0, held: 0 }
+const ZERO_LEVEL: Level = { spent: 0, held: 0 }
 const SWEEP_INTERVAL_MS = 1_000
 
-/** `reserve`, `settle` and `add` must run within a transaction. */
+/** `reserve`, `settle` and `addTally` must run within a transaction. */
 function createCounters(sql: Sql, now: () => number) {
   let nextSweepAt = 0
 
@@ -138,26 +145,26 @@ function createCounters(sql: Sql, now: () => number) {
 
   function reserve(request: ReserveRequest): ReserveResult {
     const at = now()
-    checkRequest(request, at)
+    checkReserveRequest(request, at)
     releaseExpired(at)
     const id = encodeText(request.reservationId)
-    if (isOpen(id)) throw duplicateReservationId()
-    const before = request.claims.map(({ counter }) => {
-      const { spent, held } = read(encodeText(counter), at) ?? ZERO
+    if (isOpenReservation(id)) throw duplicateReservationId()
+    const levelsBefore = request.claims.map(({ counter }) => {
+      const { spent, held } = readCounter(encodeText(counter), at) ?? ZERO_LEVEL
       return Math.min(MAX_AMOUNT, spent + held)
     })
-    const decision = decideReservation(request, before)
-    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
+    const decision = decideReservation(request, levelsBefore)
+    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: levelsBefore }
     const { granted } = decision
     const expiresAt = at + request.expiresAfterMs
     sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)
     for (const claim of request.claims) {
       const amount = heldAmount(claim, granted)
       const counter = encodeText(claim.counter)
-      write(counter, read(counter, at), { spent: 0, held: amount }, claim.expiresAt)
+      writeCounter(counter, readCounter(counter, at), { spent: 0, held: amount }, claim.expiresAt)
       sql.run('INSERT INTO holds VALUES (?, ?, ?, ?)', id, counter, amount, expiresAt)
     }
-    const levels = request.claims.map((claim, index) => (before[index] ?? 0) + heldAmount(claim, granted))
+    const levels = request.claims.map((claim, index) => (levelsBefore[index] ?? 0) + heldAmount(claim, granted))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 
@@ -166,7 +173,7 @@ function createCounters(sql: Sql, now: () => number) {
     const at = now()
     releaseExpired(at)
     const id = encodeText(reservationId)
-    if (!isOpen(id)) return false
+    if (!isOpenReservation(id)) return false
     for (const { counter, amount } of charges) checkAmount(counter, amount)
     for (const hold of sql.rows('SELECT counter, amount FROM holds WHERE reservation = ?', id)) release(hold)
     sql.run('DELETE FROM holds WHERE reservation = ?', id)
@@ -178,33 +185,33 @@ function createCounters(sql: Sql, now: () => number) {
   /** Drops a charge to an expired counter, because no request can read it. */
   function addCharge({ counter, amount, expiresAt }: Charge, at: number): void {
     const name = encodeText(counter)
-    const found = read(name, at)
-    if (found === undefined && expiresAt <= at) return
-    write(name, found, { spent: amount, held: 0 }, expiresAt)
+    const current = readCounter(name, at)
+    if (current === undefined && expiresAt <= at) return
+    writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
   }
 
   /** An expired counter, for which `found` is undefined, restarts at zero without its held amounts. */
-  function write(counter: string, found: Level | undefined, by: Level, endsAt: number): void {
-    if (found === undefined) {
+  function writeCounter(counter: string, current: Level | undefined, change: Level, endsAt: number): void {
+    if (current === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)
-      sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, by.spent, by.held, endsAt)
+      sql.run('INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)', counter, change.spent, change.held, endsAt)
       return
     }
     sql.run(
       'UPDATE counters SET spent = ?, held = ?, ends_at = max(ends_at, ?) WHERE name = ?',
-      Math.min(MAX_AMOUNT, found.spent + by.spent),
-      found.held + by.held,
+      Math.min(MAX_AMOUNT, current.spent + change.spent),
+      current.held + change.held,
       endsAt,
       counter,
     )
   }
 
-  function read(counter: string, at: number): Level | undefined {
+  function readCounter(counter: string, at: number): Level | undefined {
     const row = sql.row('SELECT spent, held FROM counters WHERE name = ? AND ends_at > ?', counter, at)
     return row === undefined ? undefined : { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
-  function isOpen(id: string): boolean {
+  function isOpenReservation(id: string): boolean {
     return sql.row('SELECT 1 FROM reservations WHERE id = ?', id) !== undefined
   }
 
@@ -222,7 +229,7 @@ function createCounters(sql: Sql, now: () => number) {
     return { spent: numberIn(row, 'spent'), held: numberIn(row, 'held') }
   }
 
-  function add({ name, amounts, expiresAt }: Tally): void {
+  function addTally({ name, amounts, expiresAt }: Tally): void {
     if (expiresAt !== undefined && expiresAt <= now()) return
     const sums = new Map(Object.entries(tally(name)))
     for (const [field, amount] of Object.entries(amounts)) addAmount(sums, field, amount)
@@ -241,7 +248,7 @@ function createCounters(sql: Sql, now: () => number) {
     return row === undefined ? {} : readAmounts(decodeText(textIn(row, 'amounts')))
   }
 
-  return { reserve, settle, level, add, tally }
+  return { reserve, settle, level, addTally, tally }
 }
 
 function readAmounts(text: string): Readonly<Record<string, number>> {

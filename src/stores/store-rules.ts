@@ -6,13 +6,13 @@ export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 /** How long an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 
-export type Decision = { readonly refused: number } | { readonly granted: number }
+export type ReservationDecision = { readonly refused: number } | { readonly granted: number }
 
 /**
  * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
  * fit. `levels[i]` is the sum of the spent and held amounts of claim i's counter.
  */
-export function decideReservation({ claims, least }: ReserveRequest, levels: readonly number[]): Decision {
+export function decideReservation({ claims, least }: ReserveRequest, levels: readonly number[]): ReservationDecision {
   let granted = Infinity
   for (const [index, { max, amount, elastic }] of claims.entries()) {
     const remaining = max - (levels[index] ?? 0)
@@ -28,7 +28,7 @@ export function heldAmount({ elastic, amount }: Claim, granted: number): number 
 }
 
 /** @param now The current time of the store. */
-export function checkRequest(request: ReserveRequest, now: number): void {
+export function checkReserveRequest(request: ReserveRequest, now: number): void {
   checkClaims(request)
   for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounter(counter)
 }
@@ -128,8 +128,8 @@ export function exceedsQuota(
   )
 }
 
-/** Returns true if another value requires that a value is dropped. */
-export function isOver({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
+/** Returns true if another value would exceed the limit. An empty pool or share accepts any value. */
+export function wouldExceed({ entries, bytes }: PoolSize, addedBytes: number, limit: PoolLimit): boolean {
   return entries > 0 && (entries + 1 > limit.entries || bytes + addedBytes > limit.bytes)
 }
 

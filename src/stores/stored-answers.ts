@@ -33,8 +33,8 @@ const MAX_COUNTED_ANSWERS = 10_000
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options
-  const token = crypto.randomUUID()
-  const counter = createAnswerCounter(now)
+  const claimToken = crypto.randomUUID()
+  const answerCounter = createAnswerCounter(now)
   const quotaOf = (keyId: string): Quota => ({
     name: `answers:${keyId}`,
     maxEntries: maxEntriesPerKey * VALUES_PER_ANSWER,
@@ -49,7 +49,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     if (bytes > maxBytesPerKey) return false
     await store.set(answerKey(id), text, writeOptions)
     await addToLists(answer, writeOptions)
-    counter.add(id, { bytes, expiresAt })
+    answerCounter.add(id, { bytes, expiresAt })
     return true
   }
 
@@ -75,7 +75,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
   async function remove(id: string): Promise<void> {
     const answer = decodeAnswer(await store.get(answerKey(id)))
-    counter.remove(id)
+    answerCounter.remove(id)
     const keys = answer === undefined ? [] : [ownerKey(answer.keyId, id), scopeKey(answer.scope, id)]
     await Promise.all([answerKey(id), ...keys].map((key) => store.delete(key)))
   }
@@ -89,7 +89,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
         keys.map(async (key) => {
           const [, id = ''] = OWNER_KEY.exec(key) ?? []
           const scope = await store.get(key)
-          counter.remove(id)
+          answerCounter.remove(id)
           await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((other) => store.delete(other)))
           await store.delete(key)
         }),
@@ -104,11 +104,11 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     remove,
     hasComparable: async (scope) => (await store.list(scopeKey(scope, ''), { limit: 1 })).length > 0,
     clear,
-    size: counter.size,
+    size: answerCounter.size,
     claims: {
-      acquire: (id, ttlMs) => store.swap(claimKey(id), undefined, token, { ttlMs }),
+      acquire: (id, ttlMs) => store.swap(claimKey(id), undefined, claimToken, { ttlMs }),
       isHeld: async (id) => (await store.get(claimKey(id))) !== undefined,
-      release: async (id) => void (await store.swap(claimKey(id), token, undefined)),
+      release: async (id) => void (await store.swap(claimKey(id), claimToken, undefined)),
       values: store,
     },
   }

@@ -1,7 +1,7 @@
 import type { Charge, Level, ReserveRequest, ReserveResult, Tally } from '../../core/store.ts'
 import {
   checkAmount,
-  checkRequest,
+  checkReserveRequest,
   decideReservation,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
@@ -32,7 +32,7 @@ interface Reservation extends Schedulable {
 }
 
 /**
- * Counters and reservations are never dropped, because they enforce budgets. Above the maximum, new ones are rejected.
+ * Counters and reservations are never dropped, because they enforce budgets. Above the limits, `reserve` throws.
  */
 export function createCounters(
   now: () => number,
@@ -99,12 +99,12 @@ export function createCounters(
 
   function reserve(request: ReserveRequest): ReserveResult {
     const at = now()
-    checkRequest(request, at)
+    checkReserveRequest(request, at)
     sweep(at)
     if (reservations.has(request.reservationId)) throw duplicateReservationId()
-    const before = request.claims.map((claim) => levelSum(claim.counter))
-    const decision = decideReservation(request, before)
-    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: before }
+    const levelsBefore = request.claims.map((claim) => levelSum(claim.counter))
+    const decision = decideReservation(request, levelsBefore)
+    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: levelsBefore }
     throwIfFull(request.claims)
     if (reservations.size >= limits.reservations) throw storeFullError('open reservations')
     const { granted } = decision
@@ -117,7 +117,7 @@ export function createCounters(
     const reservation: Reservation = { id: request.reservationId, holds, isExpired: false, dueAt: Infinity }
     reservations.set(reservation.id, reservation)
     reservationExpiries.schedule(reservation, at + request.expiresAfterMs)
-    const levels = before.map((sum, index) => sum + (holds[index]?.amount ?? 0))
+    const levels = levelsBefore.map((sum, index) => sum + (holds[index]?.amount ?? 0))
     return { accepted: true, granted: granted === Infinity ? 0 : granted, levels }
   }
 

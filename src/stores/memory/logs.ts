@@ -32,7 +32,7 @@ interface Queue {
   lines: (Line | undefined)[]
   head: number
   /** Number of dropped lines after `head`. */
-  dropped: number
+  droppedCount: number
 }
 
 interface Share extends Schedulable {
@@ -46,7 +46,7 @@ const OVERHEAD_BYTES = 160
  * Number of steps into which the limit is divided for comparing shares. With coarse steps, adding a line rarely changes
  * the order of the shares.
  */
-const STEPS = 8192
+const ORDER_STEPS = 8192
 /** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
 
@@ -60,52 +60,52 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
   let sequence = 0
 
   function isOversized(log: string, { value, quota }: NewLogEntry): boolean {
-    return quota !== undefined && sizeOfLine(log, value) > quota.maxBytes
+    return quota !== undefined && bytesOfLine(log, value) > quota.maxBytes
   }
 
   function append(log: string, entry: NewLogEntry): void {
     const { quota } = entry
     const limit = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
     const name = logShareOf(log, quota)
-    const size = sizeOfLine(log, entry.value)
+    const lineBytes = bytesOfLine(log, entry.value)
     if (quota !== undefined && isOversized(log, entry)) throw quotaExceeded(quota)
-    const old = shares.get(name)
-    if (old !== undefined) dropExpired(old)
-    while (old !== undefined && sizeOf(old.queue) > 0) {
-      if (sizeOf(old.queue) < limit.maxEntries && old.bytes + size <= limit.maxBytes) break
-      dropFirst(old)
+    const existingShare = shares.get(name)
+    if (existingShare !== undefined) dropExpired(existingShare)
+    while (existingShare !== undefined && lineCount(existingShare.queue) > 0) {
+      if (lineCount(existingShare.queue) < limit.maxEntries && existingShare.bytes + lineBytes <= limit.maxBytes) break
+      dropFirst(existingShare)
     }
-    while (entryCount >= bounds.entries || bytes + size > bounds.bytes) {
+    while (entryCount >= bounds.entries || bytes + lineBytes > bounds.bytes) {
       const largest = largestShare(name)
       if (largest === undefined) break
       dropFirst(largest)
     }
-    add(log, name, entry, size)
+    addLine(log, name, entry, lineBytes)
   }
 
-  function add(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, size: number): void {
+  function addLine(log: string, shareName: string, { at, value, ttlMs }: NewLogEntry, lineBytes: number): void {
     sequence += 1
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
     // V8 joins strings lazily. Reading a character joins the eight parts of a serialized line, each of which the garbage
     // collector would copy.
-    const flat = value.charCodeAt(0) >= 0 ? value : ''
-    const line: Line = { log: queue, sequence, at, value: flat, bytes: size, expiresAt, isDropped: false }
+    const flatValue = value.charCodeAt(0) >= 0 ? value : ''
+    const line: Line = { log: queue, sequence, at, value: flatValue, bytes: lineBytes, expiresAt, isDropped: false }
     let share = shares.get(shareName)
     if (share === undefined)
       shares.set(shareName, (share = { queue: emptyQueue(shareName), bytes: 0, dueAt: Infinity }))
     queue.lines.push(line)
     share.queue.lines.push(line)
-    share.bytes += size
-    bytes += size
+    share.bytes += lineBytes
+    bytes += lineBytes
     entryCount += 1
     reposition(share)
   }
 
   function reposition(share: Share): void {
-    const fraction = Math.max(sizeOf(share.queue) / bounds.entries, share.bytes / bounds.bytes)
-    bySize.schedule(share, sizeOf(share.queue) === 0 ? Infinity : -Math.ceil(fraction * STEPS))
+    const fraction = Math.max(lineCount(share.queue) / bounds.entries, share.bytes / bounds.bytes)
+    bySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
   }
 
   /** Returns the largest share, or the share `writer` if it is equally large. */
@@ -129,7 +129,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
     bytes -= line.bytes
     entryCount -= 1
     reposition(share)
-    if (sizeOf(share.queue) === 0) shares.delete(share.queue.name)
+    if (lineCount(share.queue) === 0) shares.delete(share.queue.name)
     dropFromLog(line)
   }
 
@@ -137,16 +137,16 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
     const { log } = line
     line.isDropped = true
     line.value = ''
-    log.dropped += 1
+    log.droppedCount += 1
     while (firstOf(log)?.isDropped === true) {
       shift(log)
-      log.dropped -= 1
+      log.droppedCount -= 1
     }
-    if (sizeOf(log) === 0) logs.delete(log.name)
-    else if (log.dropped * 2 >= sizeOf(log)) {
+    if (lineCount(log) === 0) logs.delete(log.name)
+    else if (log.droppedCount * 2 >= lineCount(log)) {
       log.lines = log.lines.slice(log.head).filter((entry) => entry?.isDropped === false)
       log.head = 0
-      log.dropped = 0
+      log.droppedCount = 0
     }
   }
 
@@ -174,15 +174,15 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
   return { append, isOversized, entries, clear }
 }
 
-function sizeOfLine(log: string, value: string): number {
+function bytesOfLine(log: string, value: string): number {
   return 2 * (log.length + value.length) + OVERHEAD_BYTES
 }
 
 function emptyQueue(name: string): Queue {
-  return { name, lines: [], head: 0, dropped: 0 }
+  return { name, lines: [], head: 0, droppedCount: 0 }
 }
 
-function sizeOf(queue: Queue): number {
+function lineCount(queue: Queue): number {
   return queue.lines.length - queue.head
 }
 

@@ -5,7 +5,7 @@ export interface Schedulable {
 
 /** Items ordered by due time. The queue has no timer: its owner calls `takeDue` or `forEachDue`. */
 interface ExpiryQueue<Item extends Schedulable> {
-  /** Infinity removes the item. */
+  /** Replaces the due time of an item. Infinity removes the item from the queue. */
   schedule(item: Item, at: number): void
   /** Removes and returns the item with the earliest due time, if it is due. */
   takeDue(now: number): Item | undefined
@@ -110,7 +110,7 @@ interface OrderedKeys {
   clear(): void
 }
 
-/** A larger bucket is split. */
+/** Maximum number of keys per bucket. Larger buckets are split. */
 const MAX_BUCKET = 512
 
 /** Consists of sorted buckets, so `add` and `remove` move the keys of at most one bucket. */

@@ -4,7 +4,7 @@ import {
   bytesOf,
   exceedsQuota,
   growthOf,
-  isOver,
+  wouldExceed,
   limitOf,
   type PoolLimit,
   poolOf,
@@ -45,7 +45,7 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
 
   function get(key: string): string | undefined {
     const entry = find(key)
-    if (entry?.pool === expiring) expiring.touch(entry)
+    if (entry?.pool === expiring) expiring.markUsed(entry)
     return entry?.value
   }
 
@@ -67,9 +67,9 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
 
   function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
     const nextToDrop = (): PoolEntry | undefined => {
-      const isShareOver = quota !== undefined && isOver(expiring.sizeOfShare(share), bytes, limitOf(quota))
+      const isShareOver = quota !== undefined && wouldExceed(expiring.sizeOfShare(share), bytes, limitOf(quota))
       if (isShareOver) return expiring.oldestOf(share)
-      return isOver(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
+      return wouldExceed(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
     }
     for (let entry = nextToDrop(); entry !== undefined; entry = nextToDrop()) remove(entry)
   }
@@ -133,7 +133,7 @@ interface Pool extends PoolSize {
   sizeOfShare(name: string): PoolSize
   put(entry: PoolEntry): void
   remove(entry: PoolEntry): void
-  touch(entry: PoolEntry): void
+  markUsed(entry: PoolEntry): void
   oldestOf(share: string): PoolEntry | undefined
   /**
    * Returns the least recently used entry of the largest share, or of the share `writer` if that is equally large. A
@@ -211,7 +211,7 @@ function createPool(limit: PoolLimit): Pool {
     },
     put,
     remove,
-    touch: (entry) => {
+    markUsed: (entry) => {
       const entries = shares.get(entry.share)?.entries
       if (entries?.delete(entry.key) === true) entries.set(entry.key, entry)
     },

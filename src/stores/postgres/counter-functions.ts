@@ -7,7 +7,7 @@ import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
  * prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {
-  return `${locks(schema)}${reserve(schema)}${settle(schema)}${reads(schema)}`
+  return `${lockFunctions(schema)}${reserveFunctions(schema)}${settleFunctions(schema)}${readFunctions(schema)}`
 }
 
 /**
@@ -16,7 +16,7 @@ export function counterFunctions(schema: string): string {
  * `lock_counters` creates missing counters and locks all of them in order of name. It also releases expired
  * reservations and resets expired counters to zero.
  */
-function locks(schema: string): string {
+function lockFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.now_of(request jsonb) RETURNS bigint LANGUAGE sql VOLATILE AS $f$
       SELECT coalesce((request->>'now')::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
@@ -54,7 +54,7 @@ function locks(schema: string): string {
  * `reserve_claims` checks without locks first, because a rejection based on committed state is correct. A rejection
  * writes nothing, so an exhausted budget costs no disk flush. A request that fits locks its counters and checks again.
  */
-function reserve(schema: string): string {
+function reserveFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.decide(claims jsonb, minimum bigint, moment bigint) RETURNS jsonb
     LANGUAGE plpgsql AS $f$
@@ -139,7 +139,7 @@ function reserve(schema: string): string {
   `
 }
 
-function settle(schema: string): string {
+function settleFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.add_amounts(present jsonb, added jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $f$
       SELECT coalesce(jsonb_object_agg(field, greatest(-${MAX_AMOUNT}, least(${MAX_AMOUNT},
@@ -200,7 +200,7 @@ function settle(schema: string): string {
   `
 }
 
-function reads(schema: string): string {
+function readFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.read_levels(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE

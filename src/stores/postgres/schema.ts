@@ -11,11 +11,11 @@ export type RunQuery = (text: string, parameters: readonly string[]) => Promise<
  * bytes.
  */
 function tableVersions(schema: string): readonly string[] {
-  return [tables(schema), renameReservations(schema)]
+  return [tableStatements(schema), renameStatements(schema)]
 }
 
 /** Each new version replaces the functions, so they always match the newest tables. */
-function functions(schema: string): string {
+function allFunctions(schema: string): string {
   return [counterFunctions, valueFunctions, logFunctions, sweepFunctions].map((create) => create(schema)).join('')
 }
 
@@ -25,7 +25,7 @@ function functions(schema: string): string {
  */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
   const versions = tableVersions(schema)
-  const newest = versions.length
+  const newestVersion = versions.length
   const steps = versions.map(
     (statements, index) => `
       IF version < ${index + 1} THEN
@@ -45,12 +45,12 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
         applied_at timestamptz NOT NULL DEFAULT now()
       );
       SELECT coalesce(max(m.version), 0) INTO version FROM ${schema}.migrations m;
-      IF version > ${newest} THEN
-        RAISE EXCEPTION 'The schema ${schema} has version %, and this version of sluice supports at most version ${newest}. Update sluice.', version;
+      IF version > ${newestVersion} THEN
+        RAISE EXCEPTION 'The schema ${schema} has version %, and this version of sluice supports at most version ${newestVersion}. Update sluice.', version;
       END IF;
       ${steps.join('\n')}
-      IF version < ${newest} THEN
-        ${functions(schema)}
+      IF version < ${newestVersion} THEN
+        ${allFunctions(schema)}
       END IF;
     END
     $migrate$`,
@@ -59,7 +59,7 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
   await run(`SELECT ${schema}.create_partitions($1::text) AS result`, ['{}'])
 }
 
-function tables(schema: string): string {
+function tableStatements(schema: string): string {
   return `
     CREATE TABLE ${schema}.entries (
       key text COLLATE "C" PRIMARY KEY,
@@ -126,7 +126,7 @@ function tables(schema: string): string {
 }
 
 /** Version 1 called a reservation a ticket, and its functions had other names. */
-function renameReservations(schema: string): string {
+function renameStatements(schema: string): string {
   return `
     ALTER TABLE ${schema}.tickets RENAME TO reservations;
     ALTER TABLE ${schema}.reservations RENAME COLUMN name TO id;

@@ -9,10 +9,10 @@ const NEVER = MAX_AMOUNT
  * and rate limits are in the pool `durable`, which has no shares and no limits.
  */
 export function valueFunctions(schema: string): string {
-  return `${shares(schema)}${writes(schema)}${reads(schema)}`
+  return `${shareFunctions(schema)}${writeFunctions(schema)}${readFunctions(schema)}`
 }
 
-function shares(schema: string): string {
+function shareFunctions(schema: string): string {
   return `
     -- Creates missing shares and locks all of them in the order of their names.
     CREATE OR REPLACE FUNCTION ${schema}.lock_shares(pool_name text, names text[]) RETURNS void LANGUAGE plpgsql AS $f$
@@ -55,7 +55,7 @@ function shares(schema: string): string {
   `
 }
 
-function writes(schema: string): string {
+function writeFunctions(schema: string): string {
   return `
     -- Writes a value, or deletes it if the request has no value. The caller has locked the key.
     CREATE OR REPLACE FUNCTION ${schema}.put_value(request jsonb, moment bigint) RETURNS text LANGUAGE plpgsql AS $f$
@@ -146,7 +146,7 @@ function writes(schema: string): string {
   `
 }
 
-function reads(schema: string): string {
+function readFunctions(schema: string): string {
   return `
     CREATE OR REPLACE FUNCTION ${schema}.read_value(input text) RETURNS text LANGUAGE sql VOLATILE AS $f$
       SELECT coalesce((
@@ -177,8 +177,8 @@ function reads(schema: string): string {
  *
  * Entry ids are assigned before the commit, so an entry can become visible after an entry with a greater id. A reader
  * that continues after the greatest entry id would miss it. Reads therefore follow the order of transaction ids and end
- * before the oldest running transaction. To include all earlier writes, a read waits up to 200 ms for the transactions that are running when it
- * starts.
+ * before the oldest running transaction. To include all earlier writes, a read waits up to 200 ms for the transactions
+ * that are running when the read starts.
  */
 export function logFunctions(schema: string): string {
   return `

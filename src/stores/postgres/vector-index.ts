@@ -1,7 +1,7 @@
 import type { VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
 import { encodeText } from '../durable-store.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../remote-store.ts'
+import { fieldOf, toList, toNumber, toText } from '../remote-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
 import type { RunQuery } from './schema.ts'
@@ -61,10 +61,10 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
       checkVector(vector, dimensions)
       if (limit < 1) return []
       const reply = await send('nearest_vectors', { scope: encodeText(scope), vector: Array.from(vector), limit })
-      return listOf(fieldOf(reply, 'neighbors'))
+      return toList(fieldOf(reply, 'neighbors'))
         .map((neighbor) => {
-          const [id, similarity] = listOf(neighbor)
-          return { id: textOf(id), similarity: numberOf(similarity) }
+          const [id, similarity] = toList(neighbor)
+          return { id: toText(id), similarity: toNumber(similarity) }
         })
         .filter(({ similarity }) => similarity >= least)
     },
@@ -96,16 +96,16 @@ async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> 
       PERFORM pg_advisory_xact_lock(hashtextextended('sluice migrate ${schema}', 0));
       CREATE SCHEMA IF NOT EXISTS ${schema};
       CREATE EXTENSION IF NOT EXISTS vector;
-      ${tables(table)}
-      ${changes(table)}
-      ${search(table)}
+      ${tableStatements(table)}
+      ${changeFunctions(table)}
+      ${searchFunction(table)}
     END
     $migrate$`,
     [],
   )
 }
 
-function tables({ schema, dimensions }: VectorTable): string {
+function tableStatements({ schema, dimensions }: VectorTable): string {
   const name = `vectors_${dimensions}`
   const parts = Array.from({ length: PARTITIONS }, (_, part) => part)
   return `
@@ -128,7 +128,7 @@ function tables({ schema, dimensions }: VectorTable): string {
 
 const MOMENT = `coalesce((r->>'now')::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)`
 
-function changes({ schema, dimensions }: VectorTable): string {
+function changeFunctions({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
   const deleteExcess = (column: 'scope' | 'owner', limit: string): string => `
       DELETE FROM ${table} WHERE (scope, id) IN (
@@ -171,7 +171,7 @@ function changes({ schema, dimensions }: VectorTable): string {
  * Sorts the vectors of a small scope by distance. In a large scope, uses the HNSW index of its partition, whose scan
  * continues until it has found enough vectors of the scope.
  */
-function search({ schema, dimensions }: VectorTable): string {
+function searchFunction({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
   const neighbors = (source: string): string => `
         SELECT coalesce(jsonb_agg(jsonb_build_array(n.id, n.similarity::text) ORDER BY n.similarity DESC), '[]') INTO found

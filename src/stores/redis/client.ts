@@ -45,7 +45,7 @@ export function defineScript(text: string): Script {
  * themselves, and the server deletes expired keys an hour late, because its clock may be ahead of the caller's. Amounts
  * are returned as text, because cjson writes only 14 digits.
  */
-export const COMMON: string = `
+export const PREAMBLE: string = `
 local base, request = KEYS[1], cjson.decode(ARGV[1])
 local call = redis.call
 local now, slack = request.now, 3600000

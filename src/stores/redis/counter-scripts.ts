@@ -1,7 +1,7 @@
 import type { RemoteStep } from '../remote-store.ts'
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
-import { COMMON, defineScript, type Script } from './client.ts'
-import { APPEND, ENTRIES, GET, ITEMS, LIST, WRITE } from './value-scripts.ts'
+import { PREAMBLE, defineScript, type Script } from './client.ts'
+import { APPEND, ENTRIES, GET, ITEM_FUNCTIONS, LIST, WRITE } from './value-scripts.ts'
 
 /**
  * Counters: `c:<name>` contains "spent held end generation". A counter that is created again after its expiry has a new
@@ -11,7 +11,7 @@ import { APPEND, ENTRIES, GET, ITEMS, LIST, WRITE } from './value-scripts.ts'
  * expiry. The keys and the field `lapses` keep their original names, because processes of different versions share the
  * data.
  */
-const COUNTERS = `
+const COUNTER_FUNCTIONS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_SETTLEMENT_MS}
 local function readCounter(name)
   local found = call('GET', base .. ':c:' .. name)
@@ -60,7 +60,7 @@ end
 `
 
 /** A tally is a hash with the field `ends` and at most 4,096 sums, in the fields `f<name>`. */
-const TALLIES = `
+const TALLY_FUNCTIONS = `
 local function addTally(tally)
   local key = base .. ':y:' .. tally.name
   if tally.ends and tally.ends <= now then return end
@@ -80,7 +80,7 @@ local function addTally(tally)
 end
 `
 
-const RESERVE: Script = defineScript(`${COMMON}${COUNTERS}
+const RESERVE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}
 releaseExpired()
 if readReservation(request.reservation) then return cjson.encode({ error = 'duplicate' }) end
 local counters, before, levels = {}, {}, {}
@@ -117,7 +117,7 @@ return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
 /** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
-const SETTLE: Script = defineScript(`${COMMON}${COUNTERS}${ITEMS}${TALLIES}
+const SETTLE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}${ITEM_FUNCTIONS}${TALLY_FUNCTIONS}
 releaseExpired()
 local id = request.reservation
 local reservation = readReservation(id)
@@ -146,7 +146,7 @@ return '{"settled":true}'
 `)
 
 /** Lowers the held amounts of a reservation to the smaller grant of another slot. */
-export const SHRINK: Script = defineScript(`${COMMON}${COUNTERS}
+export const SHRINK: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}
 local reservation = readReservation(request.reservation)
 if not reservation then return '{}' end
 for _, hold in ipairs(reservation.holds) do
@@ -164,7 +164,7 @@ writeReservation(request.reservation, reservation)
 return '{}'
 `)
 
-const READ_LEVELS: Script = defineScript(`${COMMON}${COUNTERS}
+const READ_LEVELS: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}
 releaseExpired()
 local levels = {}
 for index, name in ipairs(request.counters) do
@@ -174,7 +174,7 @@ end
 return cjson.encode(levels)
 `)
 
-const READ_TALLIES: Script = defineScript(`${COMMON}
+const READ_TALLIES: Script = defineScript(`${PREAMBLE}
 local tallies = {}
 for index, name in ipairs(request.names) do
   local fields, sums, ends = call('HGETALL', base .. ':y:' .. name), {}, nil

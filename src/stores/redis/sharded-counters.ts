@@ -36,38 +36,38 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     checkClaims(request)
     const { reservationId, claims } = request
     const groups = groupByOwner(claims, ({ counter }) => counter)
-    const order = groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []] as const]
-    remember(reservationId, order)
+    const ownerGroups = groups.size > 0 ? [...groups] : [[reservationOwner(reservationId), []] as const]
+    remember(reservationId, ownerGroups)
     const levels = claims.map(() => 0)
-    const accepted: AcceptedPart[] = []
+    const acceptedParts: AcceptedPart[] = []
     let granted: number | undefined
-    for (const [owner, indexes] of order) {
+    for (const [owner, indexes] of ownerGroups) {
       const part = select(claims, indexes).map((claim) => limitClaim(claim, granted))
       const result = await countersOf(owner).reserve({ ...request, claims: part })
       for (const [at, level] of result.levels.entries()) levels[indexes[at] ?? 0] = level
       if (!result.accepted) {
-        await releaseAll(request, accepted, levels)
+        await releaseAll(request, acceptedParts, levels)
         await readLevels(
           request,
-          order.slice(accepted.length + 1).flatMap(([, unread]) => unread),
+          ownerGroups.slice(acceptedParts.length + 1).flatMap(([, unread]) => unread),
           levels,
         )
         return { accepted: false, refused: indexes[result.refused] ?? 0, levels }
       }
       const isElastic = part.some(({ elastic }) => elastic === true)
-      accepted.push({ owner, granted: isElastic ? result.granted : undefined, indexes })
+      acceptedParts.push({ owner, granted: isElastic ? result.granted : undefined, indexes })
       if (isElastic) granted = result.granted
     }
-    for (const part of accepted) await shrink(request, part, granted, levels)
+    for (const part of acceptedParts) await shrink(request, part, granted, levels)
     return { accepted: true, granted: granted ?? 0, levels }
   }
 
   async function releaseAll(
     { reservationId, claims }: ReserveRequest,
-    accepted: readonly AcceptedPart[],
+    acceptedParts: readonly AcceptedPart[],
     levels: number[],
   ): Promise<void> {
-    for (const { owner, granted, indexes } of accepted) {
+    for (const { owner, granted, indexes } of acceptedParts) {
       for (const index of indexes) {
         const claim = claims[index]
         if (claim !== undefined) levels[index] = (levels[index] ?? 0) - heldAmount(claim, granted ?? 0)
@@ -112,15 +112,19 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     const chargedOwners = [...charges.keys(), ...tallies.keys()].toSorted()
     const reservedOwners = owners.get(reservationId)
     const involvedOwners = new Set([...(reservedOwners ?? []), ...chargedOwners])
-    const mark = involvedOwners.size > 1
-    /** With `force`, charges an owner without a reservation, because another owner has settled it. */
-    const settlePart = (owner: string, force: boolean): Promise<unknown> => {
+    const shouldMark = involvedOwners.size > 1
+    /** If `isForced`, charges an owner that lacks the reservation, because another owner has settled it. */
+    const settlePart = (owner: string, isForced: boolean): Promise<unknown> => {
       const part = {
         reservationId,
         charges: select(settlement.charges, charges.get(owner)),
         tallies: select(settlement.tallies, tallies.get(owner)),
       }
-      return run(STEP_SCRIPTS.settle_reservation, { ...settlementRequest(part, limits), mark, force }, owner)
+      return run(
+        STEP_SCRIPTS.settle_reservation,
+        { ...settlementRequest(part, limits), mark: shouldMark, force: isForced },
+        owner,
+      )
     }
     for (const owner of reservedOwners ?? new Set([...chargedOwners, reservationOwner(reservationId)])) {
       const reply = await settlePart(owner, false)
@@ -135,10 +139,10 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     return false
   }
 
-  function remember(reservationId: string, order: readonly (readonly [owner: string, ...unknown[]])[]): void {
+  function remember(reservationId: string, ownerGroups: readonly (readonly [owner: string, ...unknown[]])[]): void {
     owners.set(
       reservationId,
-      order.map(([owner]) => owner),
+      ownerGroups.map(([owner]) => owner),
     )
     for (const oldest of owners.keys()) {
       if (owners.size <= MAX_REMEMBERED) return

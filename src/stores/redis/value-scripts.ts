@@ -1,4 +1,4 @@
-import { COMMON, defineScript, type Script } from './client.ts'
+import { PREAMBLE, defineScript, type Script } from './client.ts'
 
 /**
  * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
@@ -13,7 +13,7 @@ import { COMMON, defineScript, type Script } from './client.ts'
  * - `index`: value keys in order
  * - `log:<log>`: entries of a log in order
  */
-export const ITEMS: string = `
+export const ITEM_FUNCTIONS: string = `
 local function sizeOfShare(pool, share)
   local entries = call('ZCARD', base .. ':share:' .. pool .. ':' .. share)
   return entries, tonumber(call('ZSCORE', base .. ':bytes:' .. pool, share) or '0')
@@ -97,7 +97,7 @@ local function isAlive(item)
 end
 `
 
-export const GET: Script = defineScript(`${COMMON}${ITEMS}
+export const GET: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local item = 'v' .. request.key
 local value = call('GET', base .. ':i:' .. item)
 if not value or not isAlive(item) then return '{}' end
@@ -105,7 +105,7 @@ return cjson.encode({ value = value })
 `)
 
 /** Implements `set`, `swap` and `delete`. */
-export const WRITE: Script = defineScript(`${COMMON}${ITEMS}
+export const WRITE: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 sweep()
 local item = 'v' .. request.key
 if request.isSwap then
@@ -139,7 +139,7 @@ return '{"done":true}'
 `)
 
 /** Compares bytes, because Lua compares strings according to the server's locale. */
-export const LIST: Script = defineScript(`${COMMON}${ITEMS}
+export const LIST: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local function isBefore(a, b)
   for position = 1, math.min(#a, #b) do
     local left, right = string.byte(a, position), string.byte(b, position)
@@ -159,12 +159,12 @@ end
 return cjson.encode(keys)
 `)
 
-export const APPEND: Script = defineScript(`${COMMON}${ITEMS}
+export const APPEND: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 for _, entry in ipairs(request.entries) do append(entry) end
 return '{}'
 `)
 
-export const ENTRIES: Script = defineScript(`${COMMON}${ITEMS}
+export const ENTRIES: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local found, after = {}, '(' .. request.after
 while #found < request.limit do
   local page = call('ZRANGEBYSCORE', base .. ':log:' .. request.log, after, '+inf', 'LIMIT', 0, 200)

@@ -2,10 +2,10 @@ import { LRUCache } from 'lru-cache'
 import { lazy } from '../../core/async.ts'
 import type { Neighbor, VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
-import { fieldOf, listOf, numberOf, textOf } from '../remote-store.ts'
+import { fieldOf, toList, toNumber, toText } from '../remote-store.ts'
 import { REDIS_CHECKS, type RedisStoreOptions } from '../redis.ts'
 import { checkVector } from '../stored-answers.ts'
-import { COMMON, createRunScript, defineScript, type Script } from './client.ts'
+import { PREAMBLE, createRunScript, defineScript, type Script } from './client.ts'
 
 /** Options for `redisVectorIndex()`. */
 export interface RedisVectorIndexOptions extends Pick<RedisStoreOptions, 'client' | 'prefix' | 'now'> {
@@ -51,10 +51,10 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
 
   const findNearestInSet: FindNearest = async (scope, vector, limit) => {
     const reply = await send(NEAREST_VECTORS, { scope, vector: Array.from(vector), limit })
-    return listOf(fieldOf(reply, 'neighbors')).map((neighbor) => {
-      const [id, score] = listOf(neighbor)
+    return toList(fieldOf(reply, 'neighbors')).map((neighbor) => {
+      const [id, score] = toList(neighbor)
       // Redis maps the cosine to a score from 0 to 1.
-      return { id: textOf(id), similarity: 2 * numberOf(score) - 1 }
+      return { id: toText(id), similarity: 2 * toNumber(score) - 1 }
     })
   }
 
@@ -75,7 +75,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
     remove: async (id) => void (await send(REMOVE_VECTOR, { id })),
     clear: async () => {
       let cursor = '0'
-      do cursor = textOf(fieldOf(await send(CLEAR_VECTORS, { cursor }), 'cursor'))
+      do cursor = toText(fieldOf(await send(CLEAR_VECTORS, { cursor }), 'cursor'))
       while (cursor !== '0')
     },
     warnings: async () =>
@@ -115,11 +115,11 @@ function createFindNearestCopied(read: ReadVectors, dimensions: number): FindNea
     let after = Math.max(0, ...copies.keys())
     for (let isReadAgain = false; ;) {
       const reply = await read(scope, after)
-      const sequenceNumbers = new Set(listOf(fieldOf(reply, 'numbers')).map(numberOf))
+      const sequenceNumbers = new Set(toList(fieldOf(reply, 'numbers')).map(toNumber))
       for (const number of copies.keys()) if (!sequenceNumbers.has(number)) copies.delete(number)
-      const page = listOf(fieldOf(reply, 'vectors')).map((entry) => listOf(entry).map(textOf))
+      const page = toList(fieldOf(reply, 'vectors')).map((entry) => toList(entry).map(toText))
       for (const [number, id = '', text = ''] of page) {
-        after = numberOf(number)
+        after = toNumber(number)
         copies.set(after, { id, vector: decodeVector(text, dimensions) })
       }
       if (page.length === PAGE_SIZE) continue
@@ -171,7 +171,7 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
  * - `e:<scope>` and `k:<owner>`: ids by expiry
  * - `i:<id>`: scope and owner of an id
  */
-const VECTORS = `
+const VECTOR_FUNCTIONS = `
 local root = base .. ':x' .. request.dimensions
 local function erase(scope, id)
   local found = call('GET', root .. ':i:' .. id)
@@ -204,7 +204,7 @@ end
 `
 
 /** Adds or replaces a vector. A full scope or owner drops the vector that expires first. */
-const ADD_VECTOR: Script = defineScript(`${COMMON}${VECTORS}
+const ADD_VECTOR: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local id, scope, owner = request.id, request.scope, request.owner
 local old = scopeOf(id)
 if old then erase(old, id) end
@@ -248,7 +248,7 @@ return '{}'
 `)
 
 /** Searches a set of at most 2,000 vectors exhaustively, so the result is exact. */
-const NEAREST_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
+const NEAREST_VECTORS: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local scope, set = request.scope, root .. ':v:' .. request.scope
 sweep(scope)
 local arguments = { 'VSIM', set, 'VALUES', request.dimensions, unpack(request.vector) }
@@ -262,7 +262,7 @@ end
 return cjson.encode({ neighbors = neighbors })
 `)
 
-const READ_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
+const READ_VECTORS: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local scope, numbers, vectors = request.scope, {}, {}
 sweep(scope)
 local order = call('ZRANGE', root .. ':o:' .. scope, 0, -1, 'WITHSCORES')
@@ -276,14 +276,14 @@ end
 return cjson.encode({ numbers = numbers, vectors = vectors })
 `)
 
-const REMOVE_VECTOR: Script = defineScript(`${COMMON}${VECTORS}
+const REMOVE_VECTOR: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local scope = scopeOf(request.id)
 if scope then erase(scope, request.id) end
 return '{}'
 `)
 
 /** Deletes the keys on one page of the key space. Returns the next cursor, or '0' after the last page. */
-const CLEAR_VECTORS: Script = defineScript(`${COMMON}${VECTORS}
+const CLEAR_VECTORS: Script = defineScript(`${PREAMBLE}${VECTOR_FUNCTIONS}
 local pattern = string.gsub(root, '[%[%]%*%?%\\\\^-]', '\\\\%0') .. ':*'
 local page = call('SCAN', request.cursor, 'MATCH', pattern, 'COUNT', 1000)
 for _, key in ipairs(page[2]) do call('UNLINK', key) end
@@ -291,7 +291,7 @@ return cjson.encode({ cursor = page[1] })
 `)
 
 /** Vector sets exist in Redis 8 and newer. */
-const HAS_VECTOR_SETS: Script = defineScript(`${COMMON}
+const HAS_VECTOR_SETS: Script = defineScript(`${PREAMBLE}
 local reply = redis.pcall('VCARD', base .. ':x')
 return cjson.encode({ sets = not (type(reply) == 'table' and reply.err ~= nil) })
 `)

@@ -54,11 +54,11 @@ export function createSql(database: SqliteDatabase): Sql {
 
   return {
     run: (sql, ...parameters) => void statement(sql).run(...parameters),
-    row: (sql, ...parameters) => asRow(statement(sql).get(...parameters)),
+    row: (sql, ...parameters) => toRow(statement(sql).get(...parameters)),
     rows: (sql, ...parameters) =>
       statement(sql)
         .all(...parameters)
-        .map((row) => asRow(row) ?? {}),
+        .map((row) => toRow(row) ?? {}),
     atomically,
   }
 }
@@ -70,7 +70,7 @@ function rollBack(database: SqliteDatabase): void {
   } catch {}
 }
 
-function asRow(value: unknown): Row | undefined {
+function toRow(value: unknown): Row | undefined {
   return typeof value === 'object' && value !== null ? { ...value } : undefined
 }
 
@@ -185,9 +185,9 @@ function countingTriggers(table: string, poolOf: (row: 'NEW' | 'OLD') => string)
  * schema.
  */
 export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void {
-  if (versionOf(sql) === MIGRATIONS.length) return
+  if (readVersion(sql) === MIGRATIONS.length) return
   sql.atomically(() => {
-    const version = versionOf(sql)
+    const version = readVersion(sql)
     if (version > MIGRATIONS.length) {
       throw new Error(
         `The database file has schema version ${version}, and this version of sluice supports at most version ${MIGRATIONS.length}. Update sluice, or use another file.`,
@@ -198,6 +198,6 @@ export function migrateSqlite(sql: Sql, exec: (script: string) => unknown): void
   })
 }
 
-function versionOf(sql: Sql): number {
+function readVersion(sql: Sql): number {
   return numberIn(sql.row('PRAGMA user_version'), 'user_version')
 }

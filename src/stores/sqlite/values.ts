@@ -12,7 +12,7 @@ import {
   bytesOf,
   exceedsQuota,
   growthOf,
-  isOver,
+  wouldExceed,
   limitOf,
   logShareOf,
   type PoolLimit,
@@ -125,8 +125,8 @@ function dropUntilFits(sql: Sql, { pool, share, bytes, quota, limit }: NewRow): 
   const condition = pool === 'logs' ? 'share = ?' : `pool = 'expiring' AND share = ?`
   const dropOldest = (name: string): void =>
     sql.run(`DELETE FROM ${table} WHERE id = (SELECT min(id) FROM ${table} WHERE ${condition})`, name)
-  while (quota !== undefined && isOver(sizeOfShare(sql, pool, share), bytes, limitOf(quota))) dropOldest(share)
-  while (isOver(sizeOfPool(sql, pool), bytes, limit)) {
+  while (quota !== undefined && wouldExceed(sizeOfShare(sql, pool, share), bytes, limitOf(quota))) dropOldest(share)
+  while (wouldExceed(sizeOfPool(sql, pool), bytes, limit)) {
     const largest = sql.row('SELECT share FROM shares WHERE pool = ? ORDER BY bytes DESC LIMIT 1', pool)
     if (largest === undefined) return
     dropOldest(textIn(largest, 'share'))
