@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util'
 import { type PostgresClient, postgresStore } from '../stores/postgres.ts'
 
 interface Connection {
@@ -30,12 +29,12 @@ export async function runCli(args: readonly string[], { environment, print, conn
     print(USAGE)
     return command === '--help' ? 0 : 2
   }
-  const url = options.url ?? environment['DATABASE_URL']
+  const url = options['--url'] ?? environment['DATABASE_URL']
   if (url === undefined) {
     print('The database URL is missing. Set DATABASE_URL or pass --url.')
     return 2
   }
-  const schema = options.schema ?? 'sluice'
+  const schema = options['--schema'] ?? 'sluice'
   try {
     const { client, close } = await connect(url)
     try {
@@ -51,13 +50,15 @@ export async function runCli(args: readonly string[], { environment, print, conn
   return 0
 }
 
-/** Returns undefined for invalid arguments. */
-function readOptions(args: readonly string[]): { readonly url?: string; readonly schema?: string } | undefined {
-  try {
-    return parseArgs({ args: [...args], options: { url: { type: 'string' }, schema: { type: 'string' } } }).values
-  } catch {
-    return undefined
+/** Parses `--name value` pairs. Returns undefined if there are any other arguments. */
+function readOptions(args: readonly string[]): Readonly<Record<string, string>> | undefined {
+  const options: Record<string, string> = {}
+  for (let index = 0; index < args.length; index += 2) {
+    const [name = '', value] = args.slice(index, index + 2)
+    if (!['--url', '--schema'].includes(name) || value === undefined) return undefined
+    options[name] = value
   }
+  return options
 }
 
 /** Connects with `pg`, or with `postgres` if `pg` is not installed. */
