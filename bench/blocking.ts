@@ -1,7 +1,7 @@
 /**
- * npm run bench:blocking: the longest stretch of processor time between two turns of the event loop that one allowed body
- * causes. Processor time, not wall time: a busy machine changes it little. Medians of BENCH_TRIES (5), with the least and
- * the greatest.
+ * npm run bench:blocking: prints the longest CPU time between two turns of the event loop while one request is processed,
+ * for the slowest accepted bodies. CPU time varies less than wall time on a busy machine. Each figure is the median of
+ * BENCH_TRIES (5), with minimum and maximum.
  */
 import { anthropic, createGateway, openaiCompatible } from '../src/index.ts'
 import { printTable } from './report.ts'
@@ -131,8 +131,8 @@ async function answer(url: string | URL | Request, init?: RequestInit): Promise<
   return Response.json({ id: 'x', model: 'chat', choices: [{ index: 0, message, finish_reason: 'stop' }], usage })
 }
 
-/** Sends a body and returns the status and the longest stretch, in milliseconds. */
-async function longestStretch({ path = '/v1/chat/completions' }: Body, bytes: Uint8Array): Promise<[number, number]> {
+/** Sends a body. Returns the status and the longest block of the event loop in milliseconds. */
+async function longestBlock({ path = '/v1/chat/completions' }: Body, bytes: Uint8Array): Promise<[number, number]> {
   const headers = { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' }
   const steering = path.includes('chat') && bytes.length < 4 * MB ? { 'x-savings-level': 'extreme' } : {}
   const request = new Request(`http://gateway${path}`, {
@@ -156,19 +156,19 @@ async function longestStretch({ path = '/v1/chat/completions' }: Body, bytes: Ui
   return [response.status, longest]
 }
 
-const rows: string[][] = [['body', 'status', 'longest stretch, ms', 'goal']]
+const rows: string[][] = [['body', 'status', 'longest block, ms', 'goal']]
 for (const body of bodies) {
   const bytes = new TextEncoder().encode(body.make())
-  const stretches: number[] = []
+  const blocks: number[] = []
   let status = 0
   for (let attempt = 0; attempt < TRIES; attempt++) {
-    const [seen, ms] = await longestStretch(body, bytes)
-    status = seen
-    stretches.push(ms)
+    const [received, ms] = await longestBlock(body, bytes)
+    status = received
+    blocks.push(ms)
   }
-  const sorted = stretches.toSorted((one, other) => one - other)
-  const [least = 0, median = 0, most = 0] = [sorted[0], sorted[TRIES >> 1], sorted.at(-1)]
-  const figure = `${median.toFixed(0)} (${least.toFixed(0)}..${most.toFixed(0)})`
+  const sorted = blocks.toSorted((one, other) => one - other)
+  const [min = 0, median = 0, max = 0] = [sorted[0], sorted[TRIES >> 1], sorted.at(-1)]
+  const figure = `${median.toFixed(0)} (${min.toFixed(0)}..${max.toFixed(0)})`
   rows.push([body.name, String(status), figure, median <= GOAL_MS ? 'met' : 'MISSED'])
 }
 printTable(rows)

@@ -2,38 +2,38 @@ import { Pool } from 'undici'
 import type { Target } from './targets.ts'
 
 export interface Work {
-  /** The body of the request with this index; the first is 0 and no index comes twice for one target. */
+  /** Returns the body of request `index`. Indices start at 0 and do not repeat for a target. */
   readonly body: (index: number) => string
   readonly headers?: Readonly<Record<string, string>>
   readonly concurrency: number
 }
 
-export interface Sent {
+export interface LoadResult {
   readonly seconds: number
-  /** Milliseconds to the first byte of the body, median. */
+  /** Median time to the first byte of the body, in milliseconds. */
   readonly firstByte: number
 }
 
-/** Sends requests with the indices from `from` until before `to` and reads each answer to its end. */
-export async function send(target: Target, work: Work, from: number, to: number): Promise<Sent> {
+/** Sends requests `from` (inclusive) to `to` (exclusive) and reads each response to its end. */
+export async function send(target: Target, work: Work, from: number, to: number): Promise<LoadResult> {
   const pool = new Pool(target.url, { connections: work.concurrency, pipelining: 1 })
   const headers = { 'content-type': 'application/json', ...target.headers, ...work.headers }
   const firstBytes: number[] = []
-  const begun = performance.now()
+  const startedAt = performance.now()
   let next = from
   const worker = async (): Promise<void> => {
-    while (next < to) firstBytes.push(await once(pool, headers, work.body(next++)))
+    while (next < to) firstBytes.push(await sendOne(pool, headers, work.body(next++)))
   }
   await Promise.all(Array.from({ length: work.concurrency }, worker))
-  const seconds = (performance.now() - begun) / 1000
+  const seconds = (performance.now() - startedAt) / 1000
   await pool.close()
   return { seconds, firstByte: median(firstBytes) }
 }
 
 /** Returns the milliseconds to the first byte of the body. Rejects unless the status is 200. */
-function once(pool: Pool, headers: Readonly<Record<string, string>>, body: string): Promise<number> {
+function sendOne(pool: Pool, headers: Readonly<Record<string, string>>, body: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    const begun = performance.now()
+    const startedAt = performance.now()
     let first = 0
     let failed = ''
     pool.dispatch(
@@ -41,10 +41,10 @@ function once(pool: Pool, headers: Readonly<Record<string, string>>, body: strin
       {
         onRequestStart() {},
         onResponseStart(_controller, status) {
-          if (status !== 200) failed = `The bench got status ${status}: `
+          if (status !== 200) failed = `Expected status 200, got ${status}: `
         },
         onResponseData(_controller, bytes) {
-          first ||= performance.now() - begun
+          first ||= performance.now() - startedAt
           if (failed !== '') failed += bytes.toString()
         },
         onResponseEnd() {

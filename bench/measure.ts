@@ -2,20 +2,20 @@ import { median, send, type Work } from './load.ts'
 import type { Scenario } from './scenarios.ts'
 import { isInstalled, startTarget, type Target, type TargetName } from './targets.ts'
 
-/** One target in one round. */
+/** Figures of one target in one round. */
 export interface Round {
-  /** Microseconds of processor time per request. */
+  /** CPU time per request in microseconds. */
   readonly cpu: number
   readonly perSecond: number
   readonly firstByte: number
 }
 
-/** The rounds of each target; a target that is not installed is absent. */
+/** Rounds by target. A target that is not installed is absent. */
 export type Rounds = ReadonlyMap<TargetName, readonly Round[]>
 
 type Upstream = Omit<Target, 'name'>
 
-/** Runs a scenario with servers of its own: a warm-up, then each target once per round, in turn. */
+/** Starts new servers for a scenario, warms them up, and measures each target once per round. */
 export async function measureScenario(scenario: Scenario, upstream: Upstream, rounds: number): Promise<Rounds> {
   const started = await startAll(['relay', ...scenario.targets], upstream.url)
   const targets: Target[] = []
@@ -28,14 +28,14 @@ export async function measureScenario(scenario: Scenario, upstream: Upstream, ro
   return measured
 }
 
-/** Returns false for a peer that fails, which is then left out. A failure of anything of ours ends the bench. */
+/** Returns false if Portkey fails, which is then skipped. A failure of any other target ends the benchmark. */
 async function warmUp(target: Target, scenario: Scenario): Promise<boolean> {
   try {
     await send(target, scenario, 0, scenario.warmUp)
     return true
   } catch (error) {
     if (target.name !== 'portkey') throw error
-    console.log(`\n${scenario.name}: Portkey is left out. ${String(error)}`)
+    console.log(`\n${scenario.name}: Portkey is skipped. ${String(error)}`)
     return false
   }
 }
@@ -50,7 +50,7 @@ async function measureRound(target: Target, scenario: Scenario, upstream: Upstre
   const after = await target.ask('cpu')
   const served = (await upstream.ask('requests')) - servedBefore
   const expected = scenario.hits === true && target.name === 'default' ? 0 : requests
-  // A scenario of misses that hits the cache, or the reverse, would measure something else.
+  // Fails if a scenario of cache misses has hits, or the reverse, because it would then measure something else.
   if (served !== expected) {
     throw new Error(`${scenario.name}, ${target.name}: ${served} requests reached the upstream instead of ${expected}.`)
   }
@@ -62,7 +62,7 @@ export async function startAll(names: readonly TargetName[], upstreamUrl: string
   return Promise.all(names.filter(isInstalled).map((name) => startTarget(name, upstreamUrl)))
 }
 
-/** Bytes allocated on the heap per request: medians of three times 2,000 requests, after 4,000 others. */
+/** Returns the bytes allocated on the heap per request: the median of three rounds of 2,000 requests, after 4,000 others. */
 export async function measureAllocations(target: Target, work: Work): Promise<number> {
   const REQUESTS = 2000
   await send(target, work, 0, 2 * REQUESTS)
@@ -75,12 +75,12 @@ export async function measureAllocations(target: Target, work: Work): Promise<nu
   return median(perRequest)
 }
 
-/** Bytes by which the heap grows per request, from 20,000 requests on. */
+/** Returns the heap growth per request in bytes, after 20,000 requests. */
 export async function measureGrowth(target: Target, work: Work, requests: number): Promise<number> {
-  const SETTLED = 20_000
-  await send(target, work, 0, SETTLED)
+  const WARM_UP_REQUESTS = 20_000
+  await send(target, work, 0, WARM_UP_REQUESTS)
   const before = await target.ask('heap')
-  await send(target, work, SETTLED, SETTLED + requests)
+  await send(target, work, WARM_UP_REQUESTS, WARM_UP_REQUESTS + requests)
   const after = await target.ask('heap')
   return (after - before) / requests
 }

@@ -1,9 +1,8 @@
 /**
- * tsx bench/profile.ts SCENARIO [TARGET] [REQUESTS]: where the processor time of one scenario goes, or with
- * BENCH_PROFILE=allocations the bytes that it allocates. SCENARIO is part of a
- * scenario's name, TARGET one of its targets (the last, if not given). Build first (`npx tsup`): what is measured is
- * `dist`, mapped back to the sources. The profile starts after the warm-up; it stays in `bench/.build` for the tools of
- * a browser.
+ * tsx bench/profile.ts SCENARIO [TARGET] [REQUESTS]: prints the CPU time of one scenario by folder, file and function, or
+ * with BENCH_PROFILE=allocations the bytes that it allocates. SCENARIO is part of a scenario's name. TARGET is one of its
+ * targets (default: the last). Run `npx tsup` first: the profile is of `dist`, mapped back to the sources. It starts after
+ * the warm-up and is written to `bench/.build`, where the developer tools of a browser can open it.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
@@ -21,13 +20,11 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const [, , part = 'small', targetName, given] = process.argv
 const scenario = scenarios.find(({ name }) => name.includes(part))
 if (scenario === undefined) {
-  throw new Error(
-    `No scenario has "${part}" in its name; expected part of: ${scenarios.map(({ name }) => name).join('; ')}.`,
-  )
+  throw new Error(`No scenario name contains "${part}". Use part of: ${scenarios.map(({ name }) => name).join('; ')}.`)
 }
 const known: readonly TargetName[] = ['relay', ...scenario.targets]
 const name = known.find((one) => one === (targetName ?? known.at(-1)))
-if (name === undefined) throw new Error(`The target is "${targetName}"; expected one of ${known.join(', ')}.`)
+if (name === undefined) throw new Error(`Unknown target "${targetName}". Use one of ${known.join(', ')}.`)
 const requests = given === undefined ? 2 * scenario.requests : Number(given)
 const path = join(root, 'bench/.build', `${part.replaceAll(/\W+/g, '-')}.${name.replaceAll(' ', '-')}.cpuprofile`)
 
@@ -57,26 +54,26 @@ interface Profile {
   readonly timeDeltas: readonly number[]
 }
 
-interface Place {
+interface Location {
   readonly file: string
   readonly functionName: string
 }
 
-/** Self time says what runs; charged time adds what runs on behalf of a source file: Node, undici, JSON.parse, hashes. */
+/** Charged time is self time plus the time of Node, undici, JSON.parse and hashes that a source file calls. */
 function report(profile: Profile): void {
   const selfTimes = new Map<number, number>()
   profile.samples.forEach((id, index) => add(selfTimes, id, profile.timeDeltas[index] ?? 0))
-  const places = new Map(profile.nodes.map(({ id, callFrame }) => [id, placeOf(callFrame)]))
-  const owners = ownersOf(profile, places)
+  const locations = new Map(profile.nodes.map(({ id, callFrame }) => [id, locationOf(callFrame)]))
+  const owners = ownersOf(profile, locations)
   const [files, functions, charged, chargedFunctions, folders] = [0, 1, 2, 3, 4].map(() => new Map<string, number>())
   let busy = 0
   for (const [id, time] of selfTimes) {
-    const place = places.get(id)
-    if (place === undefined || isIdle(place)) continue
+    const location = locations.get(id)
+    if (location === undefined || isIdle(location)) continue
     busy += time
-    add(files, place.file, time)
-    add(functions, `${place.file}  ${place.functionName}`, time)
-    const owner = owners.get(id) ?? place
+    add(files, location.file, time)
+    add(functions, `${location.file}  ${location.functionName}`, time)
+    const owner = owners.get(id) ?? location
     add(charged, owner.file, time)
     add(folders, folderOf(owner.file), time)
     add(chargedFunctions, `${owner.file}  ${owner.functionName}`, time)
@@ -88,22 +85,22 @@ function report(profile: Profile): void {
   printTop('Charged time by folder', folders, busy)
   printTop('Self time by file', files, busy)
   printTop('Self time by function', functions, busy)
-  printTop('Charged time by file: its own, and that of Node and packages called from it', charged, busy)
+  printTop('Charged time by file: self time, and that of Node and packages called from it', charged, busy)
   printTop('Charged time by function', chargedFunctions, busy)
 }
 
-/** Waiting, or the work of the profiler itself: `dispatch` is the call that starts and stops it. */
-function isIdle({ file, functionName }: Place): boolean {
+/** Returns true for idle time and for the profiler itself, which `dispatch` starts and stops. */
+function isIdle({ file, functionName }: Location): boolean {
   return functionName === '(idle)' || (file === '(native)' && functionName === 'dispatch')
 }
 
-/** For each node the nearest source place on its stack, itself included. */
-function ownersOf({ nodes }: Profile, places: ReadonlyMap<number, Place>): ReadonlyMap<number, Place> {
-  const owners = new Map<number, Place>()
-  // Parents come before their children.
+/** Returns the nearest location in `src/` on the stack of each node, including the node itself. */
+function ownersOf({ nodes }: Profile, locations: ReadonlyMap<number, Location>): ReadonlyMap<number, Location> {
+  const owners = new Map<number, Location>()
+  // Parents precede their children.
   for (const { id, children = [] } of nodes) {
-    const place = places.get(id)
-    if (place?.file.startsWith('src/')) owners.set(id, place)
+    const location = locations.get(id)
+    if (location?.file.startsWith('src/')) owners.set(id, location)
     const owner = owners.get(id)
     if (owner !== undefined) for (const child of children) owners.set(child, owner)
   }
@@ -114,10 +111,10 @@ function printTop(title: string, times: ReadonlyMap<string, number> | undefined,
   const sorted = [...(times ?? [])].sort(([, one], [, other]) => other - one).slice(0, TOP)
   console.log(`\n${title}`)
   printTable(
-    sorted.map(([what, time]) => [
+    sorted.map(([label, time]) => [
       `${(time / requests).toFixed(2)} ${unit}`.padStart(12),
-      `${((100 * time) / busy).toFixed(1)} %`.padStart(7),
-      what,
+      `${((100 * time) / busy).toFixed(1)}%`.padStart(7),
+      label,
     ]),
   )
 }
@@ -126,7 +123,7 @@ function add<Key>(sums: Map<Key, number> | undefined, key: Key, amount: number):
   sums?.set(key, (sums.get(key) ?? 0) + amount)
 }
 
-function placeOf({ functionName, url, lineNumber, columnNumber }: Frame): Place {
+function locationOf({ functionName, url, lineNumber, columnNumber }: Frame): Location {
   const called = functionName === '' ? `(anonymous, line ${lineNumber + 1})` : functionName
   if (url === '') return { file: functionName.startsWith('(') ? functionName : '(native)', functionName: called }
   if (!url.startsWith('file:')) return { file: url, functionName: called }
@@ -140,12 +137,12 @@ function placeOf({ functionName, url, lineNumber, columnNumber }: Frame): Place 
   }
 }
 
-/** `src/http` for a file of src; the first two parts of other paths. */
+/** Returns the first two segments of a path, such as `src/http`. */
 function folderOf(file: string): string {
   return file.includes('/') ? dirname(file).split('/').slice(0, 2).join('/') : file
 }
 
-/** `undici/lib/core/request.js` for a file of a package. */
+/** Returns the path of a file inside its package, such as `undici/lib/core/request.js`. */
 function packageOf(file: string): string {
   const [, inPackage] = file.split(/node_modules\/(?!.*node_modules\/)/)
   return inPackage ?? relative(root, file)

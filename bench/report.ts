@@ -2,16 +2,16 @@ import { median } from './load.ts'
 import type { Round, Rounds } from './measure.ts'
 import type { Goal, Scenario } from './scenarios.ts'
 
-/** A figure of one run: the median over the rounds, the least and the greatest. */
+/** Median, minimum and maximum over the rounds of one run. */
 export interface Figure {
   readonly median: number
   readonly min: number
   readonly max: number
 }
 
-/** A line of the closing table. */
+/** A row of the final table of goals. */
 export interface Result extends Figure {
-  readonly what: string
+  readonly measurement: string
   readonly goal: Goal
 }
 
@@ -19,14 +19,12 @@ export function figureOf(values: readonly number[]): Figure {
   return { median: median(values), min: Math.min(...values), max: Math.max(...values) }
 }
 
-/** Prints one scenario, a line for each target, and returns the lines that have a goal. */
+/** Prints one row per target and returns the results that have a goal. */
 export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Result[] {
   const { name, requests, concurrency, figure = 'cpu', goals, governance } = scenario
   const relay = rounds.get('relay') ?? []
   const results: Result[] = []
-  const lines: string[][] = [
-    ['', 'CPU µs', 'CPU ÷ relay', 'least ÷ least', 'rate ÷ relay', 'first byte ms', 'added ms'],
-  ]
+  const lines: string[][] = [['', 'CPU µs', 'CPU ÷ relay', 'min ÷ min', 'rate ÷ relay', 'first byte ms', 'added ms']]
   for (const [target, own] of rounds) {
     const cpu = compare(own, relay, (round, divisor) => round.cpu / divisor.cpu)
     const rate = compare(own, relay, (round, divisor) => round.perSecond / divisor.perSecond)
@@ -36,13 +34,14 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
       target,
       rounded(median(own.map((round) => round.cpu))),
       spread(cpu),
-      rounded(leastCpu(own) / leastCpu(relay)),
+      rounded(minCpu(own) / minCpu(relay)),
       spread(rate),
       rounded(firstByte),
       spread(added),
     ])
     const goal = goals[target]
-    if (goal !== undefined) results.push({ what: `${name}: ${target}`, goal, ...(figure === 'cpu' ? cpu : added) })
+    if (goal !== undefined)
+      results.push({ measurement: `${name}: ${target}`, goal, ...(figure === 'cpu' ? cpu : added) })
   }
   console.log(`\n${name} (${requests} requests per round, ${concurrency} at once)`)
   printTable(lines)
@@ -52,12 +51,12 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
       rounds.get('ungoverned') ?? [],
       (one, other) => one.cpu / other.cpu,
     )
-    results.push({ what: `${name}: governed ÷ ungoverned`, goal: governance, ...ratio })
+    results.push({ measurement: `${name}: governed ÷ ungoverned`, goal: governance, ...ratio })
   }
   return results
 }
 
-/** Ratios are of rounds that ran one after another, so that a busy moment of the machine meets both. */
+/** Compares rounds that ran one after the other, so that load on the machine affects both. */
 function compare(
   own: readonly Round[],
   divisor: readonly Round[],
@@ -66,16 +65,16 @@ function compare(
   return figureOf(own.flatMap((round, index) => (divisor[index] === undefined ? [] : [ratio(round, divisor[index])])))
 }
 
-/** On a busy machine the cheapest round of each is nearest to what a quiet one would measure. */
-function leastCpu(rounds: readonly Round[]): number {
+/** On a busy machine, the minimum is closest to the figure of an idle one. */
+function minCpu(rounds: readonly Round[]): number {
   return Math.min(...rounds.map(({ cpu }) => cpu))
 }
 
 export function reportGoals(results: readonly Result[]): void {
   if (results.length === 0) return
   console.log('\nGoals')
-  const lines = results.map(({ what, goal: { goal, limit = goal }, ...figure }) => [
-    what,
+  const lines = results.map(({ measurement, goal: { goal, limit = goal }, ...figure }) => [
+    measurement,
     spread(figure),
     `${goal}`,
     `${limit}`,

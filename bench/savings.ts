@@ -1,6 +1,6 @@
 /**
- * What optimizing a prompt of about 118,000 tokens adds to a request: cold (a conversation that is new here) and known
- * (the same conversation one turn later), as a ratio to parsing and serializing its body once, in the same run.
+ * Measures the time that optimizing a prompt of about 118,000 tokens adds to a request, as a ratio to parsing and serializing
+ * its body once in the same run: for a new conversation, and for the same conversation one turn later.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { chatClient } from '../src/formats/chat/client.ts'
@@ -36,12 +36,12 @@ async function timed(
   const loop = monitorEventLoopDelay({ resolution: 1 })
   loop.enable()
   await yieldToEventLoop()
-  const begun = performance.now()
+  const startedAt = performance.now()
   const { rewrite } = await waterfall(job)
-  const ms = performance.now() - begun
+  const ms = performance.now() - startedAt
   await yieldToEventLoop()
   loop.disable()
-  if (rewrite === undefined) throw new Error('nothing was optimized')
+  if (rewrite === undefined) throw new Error('The waterfall did not shorten the prompt.')
   return { ms, blocked: loop.max / 1e6, tokens: job.tokens }
 }
 
@@ -56,8 +56,8 @@ for (const [name, level] of [
   ['tier 5, extreme', 'extreme'],
   ['tier 2', undefined],
 ] as const) {
-  const cold: Timing[] = []
-  const known: Timing[] = []
+  const fresh: Timing[] = []
+  const later: Timing[] = []
   const bodies: number[] = []
   let kept = 0
   for (let round = -1; round < ROUNDS; round++) {
@@ -86,23 +86,23 @@ for (const [name, level] of [
     const one = await timed(waterfall, first, level)
     const two = await timed(waterfall, next, level)
     if (round < 0) continue
-    cold.push(one)
-    known.push(two)
+    fresh.push(one)
+    later.push(two)
     bodies.push(bodyMs)
     kept = [...texts].reduce((sum, [key, value]) => sum + 2 * (key.length + value.length), 0)
   }
   const of = (timings: readonly Timing[], field: keyof Timing): number => median(timings.map((timing) => timing[field]))
   const round = (value: number): number => Math.round(value * 10) / 10
   rows[name] = {
-    tokens: of(cold, 'tokens'),
-    'cold ms': round(of(cold, 'ms')),
-    'known ms': round(of(known, 'ms')),
-    'cold ÷ JSON once': round(of(cold, 'ms') / median(bodies)),
-    'known ÷ JSON once': round(of(known, 'ms') / median(bodies)),
-    'loop blocked ms, cold': round(of(cold, 'blocked')),
-    'loop blocked ms, known': round(of(known, 'blocked')),
-    'bytes kept a conversation': kept,
+    tokens: of(fresh, 'tokens'),
+    'new ms': round(of(fresh, 'ms')),
+    'next turn ms': round(of(later, 'ms')),
+    'new ÷ JSON once': round(of(fresh, 'ms') / median(bodies)),
+    'next turn ÷ JSON once': round(of(later, 'ms') / median(bodies)),
+    'loop blocked ms, new': round(of(fresh, 'blocked')),
+    'loop blocked ms, next turn': round(of(later, 'blocked')),
+    'bytes per conversation': kept,
   }
 }
-console.log('\nOptimizing a prompt: added time, medians (the ranks are loaded before)')
+console.log('\nOptimizing a prompt: medians of the added time (token ranks are loaded beforehand)')
 console.table(rows)

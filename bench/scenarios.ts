@@ -1,30 +1,30 @@
 import type { Work } from './load.ts'
 import type { TargetName } from './targets.ts'
 
-/** A figure to reach. Above `limit` the work is not done. */
+/** The target of a measurement. A result above `limit` is not acceptable. */
 export interface Goal {
   readonly goal: number
   readonly limit?: number
 }
 
 export interface Scenario extends Work {
-  /** What BENCH_ONLY selects. */
+  /** Group that BENCH_ONLY selects. */
   readonly group: string
   readonly name: string
-  /** Requests of a round, for each target. */
+  /** Requests per round and target. */
   readonly requests: number
-  /** Requests of a round for the relay, where `requests` are over too soon to measure. @default requests */
+  /** Requests per round for the relay, if `requests` finish too fast to be measured. @default requests */
   readonly relayRequests?: number
-  /** Requests to each target before the first round: code is compiled and, where it is on, the cache is full. */
+  /** Requests to each target before the first round. They compile the code and fill the cache. */
   readonly warmUp: number
-  /** `cpu`: processor time ÷ the relay's. `first byte`: milliseconds added to the relay's. @default 'cpu' */
+  /** `cpu`: CPU time ÷ that of the relay. `first byte`: milliseconds more than the relay. @default 'cpu' */
   readonly figure?: 'cpu' | 'first byte'
-  /** True where the cache answers each request of the target `default`. @default false */
+  /** True if the cache answers every request to the target `default`. @default false */
   readonly hits?: boolean
-  /** The relay is always measured as well. */
+  /** Targets besides the relay, which is always measured. */
   readonly targets: readonly TargetName[]
   readonly goals: Readonly<Partial<Record<TargetName, Goal>>>
-  /** The goal of governed ÷ ungoverned. */
+  /** Goal for governed ÷ ungoverned. */
   readonly governance?: Goal
 }
 
@@ -44,7 +44,7 @@ function body(
   return JSON.stringify({ model: `bench/${model}`, stream, messages, max_tokens: 100 })
 }
 
-/** A question that shares few words with its neighbors. No question comes twice within 80,000. */
+/** Returns a question that shares few words with its neighbors. 80,000 consecutive questions are distinct. */
 function question(index: number): string {
   const word = (list: string, step: number): string => {
     const words = list.split(' ')
@@ -59,7 +59,7 @@ const turns = Array.from({ length: 200 }, (_, index) => ({
   content: `Turn ${index}. ${'The quick brown fox jumps over the lazy dog and counts to ten. '.repeat(64)}`,
 }))
 const largeStart = `{"model":"bench/bench-model","stream":false,"max_tokens":100,"messages":${JSON.stringify(turns).slice(0, -1)}`
-/** The last message differs, so that the cache never answers. */
+/** The last message differs, so that the cache has no hit. */
 const large = (index: number): string => `${largeStart},{"role":"user","content":"And what about step ${index}?"}]}`
 
 const peers: readonly TargetName[] = ['dispatch relay', 'web relay', 'portkey', 'ungoverned', 'governed']
@@ -79,7 +79,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     ...cache,
-    name: 'small JSON, default, each in a scope of its own',
+    name: 'small JSON, default, one scope per request',
     body: (index) => body(QUESTION, { system: `You help customer ${index}.` }),
     requests: 3000,
     goals: { default: { goal: 2.5, limit: 3.5 } },
@@ -110,7 +110,7 @@ export const scenarios: readonly Scenario[] = [
     group: 'large',
     name: `${Math.round(large(0).length / 1000)} KB, unchanged`,
     body: large,
-    // Savings stay off: the body must leave as it came.
+    // Savings are off, because the body must be forwarded unchanged.
     headers: { 'x-savings-level': 'off' },
     requests: 60,
     warmUp: 120,
@@ -152,7 +152,7 @@ export const scenarios: readonly Scenario[] = [
   },
 ]
 
-/** What the memory measurements send: a small governed request, one scope each where the cache is on. */
+/** Requests of the memory measurements: small, each in its own cache scope. */
 export const memoryWork: Work = {
   body: (index) => body(QUESTION, { system: `You help customer ${index}.` }),
   concurrency: 32,

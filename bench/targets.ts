@@ -5,23 +5,23 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 
-/** A server of the bench in a process of its own, so that its processor time is its own. */
+/** A server in its own process, so that its CPU time can be measured. */
 export interface Target {
   readonly name: TargetName
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  /** Asks the process; `bench/servers/agent.ts` lists the questions. */
-  readonly ask: (question: string, argument?: string) => Promise<number>
+  /** Sends a query to the process; `bench/servers/agent.ts` lists the queries. */
+  readonly ask: (query: string, argument?: string) => Promise<number>
   readonly stop: () => void
 }
 
-interface Recipe {
-  /** In `bench/servers`, without the extension. */
+interface ServerSpec {
+  /** File in `bench/servers`, without the extension. */
   readonly server: string
   readonly mode?: string
 }
 
-const RECIPES = {
+const SERVERS = {
   relay: { server: 'relay' },
   'dispatch relay': { server: 'dispatch-relay' },
   'web relay': { server: 'web-relay' },
@@ -29,15 +29,15 @@ const RECIPES = {
   ungoverned: { server: 'gateway', mode: 'ungoverned' },
   governed: { server: 'gateway', mode: 'governed' },
   default: { server: 'gateway', mode: 'default' },
-} as const satisfies Readonly<Record<string, Recipe>>
+} as const satisfies Readonly<Record<string, ServerSpec>>
 
-export type TargetName = keyof typeof RECIPES
+export type TargetName = keyof typeof SERVERS
 
 const compiled = fileURLToPath(new URL('./.build/', import.meta.url))
 
 /**
- * Compiles the servers to plain JavaScript, so that no loader runs in the measured processes. They stay inside the
- * package, where `sluice` is the built package.
+ * Compiles the servers to JavaScript, so that no loader runs in the measured processes. The output is inside the package,
+ * so that `sluice` resolves to the built package.
  */
 export async function compileServers(): Promise<void> {
   const folder = fileURLToPath(new URL('./servers/', import.meta.url))
@@ -56,13 +56,13 @@ export async function startUpstream(): Promise<Omit<Target, 'name'>> {
   return start('upstream', [])
 }
 
-/** True but for Portkey, which is not among the dependencies. */
+/** Returns false only for Portkey, which is not a dependency, if it cannot be found. */
 export function isInstalled(name: TargetName): boolean {
   return name !== 'portkey' || portkeyPath() !== undefined
 }
 
 export async function startTarget(name: TargetName, upstreamUrl: string): Promise<Target> {
-  const { server, mode = '' }: Recipe = RECIPES[name]
+  const { server, mode = '' }: ServerSpec = SERVERS[name]
   const path = server === 'portkey' ? portkeyPath() : undefined
   return {
     name,
@@ -70,8 +70,8 @@ export async function startTarget(name: TargetName, upstreamUrl: string): Promis
   }
 }
 
-async function start(server: string, given: readonly string[]): Promise<Omit<Target, 'name'>> {
-  const child = fork(`${compiled}${server}.js`, given, {
+async function start(server: string, args: readonly string[]): Promise<Omit<Target, 'name'>> {
+  const child = fork(`${compiled}${server}.js`, args, {
     execArgv: ['--expose-gc', ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])],
   })
   const { port, key = 'none' } = await readyOf(child)
@@ -86,9 +86,7 @@ async function start(server: string, given: readonly string[]): Promise<Omit<Tar
 function readyOf(child: ChildProcess): Promise<{ readonly port: number; readonly key?: string }> {
   return new Promise((resolve, reject) => {
     child.once('message', (message: { readonly ready: { readonly port: number } }) => resolve(message.ready))
-    child.once('exit', (code) =>
-      reject(new Error(`A server of the bench ended with code ${code} before it was ready.`)),
-    )
+    child.once('exit', (code) => reject(new Error(`A benchmark server exited with code ${code} before it was ready.`)))
   })
 }
 
@@ -97,7 +95,7 @@ function asker(child: ChildProcess): Target['ask'] {
   return (name, argument = '') =>
     new Promise((resolve, reject) => {
       const id = ++lastId
-      const ended = (code: number | null): void => reject(new Error(`A server of the bench ended with code ${code}.`))
+      const ended = (code: number | null): void => reject(new Error(`A benchmark server exited with code ${code}.`))
       const listen = (answer: { readonly id?: number; readonly value?: number }): void => {
         if (answer.id !== id) return
         child.off('message', listen)
@@ -110,7 +108,7 @@ function asker(child: ChildProcess): Target['ask'] {
     })
 }
 
-/** The package `@portkey-ai/gateway`, from the project or from the folder that BENCH_PORTKEY names. */
+/** Returns the path of `@portkey-ai/gateway` in the project or in the folder BENCH_PORTKEY. */
 function portkeyPath(): string | undefined {
   const from = process.env['BENCH_PORTKEY']
   try {
@@ -128,7 +126,7 @@ async function startPortkey(path: string, upstreamUrl: string): Promise<Omit<Tar
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
   const url = `http://127.0.0.1:${port}`
-  await answering(url)
+  await waitUntilReady(url)
   return {
     url,
     headers: {
@@ -150,7 +148,7 @@ function freePort(): Promise<number> {
   })
 }
 
-async function answering(url: string): Promise<void> {
+async function waitUntilReady(url: string): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     try {
       await fetch(url)
@@ -159,5 +157,5 @@ async function answering(url: string): Promise<void> {
       await new Promise((resolve) => setTimeout(resolve, 100))
     }
   }
-  throw new Error(`No answer from ${url} within 10 s.`)
+  throw new Error(`${url} did not respond within 10 s.`)
 }

@@ -1,8 +1,9 @@
 /**
- * npm run bench:tenants: eight keys on one gateway, one of them hostile. Seven ask small questions at a steady rate, first
- * alone, then while the eighth sends prompts that hang, prompts that make the upstream fail, streams that it does not read,
- * bodies of 30 MB, four at a time, and batches that wait. Prints statuses and latencies of the seven in both phases. Gateway, upstream,
- * the seven and the hostile client are processes of their own. BENCH_ATTACK names the kinds of attack, else all.
+ * npm run bench:tenants: eight keys on one gateway, one of them hostile. Seven keys send small requests at a steady rate,
+ * first alone and then during the attack: prompts that hang, prompts that make the upstream fail, streams that are not
+ * read, bodies of 30 MB (four at a time), and batches that wait. Prints the statuses and latencies of the seven keys in
+ * both phases. Gateway, upstream, clients and attacker run in separate processes. BENCH_ATTACK selects kinds of attack
+ * (default: all).
  */
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -45,7 +46,7 @@ async function serveGateway(upstream: string): Promise<void> {
   process.send?.({ port: (server.address() as AddressInfo).port, keys: keys.map(({ value }) => value) })
 }
 
-/** Another process of this file. */
+/** Starts this file in another process. */
 async function start<T>(role: string, ...rest: readonly string[]): Promise<{ child: ChildProcess; message: T }> {
   const child = fork(fileURLToPath(import.meta.url), [role, ...rest], {
     execArgv: [
@@ -64,16 +65,16 @@ async function measure(): Promise<void> {
   const [hostile = '', ...others] = keys
   const target: Gateway = { url: `http://127.0.0.1:${port}`, pid: gateway.child.pid ?? 0 }
 
-  await steadily(target, others, 2)
-  const alone = await steadily(target, others, SECONDS)
+  await sendSteadily(target, others, 2)
+  const alone = await sendSteadily(target, others, SECONDS)
   const attack = await start<string>('attacker', String(port), hostile)
-  const beside = await steadily(target, others, SECONDS)
+  const underAttack = await sendSteadily(target, others, SECONDS)
   attack.child.send('stop')
   const [sent] = (await once(attack.child, 'message')) as [number]
   printTable([
     ['', 'requests', 'not 200', 'median ms', 'p99', 'longest', 'median ms of gateway CPU', 'p99', 'longest'],
-    row('seven alone', alone),
-    row('beside a hostile eighth', beside),
+    row('seven keys alone', alone),
+    row('with a hostile key', underAttack),
   ])
   console.log(`The hostile key sent ${sent} requests.`)
   for (const { child } of [attack, gateway, upstream]) child.disconnect()
@@ -90,7 +91,7 @@ async function serveUpstream(): Promise<void> {
   process.send?.(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`)
 }
 
-/** The hostile client yields to the others' clients, as if it ran on a machine of its own. */
+/** Runs the attacker at a lower priority than the other clients, as if it were on another machine. */
 async function serveAttack(port: number, key: string): Promise<void> {
   setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
   const attack = attackWith(`http://127.0.0.1:${port}`, port, key)
@@ -106,7 +107,7 @@ function answer(body: string, outgoing: ServerResponse): void {
     'content-type': body.includes('"stream":true') ? 'text/event-stream' : 'application/json',
   })
   if (fails) return void outgoing.end('{"error":{"message":"No."}}')
-  if (body.includes('"stream":true')) return void flood(outgoing)
+  if (body.includes('"stream":true')) return void writeLargeStream(outgoing)
   const message = { role: 'assistant', content: 'Yes.' }
   const usage = { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 }
   outgoing.end(
@@ -116,8 +117,8 @@ function answer(body: string, outgoing: ServerResponse): void {
 
 const chunk = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'word '.repeat(100) } }] })}\n\n`
 
-/** 8 MB of a stream, as fast as they are taken. */
-function flood(outgoing: ServerResponse): void {
+/** Writes a stream of 8 MB as fast as the reader accepts it. */
+function writeLargeStream(outgoing: ServerResponse): void {
   let left = 14_000
   const more = (): void => {
     while (left-- > 0) if (!outgoing.write(chunk)) return
@@ -130,11 +131,11 @@ function flood(outgoing: ServerResponse): void {
 interface Outcome {
   readonly status: number
   readonly ms: number
-  /** CPU time that the gateway's thread spent between the question and the end of its answer: the wait that it causes. */
+  /** CPU time of the gateway's main thread between the request and the end of its response: the delay that it causes. */
   readonly cpuMs: number
 }
 
-/** CPU time of a process's first thread so far; 0 where there is no /proc. */
+/** Returns the CPU time of a process's main thread in milliseconds, or 0 without /proc. */
 function cpuMsOf(pid: number): number {
   try {
     return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6
@@ -146,8 +147,12 @@ function cpuMsOf(pid: number): number {
 const ask = (content: string, rest = ''): string =>
   `{"model":"bench/chat","max_tokens":16${rest},"messages":[{"role":"user","content":${JSON.stringify(content)}}]}`
 
-/** One question after the other from each key: a queue of the keys' own questions would count as delay. */
-async function steadily({ url, pid }: Gateway, keys: readonly string[], seconds: number): Promise<readonly Outcome[]> {
+/** Sends one request at a time per key, so that requests that wait for the same key do not count as delay. */
+async function sendSteadily(
+  { url, pid }: Gateway,
+  keys: readonly string[],
+  seconds: number,
+): Promise<readonly Outcome[]> {
   const dispatcher = new Agent({ connections: 50 })
   const end = performance.now() + seconds * 1000
   const send = async (key: string, content: string): Promise<Outcome> => {
@@ -160,13 +165,13 @@ async function steadily({ url, pid }: Gateway, keys: readonly string[], seconds:
     return { status: statusCode, ms: performance.now() - at, cpuMs: cpuMsOf(pid) - cpuAt }
   }
   const outcomes: Outcome[] = []
-  const askOn = async (key: string): Promise<void> => {
+  const sendRepeatedly = async (key: string): Promise<void> => {
     while (performance.now() < end) {
       outcomes.push(await send(key, `Question ${outcomes.length}?`))
       await setTimeout(EVERY_MS * 2 * Math.random())
     }
   }
-  await Promise.all(keys.map(askOn))
+  await Promise.all(keys.map(sendRepeatedly))
   await dispatcher.close()
   return outcomes
 }
@@ -207,7 +212,7 @@ function attackWith(url: string, port: number, key: string): { stop(): number } 
   for (let at = 0; at < 20; at++) {
     if (kinds.includes('hanging')) again(CHAT, ask('HANG'), 10)
     if (kinds.includes('failing')) again(CHAT, ask('FAIL'), 10)
-    if (kinds.includes('unread')) unread(port, key)
+    if (kinds.includes('unread')) openUnreadStream(port, key)
     sent++
   }
   for (let at = 0; at < 4; at++) if (kinds.includes('giant')) again(CHAT, giant, 50)
@@ -220,8 +225,8 @@ function attackWith(url: string, port: number, key: string): { stop(): number } 
   }
 }
 
-/** A client that asks for a long stream and reads nothing of it. */
-function unread(port: number, key: string): void {
+/** Requests a long stream and does not read it. */
+function openUnreadStream(port: number, key: string): void {
   const body = ask('Tell me everything.', ',"stream":true')
   const socket = connect(port, '127.0.0.1')
   socket.on('error', () => {})
@@ -234,11 +239,11 @@ function unread(port: number, key: string): void {
 function row(name: string, outcomes: readonly Outcome[]): string[] {
   const failed = outcomes.filter(({ status }) => status !== 200).length
   const times = [outcomes.map(({ ms }) => ms), outcomes.map(({ cpuMs }) => cpuMs)]
-  return [name, String(outcomes.length), String(failed), ...times.flatMap(shares)]
+  return [name, String(outcomes.length), String(failed), ...times.flatMap(percentiles)]
 }
 
-/** Median, 99th percentile and largest. */
-function shares(values: readonly number[]): string[] {
+/** Returns the median, the 99th percentile and the maximum. */
+function percentiles(values: readonly number[]): string[] {
   const sorted = values.toSorted((one, other) => one - other)
   return [0.5, 0.99, 1].map((share) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(1))
 }

@@ -10,7 +10,7 @@ const { batches } = new Anthropic({ baseURL: server.url, apiKey: key.value }).me
 
 const questions = ['What is a sluice?', 'What is a weir?', 'What is a lock?']
 const facts = 'A sluice is a gate for water. A weir is a low dam. A lock lifts ships.'
-const made = await batches.create({
+const created = await batches.create({
   requests: questions.map((question, n) => ({
     custom_id: `question-${n}`,
     params: {
@@ -20,12 +20,12 @@ const made = await batches.create({
     },
   })),
 })
-console.log(`${made.id} is ${made.processing_status}`)
+console.log(`${created.id} is ${created.processing_status}`)
 
-for (let batch = made; batch.processing_status !== 'ended'; batch = await batches.retrieve(made.id)) {
+for (let batch = created; batch.processing_status !== 'ended'; batch = await batches.retrieve(created.id)) {
   await new Promise((resolve) => setTimeout(resolve, 100))
 }
-for await (const { custom_id: id, result } of await batches.results(made.id)) {
+for await (const { custom_id: id, result } of await batches.results(created.id)) {
   console.log(id, result.type === 'succeeded' ? result.message.content : result)
 }
 await server.close()

@@ -1,7 +1,7 @@
 /**
- * npm run bench:batches: a batch of 10,000 items by the official client, worked off by a process that is killed three
- * times with SIGKILL, over a store in a process of its own. States what came out, how long it took and how much memory
- * the worker and the store had at their peaks.
+ * npm run bench:batches: creates a batch of 10,000 items with the official client. The worker is killed three times with
+ * SIGKILL; the store runs in its own process. Prints the results, the times and the peak memory of the worker and the
+ * store.
  */
 import { startFarm } from '../../test/support/farm/farm.ts'
 import { resultsOf } from '../../test/support/batches.ts'
@@ -10,7 +10,7 @@ const count = Number(process.env['BENCH_ITEMS'] ?? 10_000)
 const kills = [0.2, 0.45, 0.7].map((share) => Math.round(share * count))
 const farm = await startFarm()
 const startedAt = performance.now()
-const made = await farm.client.messages.batches.create({
+const created = await farm.client.messages.batches.create({
   requests: Array.from({ length: count }, (_, n) => ({
     custom_id: `item-${n}`,
     params: { model: 'up/model', max_tokens: 20, messages: [{ role: 'user', content: `Item ${n}?` }] },
@@ -23,13 +23,13 @@ for (const times of kills) {
   await farm.replaceWorker()
 }
 await farm.askedSoOften(count)
-for (let batch = made; batch.processing_status !== 'ended';) {
+for (let batch = created; batch.processing_status !== 'ended';) {
   await new Promise((resolve) => setTimeout(resolve, 200))
-  batch = await farm.client.messages.batches.retrieve(made.id)
+  batch = await farm.client.messages.batches.retrieve(created.id)
 }
 const endedAt = performance.now()
-const { request_counts: counts } = await farm.client.messages.batches.retrieve(made.id)
-const results = await resultsOf(farm.client, made.id)
+const { request_counts: counts } = await farm.client.messages.batches.retrieve(created.id)
+const results = await resultsOf(farm.client, created.id)
 const readAt = performance.now()
 const usage = await farm.gateway.keys.usage(farm.keyId)
 const peaks = farm.peaks()

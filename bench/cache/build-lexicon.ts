@@ -1,6 +1,6 @@
 /**
  * Writes src/cache/english-words.json: Bloom filters of the common English words, and of every rarer word or name that is
- * one slip of the finger away from a common one.
+ * one typo away from a common word.
  *
  * npx tsx bench/cache/build-lexicon.ts <common.json> <all.json>
  *
@@ -21,7 +21,7 @@ import {
   type LexiconData,
 } from '../../src/cache/typos.ts'
 
-/** Names of products that people write in small letters, and words of trades, that no dictionary has. */
+/** Product names that are often written in lower case, and technical terms, that dictionaries do not contain. */
 const PRODUCTS =
   `airbnb ansible asana astro avro azure bazel binance bing bitcoin bower brave chai cassandra celery chef
   cline clojure cloudflare coinbase copilot cypress databricks datadog deno diffusers digg django docker dropbox drizzle
@@ -54,38 +54,40 @@ const PRODUCTS =
 
 const COMMON_BITS = 14
 const REAL_BITS = 13
-/** Three letters that fewer words have are impossible in a word. */
+/** A sequence of three letters counts as impossible if fewer words contain it. */
 const MIN_WORDS_OF_TRIGRAM = 6
 
 const [commonFile = '', allFile = ''] = process.argv.slice(2)
 const common = new Set(wordsOf(commonFile))
 const all = [...wordsOf(allFile), ...PRODUCTS]
-const commonHeld = withoutForms(common, common)
-const commonFilter = filterOf(commonHeld, COMMON_BITS, COMMON_PROBES)
+const commonStored = withoutForms(common, common)
+const commonFilter = filterOf(commonStored, COMMON_BITS, COMMON_PROBES)
 const commonOnly = readLexicon({ commonWords: base64(commonFilter), realWords: '', trigrams: '' })
-/** The reader also takes regular forms of common words, and a few others, for common. */
+/** Includes regular forms of common words and a few false positives, which the reader also classifies as common. */
 const readAsCommon = new Set([...common, ...all].filter((word) => commonOnly(word) === 'common'))
 const shapes = shapesOfAll(readAsCommon)
 const known = new Set([...common, ...all])
 const trigrams = trigramFilter()
 const near = new Set(all.filter((word) => !readAsCommon.has(word) && (isNear(word) || isImpossibleTwin(word))))
-const realHeld = withoutForms(near, new Set([...near, ...common]))
+const realStored = withoutForms(near, new Set([...near, ...common]))
 const data: LexiconData & { readonly notice: string } = {
   notice:
     `Bloom filters of ${common.size} common English words and of ${near.size} others that are one typo away from one of ` +
     'them, written by bench/cache/build-lexicon.ts. Derived from SCOWL, Copyright 2000-2019 by Kevin Atkinson, whose ' +
     'terms allow any use with this notice.',
   commonWords: base64(commonFilter),
-  realWords: base64(filterOf(realHeld, REAL_BITS, REAL_PROBES)),
+  realWords: base64(filterOf(realStored, REAL_BITS, REAL_PROBES)),
   trigrams: base64(trigrams),
 }
 const text = `${JSON.stringify(data, undefined, 2)}\n`
 writeFileSync(new URL('../../src/cache/english-words.json', import.meta.url), text)
-console.log(`${common.size} common words (${commonHeld.length} held), ${near.size} near them (${realHeld.length} held)`)
+console.log(
+  `${common.size} common words (${commonStored.length} stored), ${near.size} near them (${realStored.length} stored)`,
+)
 
-/** Regular forms of a word that is held need no bits of their own: the reader looks for their stems too. */
-function withoutForms(words: ReadonlySet<string>, held: ReadonlySet<string>): readonly string[] {
-  return [...words].filter((word) => !stemsOf(word).some((stem) => held.has(stem) && stemsOf(stem).length === 0))
+/** Omits regular forms of stored words, because the reader also looks up stems. */
+function withoutForms(words: ReadonlySet<string>, stored: ReadonlySet<string>): readonly string[] {
+  return [...words].filter((word) => !stemsOf(word).some((stem) => stored.has(stem) && stemsOf(stem).length === 0))
 }
 
 /** Returns true for a name that looks impossible and becomes another word or name when two of its letters are swapped. */
@@ -129,7 +131,7 @@ function wordsOf(file: string): readonly string[] {
   return words.map((word) => word.toLowerCase()).filter((word) => word.length >= 2 && /^[a-z]+$/.test(word))
 }
 
-/** The word itself and the word without one of its letters: two words one slip apart share one of these. */
+/** Returns the word and its variants without one letter. Two words that are one typo apart share at least one of them. */
 function shapesOf(word: string): ReadonlySet<string> {
   const without = Array.from({ length: word.length }, (_, index) => word.slice(0, index) + word.slice(index + 1))
   return new Set([word, ...without])

@@ -17,19 +17,19 @@ export interface LookupFigures {
   readonly threshold: number
   readonly hit: Times
   readonly miss: Times
-  /** A plain loop over all vectors as one Float32Array, in the same run. */
+  /** A plain loop over one Float32Array with all vectors, in the same run. */
   readonly scan: Times
-  /** Answers that were the scan's own. */
+  /** Rounds whose best match equals that of the scan. */
   readonly exact: number
   readonly rounds: number
   readonly bytesPerEntry: number
-  /** The longest time in which nothing else ran while searches ran, in milliseconds. */
+  /** Longest block of the event loop during searches, in milliseconds. */
   readonly longestBlock: number
 }
 
 const ROUNDS = 100
 
-/** Times searches among so many questions of one scope. */
+/** Measures searches among `entries` questions of one scope. */
 export async function timeLookups(entries: number, threshold: number): Promise<LookupFigures> {
   const random = seeded(11)
   const vocabulary = Array.from({ length: 20_000 }, () => wordOf(random))
@@ -41,7 +41,7 @@ export async function timeLookups(entries: number, threshold: number): Promise<L
   for (const [place, text] of texts.entries()) {
     const vector = slab.slice(place * DIMENSIONS, (place + 1) * DIMENSIONS)
     await index.add({ id: String(place), scope: 'one', vector, expiresAt: 1 })
-    if (text === '') throw new Error('an empty question')
+    if (text === '') throw new Error('A generated question is empty.')
   }
   const bytesPerEntry = (memory() - before) / entries
   return {
@@ -49,7 +49,7 @@ export async function timeLookups(entries: number, threshold: number): Promise<L
     threshold,
     bytesPerEntry,
     rounds: ROUNDS,
-    ...(await race(index, slab, texts, { random, threshold, vocabulary })),
+    ...(await measureSearches(index, slab, texts, { random, threshold, vocabulary })),
   }
 }
 
@@ -59,7 +59,7 @@ interface Setting {
   readonly vocabulary: readonly string[]
 }
 
-async function race(
+async function measureSearches(
   index: VectorIndex,
   slab: Float32Array,
   texts: readonly string[],
@@ -83,7 +83,7 @@ async function race(
     start = performance.now()
     const expected = scanAll(slab, known)
     const scan = performance.now() - start
-    // The first rounds warm the machine up.
+    // The first rounds are a warm-up.
     if (round < 10) continue
     hits.push(hit)
     misses.push(miss)
@@ -101,7 +101,7 @@ async function race(
   }
 }
 
-/** Only searches run here: the plain scan would block by itself. */
+/** Runs searches only, because the plain scan blocks the event loop as well. */
 async function longestBlock(
   index: VectorIndex,
   texts: readonly string[],
@@ -153,7 +153,7 @@ function wordOf(random: () => number): string {
   return Array.from({ length }, () => String.fromCharCode(97 + Math.floor(random() * 26))).join('')
 }
 
-/** Questions of one form with words of uneven frequency, so that all are a little alike. */
+/** Returns a question in a fixed form, with words of uneven frequency, so that all questions are slightly similar. */
 function questionOf(random: () => number, vocabulary: readonly string[]): string {
   const pick = (): string => vocabulary[Math.floor(random() * random() * vocabulary.length)] ?? ''
   return `What is the ${Array.from({ length: 3 + Math.floor(random() * 8) }, pick).join(' ')} of the ${pick()}?`

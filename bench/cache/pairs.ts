@@ -8,7 +8,7 @@ import { createWordingIndex } from '../../src/cache/wording-search.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
 
-/** Two texts, and whether they ask the same. */
+/** Two questions, and whether they have the same meaning. */
 export interface Pair {
   readonly left: string
   readonly right: string
@@ -18,7 +18,7 @@ export interface Pair {
 
 export const THRESHOLDS = [0.85, 0.9, 0.95] as const
 
-/** Share of pairs that hit, for one kind of pair, one embedder and one threshold. */
+/** Number of pairs that hit, for one kind of pair, embedder and threshold. */
 export interface HitRate {
   readonly kind: string
   readonly same: boolean
@@ -34,7 +34,7 @@ interface Judged extends Pair {
   readonly passes: (threshold: number, similarity: number) => boolean
 }
 
-/** The pairs of ../shared/data, the project's own reversals, and variations of every question found. */
+/** Returns the pairs of the data folder, the project's own reversals, and variations of every question. */
 export function readPairs(folder: string): readonly Pair[] {
   const given = readFiles(join(folder, 'question-pairs')).map((row): Pair => ({
     left: String(row['a']),
@@ -71,7 +71,7 @@ function readFiles(folder: string): readonly Record<string, unknown>[] {
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 }
 
-/** How many pairs hit, with the guard and without it, at each threshold. */
+/** Returns the number of pairs that hit, with and without the guard, at each threshold. */
 export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
   const lexicon = await loadEnglish()
   const judged = pairs.map((pair): Judged => {
@@ -94,7 +94,7 @@ export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate
   )
 }
 
-/** The items under the name that each has. */
+/** Groups items by name. */
 export function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): ReadonlyMap<string, readonly T[]> {
   const groups = new Map<string, T[]>()
   for (const item of items) {

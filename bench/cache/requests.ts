@@ -4,7 +4,7 @@ import type { JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 import { readPrompt } from '../../src/formats/chat/client.ts'
 
-/** CPU of the cache for one request, beside JSON.parse and JSON.stringify of the same body in the same round. */
+/** CPU time of the cache for one request, and of JSON.parse and JSON.stringify of the same body in the same round. */
 export interface RequestFigures {
   readonly name: string
   readonly microseconds: number
@@ -31,7 +31,7 @@ const TOPICS =
   )
 const ACTIONS = 'maintain inspect restore finance insure relocate document regulate decorate repair'.split(' ')
 
-/** A question that shares form words with the others, and few of its content words. */
+/** Returns a question that shares function words with the others, but few content words. */
 function differentQuestion(serial: number): string {
   const topic = TOPICS[serial % TOPICS.length] ?? ''
   const action = ACTIONS[Math.floor(serial / TOPICS.length) % ACTIONS.length] ?? ''
@@ -39,7 +39,7 @@ function differentQuestion(serial: number): string {
   return `How should a small town ${action} its ${topic} when the budget for ${place} is cut by ${serial % 89} percent?`
 }
 
-/** The same question about another customer each time. */
+/** Returns the same question about a different customer for each number. */
 function nearDuplicate(serial: number): string {
   return `What is the current delivery status of the order that customer ${name(serial)} placed with our shop in the spring?`
 }
@@ -71,7 +71,7 @@ const LONG = 'The council discussed the repair of the harbor wall, and asked for
 
 const SCENARIOS: readonly Scenario[] = [
   {
-    name: 'each in a scope of its own',
+    name: 'one scope per request',
     bodyOf: (serial) => body(differentQuestion(serial), `${SYSTEM} ${serial}`),
     stored: (serial) => body(differentQuestion(serial), `${SYSTEM} stored ${serial}`),
   },
@@ -96,7 +96,7 @@ const SCENARIOS: readonly Scenario[] = [
     stored: (serial) => body(differentQuestion(serial)),
   },
   {
-    name: '800 KB, each in a scope of its own',
+    name: '800 KB, one scope per request',
     bodyOf: (serial) => body(differentQuestion(serial), `${serial} ${LONG}`),
     stored: (serial) => body(differentQuestion(serial), `stored ${serial}`),
     perRound: 5,
@@ -110,7 +110,7 @@ const ANSWER: Completion = {
   finish: 'stop',
 }
 
-/** Measures each kind of request in process: look-up and, after a miss, storing the answer. */
+/** Measures each kind of request in process: the lookup and, after a miss, storing the answer. */
 export async function timeRequests(): Promise<readonly RequestFigures[]> {
   const figures: RequestFigures[] = []
   for (const scenario of SCENARIOS) figures.push(await timeScenario(scenario))
@@ -147,10 +147,10 @@ async function request(cache: SemanticCache, prompt: Prompt): Promise<void> {
 async function reparse(texts: readonly string[]): Promise<void> {
   let length = 0
   for (const text of texts) length += JSON.stringify(JSON.parse(text)).length
-  if (length === 0) throw new Error('nothing was parsed')
+  if (length === 0) throw new Error('No body was parsed.')
 }
 
-/** CPU time in microseconds. */
+/** Returns the CPU time of `work` in microseconds. */
 async function timed(work: () => Promise<void>): Promise<number> {
   const before = process.cpuUsage()
   await work()

@@ -1,11 +1,11 @@
-/** Other ways of writing the same question: slips of the finger, short forms, and rewordings as people make them. */
+/** Variations of a question with the same meaning: typos, contractions and rewordings. */
 
 export interface Variation {
   readonly kind: 'typo' | 'contraction' | 'rewording'
   readonly text: string
 }
 
-/** A number from 0 up to 1, the same sequence for the same seed. */
+/** Returns a random-number generator (0 to 1) whose sequence depends only on the seed. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -45,7 +45,7 @@ const NEIGHBOR_KEYS: Readonly<Record<string, string>> = {
   m: 'nj',
 }
 
-const SHORT_FORMS: readonly (readonly [RegExp, string])[] = [
+const CONTRACTIONS: readonly (readonly [RegExp, string])[] = [
   [/\b(what|who|where|when|how|that|there|it|he|she) is\b/i, "$1's"],
   [/\b(is|are|was|were|do|does|did|has|have|had|could|would|should) not\b/i, "$1n't"],
   [/\b(?:cannot|can not)\b/i, "can't"],
@@ -57,12 +57,12 @@ const SHORT_FORMS: readonly (readonly [RegExp, string])[] = [
 ]
 
 const FRAMES: readonly ((text: string) => string | undefined)[] = [
-  (text) => `Please ${lowered(text)}`,
-  (text) => `Hi, ${lowered(text)}`,
-  (text) => (isAsking(text) ? `Can you tell me ${lowered(text)}` : undefined),
-  (text) => (isAsking(text) ? `I'd like to know: ${lowered(text)}` : undefined),
-  (text) => (isOrder(text) ? `Could you ${lowered(text)}` : undefined),
-  (text) => (isOrder(text) ? `I want you to ${lowered(text)}` : undefined),
+  (text) => `Please ${withLowerFirst(text)}`,
+  (text) => `Hi, ${withLowerFirst(text)}`,
+  (text) => (isQuestion(text) ? `Can you tell me ${withLowerFirst(text)}` : undefined),
+  (text) => (isQuestion(text) ? `I'd like to know: ${withLowerFirst(text)}` : undefined),
+  (text) => (isInstruction(text) ? `Could you ${withLowerFirst(text)}` : undefined),
+  (text) => (isInstruction(text) ? `I want you to ${withLowerFirst(text)}` : undefined),
   (text) => `${text.replace(/[.?!]+$/, '')}, please${text.endsWith('?') ? '?' : '.'}`,
   (text) => `${text} Thanks!`,
   (text) => replaced(text, /\b(?:the|a|an) (?=[a-z])/i, ''),
@@ -84,10 +84,10 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   large: 'big',
 }
 
-/** Variations of a text, one of each kind that fits it. */
+/** Returns at most one variation of each kind. */
 export function variationsOf(text: string, random: () => number): readonly Variation[] {
   const typo = withTypo(text, random)
-  const short = SHORT_FORMS.map(([long, form]) => text.replace(long, form)).find((form) => form !== text)
+  const short = CONTRACTIONS.map(([long, form]) => text.replace(long, form)).find((form) => form !== text)
   const frames = FRAMES.map((frame) => frame(text)).filter((frame) => frame !== undefined && frame !== text)
   const reworded = frames[Math.floor(random() * frames.length)]
   return [
@@ -104,25 +104,25 @@ function withTypo(text: string, random: () => number): string | undefined {
   const [word] = chosen
   const at = 1 + Math.floor(random() * (word.length - 2))
   const letter = word[at] ?? ''
-  const slips = [
+  const typos = [
     word.slice(0, at) + (word[at + 1] ?? '') + letter + word.slice(at + 2),
     word.slice(0, at) + word.slice(at + 1),
     word.slice(0, at) + letter + word.slice(at),
     word.slice(0, at) + (NEIGHBOR_KEYS[letter.toLowerCase()]?.[0] ?? letter) + word.slice(at + 1),
   ]
-  const slip = slips[Math.floor(random() * slips.length)] ?? word
-  return slip === word ? undefined : text.slice(0, chosen.index) + slip + text.slice(chosen.index + word.length)
+  const typo = typos[Math.floor(random() * typos.length)] ?? word
+  return typo === word ? undefined : text.slice(0, chosen.index) + typo + text.slice(chosen.index + word.length)
 }
 
-function isAsking(text: string): boolean {
+function isQuestion(text: string): boolean {
   return /^(?:what|who|where|when|why|how|which)\b/i.test(text)
 }
 
-function isOrder(text: string): boolean {
+function isInstruction(text: string): boolean {
   return /^(?:summarize|explain|describe|list|give|show|find|write|compare|help)\b/i.test(text)
 }
 
-function lowered(text: string): string {
+function withLowerFirst(text: string): string {
   return /^(?:I\b|[A-Z][A-Z])/.test(text) ? text : text.slice(0, 1).toLowerCase() + text.slice(1)
 }
 

@@ -1,12 +1,12 @@
-/** A question about what the assistant said earlier in other words than it used, and the exchange that it is about. */
+/** A question that rephrases an earlier answer of the assistant, and the location of that answer. */
 export interface AnswerQuestion {
-  /** The beginning of a dialog's id in mtragun, and the place of the user's message in it. */
+  /** The beginning of a dialog's id in mtragun, and the index of the user's message in it. */
   readonly dialog: string
   readonly at: number
   readonly question: string
 }
 
-/** Written for this project over the dialogs of mtragun: each question shares few words with the answer it asks for. */
+/** Written for this project, based on the dialogs of mtragun. Each question shares few words with its answer. */
 export const ANSWER_QUESTIONS: readonly AnswerQuestion[] = [
   ['025b54', 0, 'What reasons did you give for those two index trackers drifting apart?'],
   ['08d663', 6, 'Remind me what you said about whether that pension pot makes sense for me.'],

@@ -11,7 +11,7 @@ import { jobOf, MODEL, meter, newWaterfall, NO_STEERING, smallModelOf, START } f
 import { createMarkedCache } from './marked-cache.ts'
 import { promptOf } from './prompts.ts'
 
-/** Prices of an upstream's prompt cache, as shares of the input price. */
+/** Prices of an upstream's prompt cache, as multiples of the input price. */
 export interface CacheTable {
   readonly name: string
   readonly read: number
@@ -25,22 +25,22 @@ export const CACHE_TABLES: readonly CacheTable[] = [
   { name: 'no cache', read: 1, write: 1 },
 ]
 
-/** Long chats put together of mtragun's dialogs, for the kind `chats`. */
+/** Number of long chats, joined from mtragun's dialogs, for the kind `chats`. */
 const CHATS = 6
 
-/** How long an upstream keeps what it has read. */
+/** Time for which an upstream caches a prefix after its last use. */
 const CACHE_MS = 5 * 60 * 1000
 
 export interface CostFigures {
   readonly conversations: number
   readonly requests: number
-  /** What was paid, small-model calls included, in percent of all prompt tokens at list price. */
+  /** Cost including small-model calls, in percent of the list price of all prompt tokens. */
   readonly share: number
-  /** The same when everything is sent. */
+  /** The same if everything is sent. */
   readonly plainShare: number
-  /** Conversations that cost more than sending everything, and by how many percent the worst of them. */
-  readonly dearer: number
-  readonly worst: number
+  /** Number of conversations that cost more than sending everything, and the largest excess in percent. */
+  readonly moreExpensive: number
+  readonly maxExcess: number
   readonly smallCalls: number
 }
 
@@ -49,15 +49,15 @@ export interface CostOptions {
   readonly kind: string
   readonly table: CacheTable
   readonly secondsBetween: number
-  /** Every so many conversations, and how many requests of each at the most. @default all */
+  /** Uses every `step`-th conversation, and at most `requests` requests of each. @default all */
   readonly step?: number
   readonly requests?: number
-  /** @default none: the automatic choice */
+  /** @default automatic choice */
   readonly steering?: Steering
   readonly waterfall?: Partial<WaterfallOptions>
 }
 
-interface Played {
+interface ConversationCost {
   readonly list: number
   readonly plain: number
   readonly paid: number
@@ -65,20 +65,20 @@ interface Played {
   readonly smallCalls: number
 }
 
-/** Plays whole conversations, one request for each answer of the assistant, against an upstream that caches prefixes. */
+/** Simulates whole conversations, one request per assistant message, with an upstream that caches prefixes. */
 export async function measureCosts(options: CostOptions): Promise<CostFigures> {
   const all = options.kind === 'chats' ? longChats(options.root, CHATS) : loadConversations(options.root, options.kind)
-  const played: Played[] = []
-  for (const one of all.filter((_, at) => at % (options.step ?? 1) === 0)) played.push(await play(one, options))
-  const sum = (field: keyof Played): number => played.reduce((total, one) => total + one[field], 0)
+  const played: ConversationCost[] = []
+  for (const one of all.filter((_, at) => at % (options.step ?? 1) === 0)) played.push(await simulate(one, options))
+  const sum = (field: keyof ConversationCost): number => played.reduce((total, one) => total + one[field], 0)
   const excess = played.map(({ paid, plain }) => (100 * paid) / plain - 100)
   return {
     conversations: played.length,
     requests: sum('requests'),
     share: (100 * sum('paid')) / sum('list'),
     plainShare: (100 * sum('plain')) / sum('list'),
-    dearer: excess.filter((percent) => percent > 0.05).length,
-    worst: Math.max(0, ...excess),
+    moreExpensive: excess.filter((percent) => percent > 0.05).length,
+    maxExcess: Math.max(0, ...excess),
     smallCalls: sum('smallCalls'),
   }
 }
@@ -86,16 +86,16 @@ export async function measureCosts(options: CostOptions): Promise<CostFigures> {
 export interface MarkerFigures {
   readonly conversations: number
   readonly requests: number
-  /** What was paid with markers, in percent of all prompt tokens at list price: what is paid without. */
+  /** Cost with markers, in percent of the list price of all prompt tokens, which is the cost without markers. */
   readonly share: number
-  /** Conversations that cost more than without markers, and by how many percent the worst of them. */
-  readonly dearer: number
-  readonly worst: number
+  /** Number of conversations that cost more than without markers, and the largest excess in percent. */
+  readonly moreExpensive: number
+  readonly maxExcess: number
 }
 
 /**
- * Plays whole conversations, sent as they are, against a vendor that caches what is marked: with the markers that
- * `savings.promptCache: 'auto'` places, and without any.
+ * Simulates whole conversations, sent unchanged, with a vendor that caches only marked prefixes: with the markers that
+ * `savings.promptCache: 'auto'` places, and without markers.
  */
 export async function measureMarkers(options: CostOptions): Promise<MarkerFigures> {
   const { root, kind, table, secondsBetween, step = 1, requests = Number.POSITIVE_INFINITY } = options
@@ -125,27 +125,27 @@ export async function measureMarkers(options: CostOptions): Promise<MarkerFigure
     conversations: played.length,
     requests: sum('turns'),
     share: (100 * sum('paid')) / sum('plain'),
-    dearer: excess.filter((percent) => percent > 0.05).length,
-    worst: Math.max(0, ...excess),
+    moreExpensive: excess.filter((percent) => percent > 0.05).length,
+    maxExcess: Math.max(0, ...excess),
   }
 }
 
-/** What one conversation has cost after each turn, and what sending everything would have. */
+/** Returns the accumulated cost of one conversation after each turn, and that of sending everything. */
 export async function costOverTurns(
   options: CostOptions,
   index: number,
-): Promise<readonly Pick<Played, 'paid' | 'plain'>[]> {
+): Promise<readonly Pick<ConversationCost, 'paid' | 'plain'>[]> {
   const one = loadConversations(options.root, options.kind)[index]
-  const costs: Pick<Played, 'paid' | 'plain'>[] = []
-  if (one !== undefined) await play(one, options, (played) => costs.push(played))
+  const costs: Pick<ConversationCost, 'paid' | 'plain'>[] = []
+  if (one !== undefined) await simulate(one, options, (played) => costs.push(played))
   return costs
 }
 
-async function play(
+async function simulate(
   { id, messages }: Conversation,
   options: CostOptions,
-  onTurn?: (costs: Pick<Played, 'paid' | 'plain'>) => void,
-): Promise<Played> {
+  onTurn?: (costs: Pick<ConversationCost, 'paid' | 'plain'>) => void,
+): Promise<ConversationCost> {
   const { table, secondsBetween, requests = Number.POSITIVE_INFINITY } = options
   const ledger = smallModelOf('lazy')
   const waterfall = newWaterfall(options.waterfall)
@@ -180,18 +180,18 @@ function turnsOf(messages: readonly ChatMessage[]): Prompt[] {
     .map((at) => promptOf([{ role: 'system', content: 'You are a careful assistant.' }, ...messages.slice(0, at)]))
 }
 
-/** An upstream that keeps every prefix it has read for five minutes since the last reading. */
+/** Simulates an upstream that caches every prefix until five minutes after its last use. */
 function createUpstreamCache({ read, write }: CacheTable): {
   readonly costOf: (sent: Prompt, now: number) => Promise<number>
 } {
   let known: { readonly texts: readonly string[]; readonly at: number }[] = []
   return {
-    /** Tokens at list price: the longest known beginning at the price of reading, the rest at that of writing. */
+    /** Returns the cost in tokens at list price: the longest cached prefix at the read price, the rest at the write price. */
     async costOf(sent, now) {
       const texts = sent.messages.map(textOfMessage)
       known = known.filter(({ at }) => now - at <= CACHE_MS)
-      const same = Math.max(0, ...known.map((one) => sharedBeginning(one.texts, texts)))
-      known = [...known.filter((one) => sharedBeginning(one.texts, texts) < one.texts.length), { texts, at: now }]
+      const same = Math.max(0, ...known.map((one) => sharedPrefixLength(one.texts, texts)))
+      known = [...known.filter((one) => sharedPrefixLength(one.texts, texts) < one.texts.length), { texts, at: now }]
       let cost = 0
       for (const [at, message] of sent.messages.entries()) {
         cost += (await meter.countOfMessage(message)) * (at < same ? read : write)
@@ -201,7 +201,7 @@ function createUpstreamCache({ read, write }: CacheTable): {
   }
 }
 
-function sharedBeginning(one: readonly string[], other: readonly string[]): number {
+function sharedPrefixLength(one: readonly string[], other: readonly string[]): number {
   const differs = one.findIndex((text, at) => text !== other[at])
   return differs === -1 ? one.length : differs
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A message as the data files hold it: the chat format. */
+/** A message of a data file, in the chat format. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string | null
@@ -17,13 +17,13 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[]
 }
 
-/** One request, and what of it the answer needs. */
+/** A request and the content that its answer needs. */
 export interface Case {
   readonly id: string
   readonly messages: readonly ChatMessage[]
-  /** Texts that hold the evidence. */
+  /** Texts that contain the evidence. */
   readonly evidence: readonly string[]
-  /** For each identifier that is needed next, the lines that carry it: one of them is enough. */
+  /** For each needed identifier, the lines that contain it. One of them is enough. */
   readonly needed: readonly (readonly string[])[]
 }
 
@@ -43,9 +43,9 @@ const SYSTEM: ChatMessage = {
     'You answer from the conversation above and say so when it does not hold the answer. Metric units, friendly tone.',
 }
 
-const MOST_LINES = 30
-const SHORTEST_LINE = 15
-const LONGEST_LINE = 300
+const MAX_LINES = 30
+const MIN_LINE_LENGTH = 15
+const MAX_LINE_LENGTH = 300
 
 function readLines<line>(file: string): line[] {
   return readFileSync(file, 'utf8')
@@ -58,12 +58,12 @@ export function loadConversations(root: string, kind: string): Conversation[] {
   return readLines<Conversation>(join(root, kind, 'conv-public.jsonl'))
 }
 
-/** The cases of a kind of data as the file holds them. */
+/** Returns the lines of the case file of a data set. */
 export function readCaseLines(root: string, kind: string): readonly CaseLine[] {
   return readLines<CaseLine>(join(root, kind, 'cases-public.jsonl'))
 }
 
-/** Every `step`-th case of a kind of data. */
+/** Yields every `step`-th case of a data set. */
 export function* loadCases(root: string, kind: string, step = 1): Generator<Case> {
   const conversations = new Map(loadConversations(root, kind).map((one) => [one.id, one.messages]))
   for (const [index, line] of readCaseLines(root, kind).entries()) {
@@ -91,20 +91,20 @@ function linesWith(texts: readonly string[], atom: string): string[] {
   for (const text of texts) {
     if (!text.toLowerCase().includes(wanted)) continue
     for (const line of text.split('\n')) {
-      if (line.length < SHORTEST_LINE || !holdsAtom(line, wanted)) continue
+      if (line.length < MIN_LINE_LENGTH || !containsWord(line, wanted)) continue
       const at = line.toLowerCase().indexOf(wanted)
-      lines.push(line.length > LONGEST_LINE ? line.slice(Math.max(0, at - 120), at + 180) : line.trim())
-      if (lines.length === MOST_LINES) return lines
+      lines.push(line.length > MAX_LINE_LENGTH ? line.slice(Math.max(0, at - 120), at + 180) : line.trim())
+      if (lines.length === MAX_LINES) return lines
     }
   }
   return lines
 }
 
-/** True when the identifier is in the text by itself, not within a longer word. */
-function holdsAtom(text: string, wanted: string): boolean {
-  const hay = text.toLowerCase()
-  for (let at = hay.indexOf(wanted); at !== -1; at = hay.indexOf(wanted, at + 1)) {
-    const around = (hay[at - 1] ?? ' ') + (hay[at + wanted.length] ?? ' ')
+/** Returns true if the text contains the identifier as a whole word. */
+function containsWord(text: string, wanted: string): boolean {
+  const lowerCase = text.toLowerCase()
+  for (let at = lowerCase.indexOf(wanted); at !== -1; at = lowerCase.indexOf(wanted, at + 1)) {
+    const around = (lowerCase[at - 1] ?? ' ') + (lowerCase[at + wanted.length] ?? ' ')
     if (!/[a-z0-9]/.test(around)) return true
   }
   return false

@@ -16,7 +16,7 @@ export interface FirstRequest {
   readonly processes: number
 }
 
-/** Measures in processes of their own, one after the other. Returns medians. Needs a built package. */
+/** Runs new processes one after the other and returns medians. Requires a built package. */
 export async function measureFirstRequest(): Promise<FirstRequest> {
   await compileServers()
   const script = fileURLToPath(new URL('../.build/first-request.js', import.meta.url))

@@ -9,7 +9,7 @@ export interface ChatTurn {
   readonly content: string
 }
 
-/** Returns words in an order that depends on the seed, so that nothing of another round is cached. */
+/** Returns words in an order that depends on the seed, so that no text of another round is cached. */
 export function wordsOf(seed: number, count: number): string {
   let state = seed * 7919 + 17
   const out: string[] = []
@@ -20,7 +20,7 @@ export function wordsOf(seed: number, count: number): string {
   return out.join(' ')
 }
 
-/** Returns a chat of about 870 tokens per turn. No seed shares a text with another. */
+/** Returns a chat of about 870 tokens per turn. Chats with different seeds share no text. */
 export function generatedChat(seed: number, turns: number): ChatTurn[] {
   return Array.from({ length: turns }, (_, at) => ({
     role: at % 2 === 0 ? 'user' : 'assistant',

@@ -7,10 +7,10 @@ import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterf
 import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
-/** What every measurement works with: one meter, so that a conversation is counted once. */
+/** Shared by all measurements, so that each conversation is counted once. */
 export const meter: ReturnType<typeof createMeter> = createMeter(createTokenizer())
 
-/** The clock moves only where a measurement moves it. */
+/** Start of the simulated clock. */
 export const START = 1_700_000_000_000
 
 export const MODEL: Model = {
@@ -21,7 +21,7 @@ export const MODEL: Model = {
   price: { input: 3, output: 15 },
 }
 
-/** A waterfall with an empty store of its own. */
+/** Returns a waterfall with a new, empty store. */
 export function newWaterfall(options: Partial<WaterfallOptions> = {}): ReturnType<typeof createWaterfall> {
   const texts = new Map<string, string>()
   const store = {
@@ -54,7 +54,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
   }
 }
 
-/** Stand-ins for the small model, from useful to hostile. */
+/** Simulated replies of the small model, from useful to useless. */
 export const SMALL_REPLIES: Readonly<Record<string, (text: string, maxTokens: number) => string | Promise<string>>> = {
   lazy: (text, maxTokens) =>
     text
@@ -68,7 +68,7 @@ export const SMALL_REPLIES: Readonly<Record<string, (text: string, maxTokens: nu
   failing: () => Promise.reject(new Error('down')),
 }
 
-/** A small model a fifth as dear as the large one; counts its calls and what they cost. */
+/** Returns a small model at a fifth of the large model's price, with counters of its calls and their cost. */
 export function smallModelOf(kind: string): { readonly small: SmallModel; calls: number; dollars: number } {
   const price = (prompt: number, output: number): number => prompt * 600 + output * 3000
   const reply = SMALL_REPLIES[kind] ?? (() => '')
@@ -80,10 +80,10 @@ export function smallModelOf(kind: string): { readonly small: SmallModel; calls:
       price: (prompt: number, output: number) => toNanoUsd(price(prompt, output)),
       async ask({ instruction, text, maxTokens }: Parameters<SmallModel['ask']>[0]) {
         ledger.calls++
-        const said = await reply(text, maxTokens)
-        const spent = price(meter.tokenizer.estimate(instruction + text), meter.tokenizer.estimate(said))
+        const output = await reply(text, maxTokens)
+        const spent = price(meter.tokenizer.estimate(instruction + text), meter.tokenizer.estimate(output))
         ledger.dollars += spent / 1e9
-        return { text: said, spent: toNanoUsd(spent) }
+        return { text: output, spent: toNanoUsd(spent) }
       },
     },
   }

@@ -3,7 +3,7 @@ import { readCaseLines, type Case, type ChatMessage, type Conversation } from '.
 
 const SYSTEM: ChatMessage = { role: 'system', content: 'You answer from the conversation above.' }
 
-/** Sessions of which a question about everything asks, found by the user's words. */
+/** Questions about a whole topic, and the words that identify its user messages. */
 const TOPICS: readonly (readonly [string, RegExp])[] = [
   ['Give me an overview of everything I asked about funds and the stock market.', /\b(?:etfs?|fund|stock|shares?)\b/i],
   ['Summarize all that we discussed about taxes.', /\btax/i],
@@ -14,8 +14,8 @@ const TOPICS: readonly (readonly [string, RegExp])[] = [
 ]
 
 /**
- * All dialogs of mtragun one after the other as one long chat of about 70k tokens, and questions about it that were written
- * for this project: what the assistant said, in other words, and everything about a topic.
+ * Returns cases with all dialogs of mtragun joined into one long chat of about 70k tokens, and questions that were written for
+ * this project: about an earlier answer, in other words, or about everything on a topic.
  */
 export function longChatCases(root: string, kind: 'answers' | 'everything'): Case[] {
   const sorted = dialogsOf(root)
@@ -41,19 +41,19 @@ export function longChatCases(root: string, kind: 'answers' | 'everything'): Cas
   })
 }
 
-/** The dialogs by id, which is a hash: topics are mixed. */
+/** Returns the dialogs sorted by id. The id is a hash, so that topics are mixed. */
 function dialogsOf(root: string): readonly (readonly [string, readonly ChatMessage[]])[] {
   const dialogs = new Map<string, readonly ChatMessage[]>()
   for (const { id, append } of readCaseLines(root, 'mtragun')) dialogs.set(id, append ?? [])
   return [...dialogs].toSorted(([a], [b]) => (a < b ? -1 : 1))
 }
 
-/** So many chats of about 60k tokens: the same dialogs, each time beginning with another one. */
+/** Returns `count` chats of about 60k tokens: the same dialogs, each chat starting with a different one. */
 export function longChats(root: string, count: number): Conversation[] {
   const sorted = dialogsOf(root)
   return Array.from({ length: count }, (_, at) => {
     const from = Math.round((at * sorted.length) / count)
-    const turned = [...sorted.slice(from), ...sorted.slice(0, from)]
-    return { id: `chat-${at}`, messages: turned.flatMap(([, messages]) => messages) }
+    const rotated = [...sorted.slice(from), ...sorted.slice(0, from)]
+    return { id: `chat-${at}`, messages: rotated.flatMap(([, messages]) => messages) }
   })
 }

@@ -2,14 +2,14 @@ import { NO_USAGE, type Usage } from '../../src/core/answer.ts'
 import { textOfMessage, type Part, type Prompt } from '../../src/core/prompt.ts'
 import { meter } from './lab.ts'
 
-/** How long the vendor keeps a prefix after its last use. */
+/** Time for which the vendor keeps a prefix after its last use. */
 const CACHE_MS = 5 * 60 * 1000
-/** Shorter prefixes are not cached. */
-const SHORTEST = 1024
+/** Minimum length of a cached prefix in tokens. */
+const MIN_PREFIX_TOKENS = 1024
 
-/** A vendor that caches marked prefixes only, each until five minutes after its last use. */
+/** A simulated vendor that caches only marked prefixes, each until five minutes after its last use. */
 export interface MarkedCache {
-  /** The usage of a prompt's tokens, by the gateway's own estimate. */
+  /** Returns the usage of a prompt, by the gateway's token estimate. */
   usageOf(sent: Prompt, now: number): Usage
 }
 
@@ -24,7 +24,7 @@ export function createMarkedCache(): MarkedCache {
       for (const message of sent.messages) {
         name = `${name}\u0000${message.role}\u0001${textOfMessage(message)}`
         size += meter.estimateOfMessage(message)
-        if (!message.parts.some(isMarked) || size < SHORTEST) continue
+        if (!message.parts.some(isMarked) || size < MIN_PREFIX_TOKENS) continue
         if (now - (usedAt.get(name) ?? -Infinity) <= CACHE_MS) read = size
         else written = size
         usedAt.set(name, now)

@@ -6,9 +6,9 @@ import { meter, newWaterfall, NO_STEERING, smallModelOf } from './lab.ts'
 import { lineChart, type Chart, type Series } from './line-chart.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
-import { judge, measureRecall, selectionAt, through, type Method } from './recall.ts'
+import { measureCases, measureRecall, selectionAt, through, type Method } from './recall.ts'
 
-/** Draws one plot per tier into the docs: what is kept over the size of the prompt, and what turns cost. */
+/** Draws one plot per tier for the docs: the kept share by prompt size, or the cost by turn. */
 const { values } = parseArgs({
   options: {
     data: { type: 'string', default: '../shared/data' },
@@ -23,7 +23,11 @@ const naiveAt =
   (prompt) =>
     cutMiddle(prompt, cap, meter)
 
-async function kept(name: string, caps: readonly number[], share: (cap: number) => Promise<number>): Promise<Series> {
+async function seriesOf(
+  name: string,
+  caps: readonly number[],
+  share: (cap: number) => Promise<number>,
+): Promise<Series> {
   const points: [number, number][] = []
   for (const cap of caps) points.push([cap, await share(cap)])
   return { name, points }
@@ -53,21 +57,21 @@ write('2-vanishing-context', {
   x: 'tokens of the prompt',
   y: '%',
   series: [
-    await kept('tier 2', small, (cap) => recallOf('mtragun', tier2At(cap))),
-    await kept('middle cut out', small, (cap) => recallOf('mtragun', naiveAt(cap))),
+    await seriesOf('tier 2', small, (cap) => recallOf('mtragun', tier2At(cap))),
+    await seriesOf('middle cut out', small, (cap) => recallOf('mtragun', naiveAt(cap))),
   ],
 })
 
 const caps = [4096, 8192, 16_384, 32_768, 65_536]
 write('5-savings-slider', {
-  title: 'Tier 5: what is kept of what the answer needs',
+  title: 'Tier 5: kept share of the needed content',
   x: 'tokens of the prompt',
   y: '%',
   series: [
-    await kept('agent sessions', caps, (cap) => recallOf('specstory', selectionAt(cap))),
-    await kept('middle cut out', caps, (cap) => recallOf('specstory', naiveAt(cap))),
-    await kept('earlier answers', caps, async (cap) => {
-      return (await judge(longChatCases(root, 'answers'), { cap }, selectionAt(cap))).evidence
+    await seriesOf('agent sessions', caps, (cap) => recallOf('specstory', selectionAt(cap))),
+    await seriesOf('middle cut out', caps, (cap) => recallOf('specstory', naiveAt(cap))),
+    await seriesOf('earlier answers', caps, async (cap) => {
+      return (await measureCases(longChatCases(root, 'answers'), { cap }, selectionAt(cap))).evidence
     }),
   ],
 })
@@ -100,7 +104,7 @@ const shares = controllers.map(async (kind): Promise<Series> => {
     ],
   }
 })
-const naive = kept('middle cut out', [4096, 8192, 16_384, 20_480], (cap) => recallOf('mtragun', naiveAt(cap)))
+const naive = seriesOf('middle cut out', [4096, 8192, 16_384, 20_480], (cap) => recallOf('mtragun', naiveAt(cap)))
 write('3-recursive-summaries', {
   title: 'Tier 3: passages of follow-up questions that are kept verbatim',
   x: 'tokens of the prompt (tier 3 chooses its own size)',

@@ -1,7 +1,7 @@
 import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
 import type { ChatMessage } from './data.ts'
 
-/** The data's chat messages as the library's own prompt, without going through a wire format. */
+/** Converts chat messages to a canonical prompt, without a wire format. */
 export function promptOf(messages: readonly ChatMessage[]): Prompt {
   return {
     native: { dialect: 'openai', value: {} },

@@ -8,18 +8,18 @@ import { jobOf, meter } from './lab.ts'
 import { createHaystack, percent, shareOf } from './metrics.ts'
 import { promptOf } from './prompts.ts'
 
-/** Makes the prompt that would be sent. */
+/** Returns the prompt that would be sent. */
 export type Method = (prompt: Prompt) => Promise<Prompt>
 
 export interface Figures {
   readonly requests: number
-  /** Share of the evidence, in percent; NaN where the data has none. */
+  /** Share of the evidence that is kept, in percent. NaN if the data has none. */
   readonly evidence: number
   readonly needed: number
   readonly tokensBefore: number
   readonly tokensAfter: number
-  /** Share of requests whose cap held, whose system prompt, tools and last user message stayed, whose pairs are valid. */
-  readonly sound: number
+  /** Share of requests within the cap, with unchanged system prompt, tools and last user message, and valid tool pairs. */
+  readonly valid: number
 }
 
 export interface RecallOptions {
@@ -30,16 +30,16 @@ export interface RecallOptions {
 }
 
 export async function measureRecall(options: RecallOptions, method: Method): Promise<Figures> {
-  return judge(loadCases(options.root, options.kind, options.step), options, method)
+  return measureCases(loadCases(options.root, options.kind, options.step), options, method)
 }
 
-/** The figures of any cases. */
-export async function judge(
+/** Measures a method on the given cases. */
+export async function measureCases(
   cases: Iterable<Case>,
   options: Pick<RecallOptions, 'cap'>,
   method: Method,
 ): Promise<Figures> {
-  const rows: { evidence?: number; needed?: number; before: number; after: number; sound: number }[] = []
+  const rows: { evidence?: number; needed?: number; before: number; after: number; valid: number }[] = []
   for (const one of cases) {
     const prompt = promptOf(one.messages)
     const sent = await method(prompt)
@@ -50,13 +50,13 @@ export async function judge(
     const needed = shareOf(one.needed, (lines) => lines.some((line) => all.keeps(line)))
     const before = await meter.countOf(prompt)
     const after = await meter.countOf(sent)
-    const sound = Number(after <= (options.cap ?? before) && isSound(prompt, sent))
+    const valid = Number(after <= (options.cap ?? before) && isValid(prompt, sent))
     rows.push({
       ...(evidence !== undefined && { evidence }),
       ...(needed !== undefined && { needed }),
       before,
       after,
-      sound,
+      valid,
     })
   }
   const mean = (values: readonly number[]): number =>
@@ -67,11 +67,11 @@ export async function judge(
     needed: percent(rows.map((row) => row.needed)),
     tokensBefore: mean(rows.map((row) => row.before)),
     tokensAfter: mean(rows.map((row) => row.after)),
-    sound: 100 * mean(rows.map((row) => row.sound)),
+    valid: 100 * mean(rows.map((row) => row.valid)),
   }
 }
 
-function isSound(before: Prompt, after: Prompt): boolean {
+function isValid(before: Prompt, after: Prompt): boolean {
   const lastUser = (prompt: Prompt): Message | undefined =>
     prompt.messages.findLast((message) => message.role === 'user')
   const system = (prompt: Prompt): string =>
@@ -92,7 +92,7 @@ function pairsAreValid(messages: readonly Message[]): boolean {
   return true
 }
 
-/** A tier through the whole waterfall. */
+/** Returns a method that runs the whole waterfall. */
 export function through(
   waterfall: () => (job: TierJob) => Promise<WaterfallResult>,
   more: () => Partial<TierJob>,
@@ -106,7 +106,7 @@ const tools = {
   pause: yieldToEventLoop,
 }
 
-/** The selection of tiers 5 and 2 at any cap. */
+/** Returns a method that runs the selection of tiers 5 and 2 with a cap. */
 export function selectionAt(cap: number): Method {
   return async (prompt) => {
     if ((await meter.countOf(prompt)) <= cap) return prompt

@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { CACHE_TABLES, measureCosts, measureMarkers } from './costs.ts'
 import { measureFirstRequest } from './first-request.ts'
-import { throughFront } from './fronts.ts'
+import { throughGateway } from './through-gateway.ts'
 import { meter, newWaterfall, NO_STEERING, SMALL_REPLIES, smallModelOf } from './lab.ts'
 import { longChatCases } from './long-chat.ts'
 import { cutMiddle } from './middle.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
-import { judge, measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
+import { measureCases, measureRecall, selectionAt, through, type Figures, type Method } from './recall.ts'
 
 const { values } = parseArgs({
   options: {
@@ -25,7 +25,7 @@ const costStep = Number(values['cost-step'])
 interface Row {
   readonly figure: string
   readonly naive: string
-  readonly ours: string
+  readonly measured: string
   readonly goal: string
   readonly tokens: string
 }
@@ -33,59 +33,59 @@ const rows: Row[] = []
 const round = (value: number): string => (Number.isNaN(value) ? '-' : value.toFixed(1))
 const recallOf = (figures: Figures): number => (Number.isNaN(figures.evidence) ? figures.needed : figures.evidence)
 
-function note(figure: string, row: Omit<Row, 'figure'>): void {
+function addRow(figure: string, row: Omit<Row, 'figure'>): void {
   rows.push({ figure, ...row })
-  process.stderr.write(`${figure}: ${row.ours} (naive ${row.naive}, goal ${row.goal})\n`)
+  process.stderr.write(`${figure}: ${row.measured} (naive ${row.naive}, goal ${row.goal})\n`)
 }
 
 async function selection(kind: string, cap: number, goal: number): Promise<void> {
   const options = { root, kind, step, cap }
-  const ours = await measureRecall(options, selectionAt(cap))
+  const measured = await measureRecall(options, selectionAt(cap))
   const naive = await measureRecall(options, (prompt) => cutMiddle(prompt, cap, meter))
-  const tokens = `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`
-  note(`${kind} at ${cap}: needed text kept, %`, {
+  const tokens = `${Math.round(measured.tokensBefore)} to ${Math.round(measured.tokensAfter)}, ${measured.requests} cases`
+  addRow(`${kind} at ${cap}: needed text kept, %`, {
     naive: round(recallOf(naive)),
-    ours: round(recallOf(ours)),
+    measured: round(recallOf(measured)),
     goal: String(goal),
     tokens,
   })
-  note(`${kind} at ${cap}: cap, system, last user message and pairs sound, %`, {
-    naive: round(naive.sound),
-    ours: round(ours.sound),
+  addRow(`${kind} at ${cap}: cap, system, last user message and tool pairs correct, %`, {
+    naive: round(naive.valid),
+    measured: round(measured.valid),
     goal: '100',
     tokens,
   })
 }
 
 async function tier(name: string, kind: string, method: Method, goal: string): Promise<void> {
-  const ours = await measureRecall({ root, kind, step }, method)
-  const cap = Math.round(ours.tokensAfter)
+  const measured = await measureRecall({ root, kind, step }, method)
+  const cap = Math.round(measured.tokensAfter)
   const naive = await measureRecall({ root, kind, step }, (prompt) => cutMiddle(prompt, cap, meter))
-  const tokens = `${Math.round(ours.tokensBefore)} to ${cap}, ${ours.requests} cases`
-  note(`${name} (${kind}): needed text kept, %`, {
+  const tokens = `${Math.round(measured.tokensBefore)} to ${cap}, ${measured.requests} cases`
+  addRow(`${name} (${kind}): needed text kept, %`, {
     naive: round(recallOf(naive)),
-    ours: round(recallOf(ours)),
+    measured: round(recallOf(measured)),
     goal,
     tokens,
   })
 }
 
-/** Whole conversations in automatic mode: at each price table, with turns half a minute and ten minutes apart. */
+/** Measures whole conversations in automatic mode, with each price table and 30 or 600 seconds between turns. */
 async function automaticCosts(kind: string, goal: string): Promise<void> {
   for (const table of CACHE_TABLES) {
     for (const secondsBetween of [30, 600]) {
-      const ours = await measureCosts({ root, kind, table, secondsBetween, step: costStep })
+      const measured = await measureCosts({ root, kind, table, secondsBetween, step: costStep })
       const where = `${kind}, ${table.name}, turns ${secondsBetween} s apart`
-      const cases = `${ours.conversations} conversations, ${ours.requests} requests, ${ours.smallCalls} small calls`
-      note(`cost of whole conversations, ${where}: % of list`, {
-        naive: `${round(ours.plainShare)} (everything)`,
-        ours: round(ours.share),
+      const cases = `${measured.conversations} conversations, ${measured.requests} requests, ${measured.smallCalls} small calls`
+      addRow(`cost of whole conversations, ${where}: % of list`, {
+        naive: `${round(measured.plainShare)} (everything)`,
+        measured: round(measured.share),
         goal,
         tokens: cases,
       })
-      note(`conversations dearer than sending everything, ${where}`, {
+      addRow(`conversations more expensive than sending everything, ${where}`, {
         naive: '0',
-        ours: `${ours.dearer} (worst by ${round(ours.worst)} %)`,
+        measured: `${measured.moreExpensive} (at most ${round(measured.maxExcess)}%)`,
         goal: '0',
         tokens: cases,
       })
@@ -93,22 +93,22 @@ async function automaticCosts(kind: string, goal: string): Promise<void> {
   }
 }
 
-/** The same conversations, sent whole, with a vendor that caches only what is marked. */
+/** Measures the same conversations, sent unchanged, with a vendor that caches only marked prefixes. */
 async function markerCosts(kind: string): Promise<void> {
   const [table] = CACHE_TABLES
   if (table === undefined) return
   for (const secondsBetween of [30, 600]) {
-    const ours = await measureMarkers({ root, kind, table, secondsBetween, step: costStep })
-    note(`cost with markers for the prompt cache, ${kind}, turns ${secondsBetween} s apart: % of list`, {
+    const measured = await measureMarkers({ root, kind, table, secondsBetween, step: costStep })
+    addRow(`cost with markers for the prompt cache, ${kind}, turns ${secondsBetween} s apart: % of list`, {
       naive: '100.0 (no markers)',
-      ours: `${round(ours.share)}, dearer ${ours.dearer} (worst by ${round(ours.worst)} %)`,
+      measured: `${round(measured.share)}, more expensive ${measured.moreExpensive} (at most ${round(measured.maxExcess)}%)`,
       goal: 'at most one write more',
-      tokens: `${ours.conversations} conversations, ${ours.requests} requests`,
+      tokens: `${measured.conversations} conversations, ${measured.requests} requests`,
     })
   }
 }
 
-/** The same conversations with one tier only, at the first price table. */
+/** Measures the same conversations with a single tier, at the first prices. */
 async function tierCosts(kind: string, goal: string): Promise<void> {
   const [table] = CACHE_TABLES
   if (table === undefined) return
@@ -121,12 +121,12 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
     ['family lock', { waterfall: { tiers: (own) => own.filter((one) => one.tier === 4) } }],
   ] as const satisfies readonly (readonly [string, Partial<Parameters<typeof measureCosts>[0]>])[]
   for (const [name, more] of ways) {
-    const ours = await measureCosts({ ...base, ...more })
-    note(`cost of whole conversations, ${kind}, ${name}: % of list`, {
-      naive: `${round(ours.plainShare)} (everything)`,
-      ours: round(ours.share),
+    const measured = await measureCosts({ ...base, ...more })
+    addRow(`cost of whole conversations, ${kind}, ${name}: % of list`, {
+      naive: `${round(measured.plainShare)} (everything)`,
+      measured: round(measured.share),
       goal,
-      tokens: `${ours.requests} requests, ${ours.smallCalls} small calls`,
+      tokens: `${measured.requests} requests, ${measured.smallCalls} small calls`,
     })
   }
 }
@@ -166,13 +166,13 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
     await tier('tier 4, lazy summarizer', 'qmsum', through(onlyFamily, lazy({})), '92 at 13k')
   },
   gateway: async () => {
-    for (const front of ['chat', 'messages'] as const) {
-      const extreme = await throughFront(front, { 'x-savings-level': 'extreme' })
-      await tier(`gateway, ${front} front, extreme`, 'specstory', extreme, '78')
-      const vanishing = await throughFront(front, { 'x-vanishing-context': 'true' })
-      await tier(`gateway, ${front} front, tier 2`, 'mtragun', vanishing, '97')
-      const recursive = await throughFront(front, { 'x-svc-rlm': 'true' })
-      await tier(`gateway, ${front} front, tier 3`, 'mtragun', recursive, '92 at 21k')
+    for (const clientFormat of ['chat', 'messages'] as const) {
+      const extreme = await throughGateway(clientFormat, { 'x-savings-level': 'extreme' })
+      await tier(`gateway, ${clientFormat} format, extreme`, 'specstory', extreme, '78')
+      const vanishing = await throughGateway(clientFormat, { 'x-vanishing-context': 'true' })
+      await tier(`gateway, ${clientFormat} format, tier 2`, 'mtragun', vanishing, '97')
+      const recursive = await throughGateway(clientFormat, { 'x-svc-rlm': 'true' })
+      await tier(`gateway, ${clientFormat} format, tier 3`, 'mtragun', recursive, '92 at 21k')
     }
   },
   'long-chats': async () => {
@@ -181,13 +181,13 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
       ['everything', 'none set'],
     ] as const) {
       for (const cap of [4096, 8192, 16_384, 32_768]) {
-        const ours = await judge(longChatCases(root, kind), { cap }, selectionAt(cap))
-        const naive = await judge(longChatCases(root, kind), { cap }, (prompt) => cutMiddle(prompt, cap, meter))
-        note(`long chat, questions for ${kind}, at ${cap}: needed text kept, %`, {
+        const measured = await measureCases(longChatCases(root, kind), { cap }, selectionAt(cap))
+        const naive = await measureCases(longChatCases(root, kind), { cap }, (prompt) => cutMiddle(prompt, cap, meter))
+        addRow(`long chat, questions for ${kind}, at ${cap}: needed text kept, %`, {
           naive: round(naive.evidence),
-          ours: round(ours.evidence),
+          measured: round(measured.evidence),
           goal,
-          tokens: `${Math.round(ours.tokensBefore)} to ${Math.round(ours.tokensAfter)}, ${ours.requests} cases`,
+          tokens: `${Math.round(measured.tokensBefore)} to ${Math.round(measured.tokensAfter)}, ${measured.requests} cases`,
         })
       }
     }
@@ -201,9 +201,9 @@ const sections: Readonly<Record<string, () => Promise<void>>> = {
   },
   'first-request': async () => {
     const { first, second, firstMs, processes } = await measureFirstRequest()
-    note('first long request of a process (tier 5), multiples of parsing and serializing its body', {
+    addRow('first long request of a process (tier 5), multiples of parsing and serializing its body', {
       naive: '1',
-      ours: `${round(first)} (${round(firstMs)} ms), the next one ${round(second)}`,
+      measured: `${round(first)} (${round(firstMs)} ms), the next one ${round(second)}`,
       goal: 'none set',
       tokens: `about 118000, ${processes} processes`,
     })
@@ -214,7 +214,7 @@ const only = values.only?.split(',') ?? Object.keys(sections)
 for (const name of only) {
   const measure = sections[name]
   if (measure === undefined)
-    throw new Error(`--only names ${name}; expected some of ${Object.keys(sections).join(', ')}.`)
+    throw new Error(`Unknown section "${name}" in --only. Use any of ${Object.keys(sections).join(', ')}.`)
   await measure()
 }
 

@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
 import { GCProfiler, getHeapStatistics } from 'node:v8'
 
-/** A question, by name, and its answer. Servers add their own. */
-export const answers = new Map<string, (argument: string) => unknown>([
+/** Queries by name. Servers add their own. */
+export const queries = new Map<string, (argument: string) => unknown>([
   ['cpu', cpuMicroseconds],
   ['heap', heapBytes],
   ['allocations:start', startAllocations],
@@ -14,28 +14,28 @@ export const answers = new Map<string, (argument: string) => unknown>([
   ['sampling:stop', stopSampling],
 ])
 
-interface Question {
+interface Query {
   readonly id: number
   readonly name: string
   readonly argument: string
 }
 
-/** Answers the questions of the bench about this process, which ends with the bench. */
-export function answerQuestions(): void {
-  process.on('message', async ({ id, name, argument }: Question) => {
-    const value = await answers.get(name)?.(argument)
+/** Answers queries of the benchmark about this process. The process ends with the benchmark. */
+export function answerQueries(): void {
+  process.on('message', async ({ id, name, argument }: Query) => {
+    const value = await queries.get(name)?.(argument)
     process.send?.({ id, value })
   })
   process.on('disconnect', () => process.exit(0))
 }
 
-/** User and system time of the process so far, all threads. */
+/** Returns the user and system time of all threads. */
 function cpuMicroseconds(): number {
   const { user, system } = process.cpuUsage()
   return user + system
 }
 
-/** Bytes in use after a full collection. The second one frees what finalizers of the first released. */
+/** Returns the bytes in use after two full collections. The second one frees what finalizers of the first released. */
 async function heapBytes(): Promise<number> {
   for (let pass = 0; pass < 2; pass++) {
     globalThis.gc?.()
@@ -53,7 +53,7 @@ function startAllocations(): void {
   usedAtStart = getHeapStatistics().used_heap_size
 }
 
-/** Bytes allocated on the heap since the start: what each collection found, less what the last one left. Exact. */
+/** Returns the exact number of bytes allocated since the start, summed over the intervals between collections. */
 function stopAllocations(): number {
   const usedAtEnd = getHeapStatistics().used_heap_size
   const found = collections?.stop().statistics ?? []
@@ -94,7 +94,7 @@ interface AllocationNode {
   readonly children: readonly AllocationNode[]
 }
 
-/** Writes what was allocated, by call stack, as a profile whose times are bytes. */
+/** Writes the allocations by call stack as a CPU profile in which times are bytes. */
 async function stopSampling(path: string): Promise<void> {
   const { profile } = await session.post('HeapProfiler.stopSampling')
   session.disconnect()

@@ -1,6 +1,6 @@
 /**
- * Sends one long prompt through a new gateway in a new process, and then another one. Prints the milliseconds of both and
- * of parsing and serializing the body once.
+ * Sends two long prompts through a new gateway in a new process. Prints the milliseconds of each request, and of parsing and
+ * serializing the body once.
  */
 import { createGateway, openaiCompatible } from 'sluice'
 import { generatedChat } from '../quality/generated-chat.ts'
@@ -33,10 +33,10 @@ async function send(seed: number): Promise<{ readonly ms: number; readonly body:
   const body = JSON.stringify({ model: 'mock/large', messages: generatedChat(seed, 135) })
   const headers = { 'content-type': 'application/json', 'x-api-key': key, 'x-savings-level': 'extreme' }
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST', headers, body })
-  const begun = performance.now()
+  const startedAt = performance.now()
   const response = await gateway.fetch(request)
   await response.text()
-  const ms = performance.now() - begun
+  const ms = performance.now() - startedAt
   if (response.headers.get('x-svc-strategy')?.startsWith('Savings-Slider') !== true) {
     throw new Error(`The prompt was not shortened: status ${response.status}.`)
   }
@@ -44,9 +44,9 @@ async function send(seed: number): Promise<{ readonly ms: number; readonly body:
 }
 
 function parseMs(body: string): number {
-  const begun = performance.now()
+  const startedAt = performance.now()
   JSON.stringify(JSON.parse(body))
-  return performance.now() - begun
+  return performance.now() - startedAt
 }
 
 const first = await send(1)

@@ -1,4 +1,4 @@
-/** The built gateway in front of the fake model. argv: upstream URL, then `governed`, `ungoverned` or `default`. */
+/** The built gateway in front of the fake upstream. argv: upstream URL, then `governed`, `ungoverned` or `default`. */
 import { createServer } from 'node:http'
 import { createGateway, openaiCompatible, type NewKey } from 'sluice'
 import { toNodeHandler } from 'sluice/node'
@@ -17,7 +17,7 @@ const gateway = createGateway({
       ],
     }),
   ],
-  // `default` leaves every option as it is, the answer cache included.
+  // `default` keeps all default options, including the cache.
   ...(mode === 'default' ? {} : { cache: false }),
 })
 const limits: Omit<NewKey, 'name'> = {

@@ -1,10 +1,10 @@
 import type { Server } from 'node:http'
-import { answerQuestions } from './agent.ts'
+import { answerQueries } from './agent.ts'
 
-/** Listens on a free port of the loopback and reports it, with further values, to the bench. */
+/** Listens on a free loopback port. Reports the port and `values` to the benchmark. */
 export function listen(server: Server, values: Readonly<Record<string, string>> = {}): void {
-  answerQuestions()
-  // An idle connection that is closed in the moment of its next use would fail that request.
+  answerQueries()
+  // If the server closed an idle connection just as the client reuses it, that request would fail.
   server.keepAliveTimeout = 0
   server.listen(0, '127.0.0.1', () => {
     const address = server.address()

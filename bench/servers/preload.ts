@@ -1,4 +1,4 @@
-/** Loaded by `--import` into servers that are not ours, so that they answer the bench as well. */
-import { answerQuestions } from './agent.ts'
+/** Loaded with `--import` into third-party servers, so that they answer queries of the benchmark. */
+import { answerQueries } from './agent.ts'
 
-answerQuestions()
+answerQueries()

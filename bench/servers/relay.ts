@@ -1,5 +1,5 @@
 /**
- * The bare relay, divisor of every ratio: node:http in, `pool.request` of undici out, the answer piped. argv: upstream URL.
+ * The baseline of every ratio: node:http, then `pool.request` of undici, with the response piped. argv: upstream URL.
  */
 import { createServer } from 'node:http'
 import { Pool } from 'undici'

@@ -1,14 +1,14 @@
 /**
- * A fake model over real HTTP, as cheap as node:http allows. Answers JSON at once, or a stream of 200 events: as fast as
- * they come, or for `paced-model` one event every few milliseconds.
+ * A fake upstream on node:http. Responds with JSON, or with a stream of 200 events: as fast as possible, or for `paced-model`
+ * one event every 5 ms.
  */
 import { createServer, type ServerResponse } from 'node:http'
-import { answers } from './agent.ts'
+import { queries } from './agent.ts'
 import { listen } from './listen.ts'
 
 const EVENTS = 200
 const PACE_MS = 5
-/** Model and stream stand at the beginning of the bodies of the bench. */
+/** The fields `model` and `stream` are within this many bytes from the start of each request body. */
 const HEAD_BYTES = 400
 
 const usage = (output: number): object => ({
@@ -35,8 +35,8 @@ const last = `${chunk({}, 'stop')}${event({ choices: [], ...usage(EVENTS) })}dat
 
 let requests = 0
 let bytes = 0
-answers.set('requests', () => requests)
-answers.set('bytes', () => bytes)
+queries.set('requests', () => requests)
+queries.set('bytes', () => bytes)
 
 const server = createServer((request, response) => {
   let size = 0
@@ -61,7 +61,7 @@ const server = createServer((request, response) => {
 })
 listen(server)
 
-/** A few events per turn of the event loop, as a network brings them; never the whole answer at once. */
+/** Writes a few events per turn of the event loop, as a network delivers them. */
 function burst(response: ServerResponse, left: number): void {
   const count = Math.min(4, left)
   for (let written = 0; written < count; written++) response.write(token)

@@ -1,6 +1,6 @@
 /**
- * A relay on web standards that does nothing else: node:http → Request → undici → Response → node:http, the way
- * frameworks with a `fetch` handler do it. argv: upstream URL.
+ * A relay on web-standard objects: node:http → Request → undici → Response → node:http, as in frameworks with a `fetch`
+ * handler. argv: upstream URL.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
@@ -15,7 +15,6 @@ const server = createServer(async (incoming, outgoing) => {
 })
 listen(server)
 
-/** The handler: only Request and Response. */
 async function relay(request: Request): Promise<Response> {
   const upstream = await pool.request({
     path: new URL(request.url).pathname,
@@ -24,7 +23,7 @@ async function relay(request: Request): Promise<Response> {
     body: Buffer.from(await request.arrayBuffer()),
   })
   const type = String(upstream.headers['content-type'])
-  // The type of node:stream/web is the same class with other type parameters.
+  // `ReadableStream` of node:stream/web is the same class with different type parameters.
   const body = Readable.toWeb(upstream.body) as ReadableStream<Uint8Array>
   return new Response(body, { status: upstream.statusCode, headers: { 'content-type': type } })
 }

@@ -1,8 +1,8 @@
 /**
- * npm run bench:stores: the gateway and the bare steps over each store, side by side in one run.
+ * npm run bench:stores: measures governed requests and bare store operations with every store in one run.
  *
- * Servers come from REDIS_URL, REDIS_CLUSTER_URL and DATABASE_URL, or from binaries on the PATH; an engine without a
- * server is left out. Rounds alternate between the engines; a figure is the median over the rounds.
+ * Servers are found through REDIS_URL, REDIS_CLUSTER_URL and DATABASE_URL, or are started from binaries on the PATH. An
+ * engine without a server is skipped. Rounds alternate between the engines; a figure is the median over the rounds.
  */
 import { randomUUID } from 'node:crypto'
 import { createGateway, type Store } from 'sluice'
@@ -14,7 +14,7 @@ import { temporaryDirectory } from '../../test/support/sqlite.ts'
 
 const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 5)
 const REQUESTS = 400
-const AT_ONCE = 32
+const CONCURRENCY = 32
 const KEYS = 50
 
 interface Round {
@@ -24,7 +24,7 @@ interface Round {
   readonly p99: number
 }
 
-interface Entrant {
+interface StoreUnderTest {
   readonly engine: StorePlace['engine']
   readonly opened: OpenedStore
   readonly step: () => Promise<void>
@@ -45,7 +45,7 @@ for (const [engine, server] of Object.entries(servers)) {
   places.push({ engine: engine as keyof typeof servers, location: await server.start(), name: newName() })
 }
 
-/** One governed request as the store sees it: a reservation, then a settlement with tallies and audit. */
+/** The store operations of one governed request: a reservation, then a settlement with tallies and audit records. */
 function stepOf(store: Store): () => Promise<void> {
   let number = 0
   return async () => {
@@ -85,7 +85,8 @@ async function requestOf(store: Store): Promise<() => Promise<void>> {
       new Request('http://gateway/v1/chat/completions', { method: 'POST', headers, body }),
     )
     const text = await response.text()
-    if (response.status !== 200) throw new Error(`The gateway answered ${response.status}: ${text}`)
+    if (response.status !== 200)
+      throw new Error(`Expected status 200 from the gateway, got ${response.status}: ${text}`)
   }
 }
 
@@ -101,7 +102,7 @@ async function measure(work: () => Promise<void>): Promise<Round> {
       times.push(performance.now() - from)
     }
   }
-  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+  await Promise.all(Array.from({ length: CONCURRENCY }, worker))
   const cpu = process.cpuUsage(cpuBefore)
   const sorted = times.toSorted((a, b) => a - b)
   return {
@@ -112,11 +113,11 @@ async function measure(work: () => Promise<void>): Promise<Round> {
   }
 }
 
-const entrants: Entrant[] = []
+const stores: StoreUnderTest[] = []
 for (const place of places) {
   const opened = await openStore(place)
   const { store } = opened
-  entrants.push({
+  stores.push({
     engine: place.engine,
     opened,
     step: stepOf(store),
@@ -125,11 +126,11 @@ for (const place of places) {
     requests: [],
   })
 }
-for (const { step, request } of entrants) for (const work of [step, request]) await measure(work)
+for (const { step, request } of stores) for (const work of [step, request]) await measure(work)
 for (let round = 0; round < ROUNDS; round += 1) {
-  for (const entrant of entrants) {
-    entrant.steps.push(await measure(entrant.step))
-    entrant.requests.push(await measure(entrant.request))
+  for (const store of stores) {
+    store.steps.push(await measure(store.step))
+    store.requests.push(await measure(store.request))
   }
 }
 
@@ -138,12 +139,12 @@ function median(rounds: readonly Round[], field: keyof Round): number {
   return values[Math.floor(values.length / 2)] ?? 0
 }
 
-function rowsOf(rounds: (entrant: Entrant) => readonly Round[]): Readonly<Record<string, object>> {
+function rowsOf(rounds: (store: StoreUnderTest) => readonly Round[]): Readonly<Record<string, object>> {
   return Object.fromEntries(
-    entrants.map((entrant) => {
-      const of = rounds(entrant)
+    stores.map((store) => {
+      const of = rounds(store)
       return [
-        entrant.engine,
+        store.engine,
         {
           'requests/s': Math.round(median(of, 'perSecond')),
           'CPU µs': Math.round(median(of, 'cpuMicros')),
@@ -156,13 +157,13 @@ function rowsOf(rounds: (entrant: Entrant) => readonly Round[]): Readonly<Record
 }
 
 console.log(
-  `\nreserve and settle with tallies and audit, ${AT_ONCE} at once, ${KEYS} keys, ${ROUNDS} rounds of ${REQUESTS}`,
+  `\nReserve and settle with tallies and audit: ${CONCURRENCY} concurrent, ${KEYS} keys, ${ROUNDS} rounds of ${REQUESTS}`,
 )
-console.table(rowsOf((entrant) => entrant.steps))
-console.log(`\ngoverned requests through gateway.fetch to extractive(), ${AT_ONCE} at once`)
-console.table(rowsOf((entrant) => entrant.requests))
+console.table(rowsOf((store) => store.steps))
+console.log(`\nGoverned requests through gateway.fetch to extractive(): ${CONCURRENCY} concurrent`)
+console.table(rowsOf((store) => store.requests))
 
-for (const { opened } of entrants) await opened.close()
+for (const { opened } of stores) await opened.close()
 for (const server of Object.values(servers)) await server?.stop()
 directory.remove()
 process.exit(0)

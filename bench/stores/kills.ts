@@ -1,6 +1,6 @@
 /**
- * npm run bench:kills: 4 processes reserve and settle on one store while processes are killed with SIGKILL, 100 times
- * per engine. Fails when a confirmed settlement is missing, or one is counted twice. BENCH_KILLS sets the number.
+ * npm run bench:kills: 4 processes reserve and settle on one store while they are killed with SIGKILL and replaced, 100
+ * times per engine (BENCH_KILLS). Fails if a confirmed settlement is missing or any settlement is counted twice.
  */
 import { newName, settleUnderKills } from '../../test/support/fleet/laws.ts'
 import type { StorePlace } from '../../test/support/fleet/open-store.ts'
@@ -17,7 +17,7 @@ const engines = [
   { engine: 'postgres', server: postgresServer() },
 ] as const
 
-let isWrong = false
+let hasFailed = false
 for (const { engine, server } of engines) {
   if (server === undefined) continue
   const place: StorePlace = { engine, location: await server.start(), name: newName() }
@@ -25,21 +25,21 @@ for (const { engine, server } of engines) {
   const { reported, logged, tallied, levels } = await settleUnderKills(place, KILLS, { processes: 4, atOnce: 8 })
   const known = new Set(logged)
   const missing = reported.filter((reservationId) => !known.has(reservationId)).length
-  const twice = logged.length - known.size
-  const apart = levels.filter(({ spent, held }) => spent !== logged.length || held !== 0).length
-  isWrong ||= missing + twice + apart > 0 || tallied !== logged.length
+  const duplicates = logged.length - known.size
+  const mismatches = levels.filter(({ spent, held }) => spent !== logged.length || held !== 0).length
+  hasFailed ||= missing + duplicates + mismatches > 0 || tallied !== logged.length
   console.log({
     engine,
     kills: KILLS,
     'settlements confirmed': reported.length,
-    'in the audit': logged.length,
+    'in the audit trail': logged.length,
     'in the tallies': tallied,
-    'confirmed, then missing': missing,
-    'counted twice': twice,
-    'counters that differ': apart,
+    'confirmed but missing': missing,
+    'counted twice': duplicates,
+    'counters that differ': mismatches,
     seconds: Math.round((performance.now() - startedAt) / 1000),
   })
   await server.stop()
 }
 directory.remove()
-process.exit(isWrong ? 1 : 0)
+process.exit(hasFailed ? 1 : 0)

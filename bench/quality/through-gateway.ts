@@ -6,7 +6,7 @@ import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
 import { chatFormat, messagesFormat } from '../../test/support/whole-formats.ts'
 
-export type Front = 'chat' | 'messages'
+export type ClientFormat = 'chat' | 'messages'
 
 const SIZE = { contextWindow: 1_000_000, maxOutputTokens: 8192 }
 const ANSWER = {
@@ -18,8 +18,8 @@ const ANSWER = {
   usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
 }
 
-/** What a whole gateway sends to its upstream for a request on one of the fronts, steered by these headers. */
-export async function throughFront(front: Front, headers: Record<string, string>): Promise<Method> {
+/** Returns a method that sends the prompt through a gateway in a client format and returns the prompt that reaches the upstream. */
+export async function throughGateway(clientFormat: ClientFormat, headers: Record<string, string>): Promise<Method> {
   enableTranslation()
   let sent: JsonObject = {}
   const record: typeof fetch = async (_url, init) => {
@@ -45,30 +45,31 @@ export async function throughFront(front: Front, headers: Record<string, string>
   const { value } = await gateway.keys.create({ name: 'bench' })
   return async (prompt) => {
     const response = await gateway.fetch(
-      new Request(`http://gateway${front === 'chat' ? '/v1/chat/completions' : '/v1/messages'}`, {
+      new Request(`http://gateway${clientFormat === 'chat' ? '/v1/chat/completions' : '/v1/messages'}`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'x-api-key': value, ...headers },
-        body: bodyOf(prompt, front) as BodyInit,
+        body: bodyOf(prompt, clientFormat) as BodyInit,
       }),
     )
-    if (response.status !== 200) throw new Error(`the gateway answered ${response.status}: ${await response.text()}`)
+    if (response.status !== 200)
+      throw new Error(`Expected status 200 from the gateway, got ${response.status}: ${await response.text()}`)
     await response.text()
-    return { ...prompt, messages: chatClient.readPrompt(sent).messages.map(bare) }
+    return { ...prompt, messages: chatClient.readPrompt(sent).messages.map(withoutNative) }
   }
 }
 
-function bodyOf(prompt: Prompt, front: Front): string | Uint8Array {
-  const format = front === 'chat' ? chatFormat : messagesFormat
+function bodyOf(prompt: Prompt, clientFormat: ClientFormat): string | Uint8Array {
+  const format = clientFormat === 'chat' ? chatFormat : messagesFormat
   return format.writePrompt({ ...prompt, settings: { maxTokens: 256 } }, 'mock/large').body
 }
 
-/** Without what it was read from, as the prompts of the data are. */
-function bare({ role, parts }: Message): Message {
-  return { role, parts: parts.map(bareOf) }
+/** Removes the native values, which the prompts of the data do not have. */
+function withoutNative({ role, parts }: Message): Message {
+  return { role, parts: parts.map(partWithoutNative) }
 }
 
-function bareOf(part: Part): Part {
+function partWithoutNative(part: Part): Part {
   if (part.type === 'opaque') return part
   const { native: _, ...others } = part
-  return others.type === 'tool-result' ? { ...others, content: others.content.map(bareOf) } : others
+  return others.type === 'tool-result' ? { ...others, content: others.content.map(partWithoutNative) } : others
 }
