@@ -31,8 +31,8 @@ export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>
 }
 
 function applyTimeout<T>(timeout: Timeout, work: Promise<T>): Promise<T> {
-  const late = (): Error => new Error(`A cache component took longer than ${timeout.ms} ms.`)
-  return withTimeout(work, { ...timeout, late })
+  const createError = (): Error => new Error(`A cache component took longer than ${timeout.ms} ms.`)
+  return withTimeout(work, { ...timeout, createError })
 }
 
 /** Applies a function to a value, synchronously if the value is not a promise. */

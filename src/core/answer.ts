@@ -135,10 +135,16 @@ export interface ByteSearch {
   find(pattern: string, from?: number): number
 }
 
+/** Decodes windows-1252, which has one character per byte. */
+const decoder = new TextDecoder('latin1')
+
 /** Strings are searched faster than buffers, so the bytes are converted to a string of one character per byte. */
 export function searchBytes(bytes: Uint8Array): ByteSearch {
   let text: string | undefined
-  const find = (pattern: string, from = 0): number => (text ??= oneByteText(bytes)).indexOf(pattern, from)
+  const find = (pattern: string, from = 0): number => {
+    text ??= isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
+    return text.indexOf(pattern, from)
+  }
   return { bytes, find }
 }
 
@@ -150,11 +156,4 @@ interface NodeBytes {
 
 export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
   return 'latin1Slice' in bytes
-}
-
-/** Decodes windows-1252, which has one character per byte. */
-const decoder = new TextDecoder('latin1')
-
-function oneByteText(bytes: Uint8Array): string {
-  return isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
 }

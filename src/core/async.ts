@@ -34,7 +34,7 @@ export function lazy<T>(load: () => Promise<T>): () => Promise<T> {
 export interface TimeLimit {
   readonly ms: number
   readonly after: (ms: number, callback: () => void) => () => void
-  readonly late: () => Error
+  readonly createError: () => Error
   readonly cancellation?: Cancellation | undefined
 }
 
@@ -45,14 +45,14 @@ export interface TimeLimit {
  */
 export function withTimeout<T>(
   work: Promise<T>,
-  { ms, after, late, cancellation }: TimeLimit,
+  { ms, after, createError, cancellation }: TimeLimit,
   discard?: (value: T) => void,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    let isOver = false
+    let isSettled = false
     let unsubscribe: (() => void) | undefined
     const end = (): void => {
-      isOver = true
+      isSettled = true
       cancelTimer()
       unsubscribe?.()
     }
@@ -60,15 +60,15 @@ export function withTimeout<T>(
       end()
       reject(reason)
     }
-    const cancelTimer = after(Math.max(0, ms), () => stop(late()))
+    const cancelTimer = after(Math.max(0, ms), () => stop(createError()))
     unsubscribe = cancellation?.onCancel(() => stop(cancellation.reason))
     const succeed = (value: T): void => {
-      if (isOver) return discard?.(value)
+      if (isSettled) return discard?.(value)
       end()
       resolve(value)
     }
     const fail = (error: unknown): void => {
-      if (!isOver) stop(error)
+      if (!isSettled) stop(error)
     }
     // `Promise.resolve` wraps promises of other libraries. Errors thrown by `discard` are ignored.
     Promise.resolve(work)
@@ -92,18 +92,18 @@ export type Pause = () => Promise<void> | undefined
  * loop works for the maximum duration in one turn of the event loop.
  */
 export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
-  let since = performance.now()
+  let resumedAt = performance.now()
   let yielding: Promise<void> | undefined
   const yieldOnce = async (): Promise<void> => {
     try {
       await yieldToEventLoop()
     } finally {
-      since = performance.now()
+      resumedAt = performance.now()
       yielding = undefined
     }
   }
   return () => {
-    if (yielding === undefined && performance.now() - since < MAX_WORK_MS) return undefined
+    if (yielding === undefined && performance.now() - resumedAt < MAX_WORK_MS) return undefined
     return (yielding ??= yieldOnce())
   }
 }

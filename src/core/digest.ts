@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from './json.ts'
-import { lastUserIndex, type Native, type Part, type Prompt, type Source } from './prompt.ts'
+import { lastUserIndex, type Part, type Prompt, type Source } from './prompt.ts'
 
 /** Maximum length of a string that is used as its own digest, in UTF-16 code units. */
 const MAX_PLAIN_LENGTH = 256 * 1024
@@ -38,9 +38,9 @@ function runToEnd(steps: Generator<void, string, undefined>): string {
 function* digestSteps(owner: object, text: string, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(owner)
   if (known !== undefined) return known
-  const name = yield* textSteps(text, hash)
-  digests.set(owner, name)
-  return name
+  const digest = yield* textSteps(text, hash)
+  digests.set(owner, digest)
+  return digest
 }
 
 /**
@@ -66,69 +66,59 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
 function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(value)
   if (known !== undefined) return known
-  const long: (readonly [number, string])[] = []
-  let visited = 0
-  const rest = JSON.stringify(value, (_name, field: Json | undefined) => {
+  const longStrings: (readonly [number, string])[] = []
+  let position = 0
+  const shortened = JSON.stringify(value, (_name, field: Json | undefined) => {
     // JSON omits undefined fields.
-    if (field !== undefined) visited++
+    if (field !== undefined) position++
     if (typeof field !== 'string' || field.length <= MAX_PLAIN_LENGTH) return field
-    long.push([visited, field])
+    longStrings.push([position, field])
     return null
   })
-  let name = yield* textSteps(rest, hash)
-  for (const [position, text] of long) name += ` ${position} ${yield* textSteps(text, hash)}`
-  digests.set(value, name)
-  return name
+  let digest = yield* textSteps(shortened, hash)
+  for (const [at, text] of longStrings) digest += ` ${at} ${yield* textSteps(text, hash)}`
+  digests.set(value, digest)
+  return digest
 }
 
-interface LongData {
-  steps(hash: TextHash): Generator<void, string, undefined>
-}
+/** Starts the computation of one digest. Each step of the generator hashes one slice. */
+type StartDigest = (hash: TextHash) => Generator<void, string, undefined>
 
-interface DigestTools {
-  readonly hash: TextHash
-  readonly pause: () => Promise<void>
-}
-
-/** Computes and caches the digests of long data. Yields to the event loop between slices. */
-export async function digestWithPauses(data: readonly LongData[], { hash, pause }: DigestTools): Promise<void> {
-  for (const item of data) {
-    const steps = item.steps(hash)
+/** Computes and caches digests. Yields to the event loop between slices. */
+export async function digestWithPauses(
+  starts: readonly StartDigest[],
+  { hash, pause }: { readonly hash: TextHash; readonly pause: () => Promise<void> },
+): Promise<void> {
+  for (const start of starts) {
+    const steps = start(hash)
     while (steps.next().done !== true) await pause()
   }
 }
 
-export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
-  const found: LongData[] = []
+/** Returns the digests of long images and documents. */
+export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
-  for (const source of sources) {
-    if (isLong(source)) found.push({ steps: (hash) => digestSteps(source, source.data, hash) })
-  }
-  return found
+  return sources.filter(isLong).map((source) => (hash) => digestSteps(source, source.data, hash))
 }
 
-/** Returns the blocks with long images or documents in the last user message, and earlier messages with such blocks. */
-export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly LongData[] {
-  const found: LongData[] = []
-  const last = lastUserIndex(messages)
-  const add = (native: Native | undefined): void => {
-    if (native !== undefined) found.push({ steps: (hash) => jsonSteps(native.value, hash) })
-  }
-  for (const [index, message] of messages.entries()) {
-    const long = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))
-    if (long.length > 0 && index !== last) add(message.native)
-    else for (const part of long) add(part.native)
-  }
-  return found
+/**
+ * Returns the digests of the blocks with long images or documents in the last user message, and of earlier messages
+ * with such blocks.
+ */
+export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
+  const lastIndex = lastUserIndex(messages)
+  const natives = messages.flatMap((message, index) => {
+    const longParts = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))
+    return longParts.length > 0 && index !== lastIndex ? [message.native] : longParts.map(({ native }) => native)
+  })
+  return natives.flatMap((native) => (native === undefined ? [] : [(hash) => jsonSteps(native.value, hash)]))
 }
 
 type Media = Extract<Part, { readonly type: 'image' | 'document' }>
 
-const NO_MEDIA: readonly Media[] = []
-
 function mediaOf(part: Part): readonly Media[] {
   if (part.type === 'tool-result') return part.content.flatMap(mediaOf)
-  return part.type === 'image' || part.type === 'document' ? [part] : NO_MEDIA
+  return part.type === 'image' || part.type === 'document' ? [part] : []
 }
 
 function isLong(source: Media['source']): source is Extract<Source, { readonly type: 'base64' }> {

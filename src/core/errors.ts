@@ -93,9 +93,6 @@ export function storeFault(problem: string, cause?: unknown): GatewayError {
   return new GatewayError(
     'overloaded',
     `The gateway's store ${problem}. The request was not processed or billed. Retry later.`,
-    {
-      retryAfterSeconds: 1,
-      cause,
-    },
+    { retryAfterSeconds: 1, cause },
   )
 }

@@ -104,9 +104,9 @@ function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth:
   if (Array.isArray(value)) return value.map((item) => renameFields(item, names, depth + 1))
   if (!isJsonObject(value) || value instanceof Date) return value
   const fields = Object.entries(value).map(([name, field]) => {
-    const other = names.get(name)
-    if (other !== undefined && Object.hasOwn(value, other)) throw duplicateFieldError(name, other)
-    return [other ?? name, renameFields(field, names, depth + 1)] as const
+    const newName = names.get(name)
+    if (newName !== undefined && Object.hasOwn(value, newName)) throw duplicateFieldError(name, newName)
+    return [newName ?? name, renameFields(field, names, depth + 1)] as const
   })
   return Object.fromEntries(fields)
 }

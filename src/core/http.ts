@@ -76,16 +76,16 @@ const STEERING_HEADERS = [
 
 export type SteeringHeader = (typeof STEERING_HEADERS)[number]
 
-const PREFIX = 'x-svc-'
+const NAME_PREFIX = 'x-svc-'
 const KNOWN_NAMES: ReadonlySet<string> = new Set(STEERING_HEADERS.map((name) => name.toLowerCase()))
-const TRUE: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
-const FALSE: ReadonlySet<string> = new Set(['0', 'false', 'no'])
+const TRUE_VALUES: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
+const FALSE_VALUES: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
 /** Returns the value of a boolean header. Throws `invalid-request` for any other value. */
 export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
   const value = headers.get(name.toLowerCase())
-  if (value === null || FALSE.has(value.trim().toLowerCase())) return false
+  if (value === null || FALSE_VALUES.has(value.trim().toLowerCase())) return false
   if (isTrue(value)) return true
   throw invalidHeader(name, value, '1, true, yes, 0, false or no')
 }
@@ -97,17 +97,17 @@ export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<St
 }
 
 function isTrue(value: string): boolean {
-  return TRUE.has(value.trim().toLowerCase())
+  return TRUE_VALUES.has(value.trim().toLowerCase())
 }
 
 export function invalidHeader(name: string, value: string, expected: string): GatewayError {
-  const shown = value
+  const echo = value
     .trim()
     .replace(/[^\x20-\x7e]/g, '?')
     .slice(0, MAX_ECHO_LENGTH)
   return new GatewayError(
     'invalid-request',
-    `${name} is "${shown}"; expected ${expected}. Correct the value, or omit the header to use the default.`,
+    `${name} is "${echo}"; expected ${expected}. Correct the value, or omit the header to use the default.`,
     { param: name },
   )
 }
@@ -127,12 +127,12 @@ export function maySteer(headerNames: Iterable<string>): boolean {
 export function checkSteeringNames(headers: Pick<HeaderView, 'keys'>): void {
   for (const header of headers.keys()) {
     const name = header.toLowerCase()
-    if (!name.startsWith(PREFIX) || KNOWN_NAMES.has(name)) continue
-    const shown = header.slice(0, MAX_ECHO_LENGTH)
+    if (!name.startsWith(NAME_PREFIX) || KNOWN_NAMES.has(name)) continue
+    const echo = header.slice(0, MAX_ECHO_LENGTH)
     throw new GatewayError(
       'invalid-request',
-      `Unknown request header ${shown}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
-      { param: shown },
+      `Unknown request header ${echo}. Did you mean ${nearestName(name.slice(0, 2 * MAX_ECHO_LENGTH), STEERING_HEADERS, 2 * MAX_ECHO_LENGTH)}? Correct the name or omit the header.`,
+      { param: echo },
     )
   }
 }

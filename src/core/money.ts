@@ -24,11 +24,9 @@ export interface LongPrice extends Omit<Price, 'long'> {
   readonly above: number
 }
 
-const MAX_NANO = Number.MAX_SAFE_INTEGER
-
 /** Returns the amount rounded half up and clamped to the range of safe integers. */
 export function toNanoUsd(value: number): NanoUsd {
-  return Math.min(MAX_NANO, Math.max(-MAX_NANO, Math.round(value))) as NanoUsd
+  return Math.min(Number.MAX_SAFE_INTEGER, Math.max(Number.MIN_SAFE_INTEGER, Math.round(value))) as NanoUsd
 }
 
 export function fromDollars(dollars: number): NanoUsd {
@@ -77,7 +75,10 @@ export function costOfTokens(price: Price, prompt: number, answer: number): Nano
 
 /** Formats an amount as `$` and dollars with six decimals, rounded half up. */
 export function formatUsd(amount: NanoUsd): string {
-  return `$${decimal(amount)}`
+  const micro = Math.round(amount / 1000)
+  const dollars = Math.trunc(Math.abs(micro) / 1e6)
+  const fraction = Math.abs(micro) - dollars * 1e6
+  return `$${micro < 0 ? '-' : ''}${dollars}.${String(1e6 + fraction).slice(1)}`
 }
 
 export function toDollars(amount: NanoUsd): number {
@@ -88,11 +89,4 @@ export function toDollars(amount: NanoUsd): number {
 /** Returns the amount in cents, rounded half up. For display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
-}
-
-function decimal(amount: NanoUsd): string {
-  const micro = Math.round(amount / 1000)
-  const dollars = Math.trunc(Math.abs(micro) / 1e6)
-  const fraction = Math.abs(micro) - dollars * 1e6
-  return `${micro < 0 ? '-' : ''}${dollars}.${String(1e6 + fraction).slice(1)}`
 }

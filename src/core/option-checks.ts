@@ -15,10 +15,9 @@ export type OptionCheck = (value: unknown, path: string) => OptionProblem | unde
 export function checkOptions(functionName: string, options: unknown, check: OptionCheck): void {
   const problem = check(options, '')
   if (problem === undefined) return
-  const { path, text } = problem
-  throw new GatewayError('invalid-request', `${functionName}: ${path === '' ? '' : `${path}: `}${text}`, {
-    param: path,
-  })
+  const { path: param, text } = problem
+  const prefix = param === '' ? '' : `${param}: `
+  throw new GatewayError('invalid-request', `${functionName}: ${prefix}${text}`, { param })
 }
 
 /** `expected` describes the accepted values in messages. */
@@ -38,25 +37,24 @@ export function optionsOf(
   return (value, path) => {
     if (!isObject(value)) return { path, text: expectedText(expected, value, path) }
     const names = Object.keys(checks)
+    const prefix = path === '' ? '' : `${path}.`
     for (const [name, field] of Object.entries(value)) {
-      const at = path === '' ? name : `${path}.${name}`
+      const fieldPath = prefix + name
       const check = Object.hasOwn(checks, name) ? checks[name] : undefined
-      if (check === undefined) return { path: at, text: unknownOption(name, names) }
-      const problem = field === undefined ? undefined : check(field, at)
+      if (check === undefined) return { path: fieldPath, text: unknownOptionText(name, names) }
+      const problem = field === undefined ? undefined : check(field, fieldPath)
       if (problem !== undefined) return problem
     }
     const missing = required.find((name) => Reflect.get(value, name) === undefined)
-    return missing === undefined
-      ? undefined
-      : checks[missing]?.(undefined, path === '' ? missing : `${path}.${missing}`)
+    return missing === undefined ? undefined : checks[missing]?.(undefined, prefix + missing)
   }
 }
 
-export function listOf(expected: string, item: OptionCheck, min = 0): OptionCheck {
+export function listOf(expected: string, check: OptionCheck, min = 0): OptionCheck {
   return (value, path) => {
     if (!Array.isArray(value) || value.length < min) return { path, text: expectedText(expected, value, path) }
     for (const [index, element] of value.entries()) {
-      const problem = item(element, `${path}[${index}]`)
+      const problem = check(element, `${path}[${index}]`)
       if (problem !== undefined) return problem
     }
     return undefined
@@ -94,14 +92,9 @@ export function objectWith(expected: string, names: readonly string[]): OptionCh
 /** For options that are checked elsewhere. */
 export const unchecked: OptionCheck = () => undefined
 
-/** Throws `invalid-request` for unknown options. Does not check values. */
-export function checkNames(functionName: string, options: unknown, names: readonly string[]): void {
-  checkOptions(functionName, options, optionsOf(Object.fromEntries(names.map((name) => [name, unchecked]))))
-}
-
-export function unknownOption(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
-  const near = nearestName(name, names)
-  const hint = near === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${near}?`
+export function unknownOptionText(name: string, names: readonly string[], noun: 'option' | 'field' = 'option'): string {
+  const nearest = nearestName(name, names)
+  const hint = nearest === undefined ? `The ${noun}s are ${names.join(', ')}.` : `Did you mean ${nearest}?`
   return `there is no such ${noun}. ${hint}`
 }
 

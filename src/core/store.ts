@@ -196,7 +196,7 @@ export type QuotaKind =
   /** Audit records of requests that were rejected, failed or abandoned without being billed. */
   | 'audit-unbilled'
 
-type Bounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
+type QuotaBounds = Pick<Quota, 'maxEntries' | 'maxBytes'>
 
 const MIB = 1024 * 1024
 
@@ -204,7 +204,7 @@ const MIB = 1024 * 1024
  * The quotas of each kind. A batch of the maximum body size (32 MiB) fits, as does a turn or a recording of the maximum
  * size (8 MiB). An audit record has two entries: one in the log for all keys, and one in the log for its own key.
  */
-const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
+const QUOTA_BOUNDS: Readonly<Record<QuotaKind, QuotaBounds>> = {
   batch: { maxEntries: 100_000, maxBytes: 96 * MIB },
   turn: { maxEntries: 5_000, maxBytes: 16 * MIB },
   'held-response': { maxEntries: 20_000, maxBytes: 16 * MIB },
@@ -218,7 +218,7 @@ const BOUNDS: Readonly<Record<QuotaKind, Bounds>> = {
 }
 
 export function quotaOf(kind: QuotaKind, keyId: string): Quota {
-  const { maxEntries, maxBytes } = BOUNDS[kind]
+  const { maxEntries, maxBytes } = QUOTA_BOUNDS[kind]
   return { name: `${kind}:${keyId}`, maxEntries, maxBytes }
 }
 
@@ -240,33 +240,33 @@ export interface Period {
   readonly end: number
 }
 
-const MINUTE = 60_000
-const HOUR = 60 * MINUTE
-const DAY = 24 * HOUR
-const WEEK = 7 * DAY
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+const DAY_MS = 24 * HOUR_MS
+const WEEK_MS = 7 * DAY_MS
 /** 1970-01-01 was a Thursday, so its week began three days earlier. */
-const MONDAY_OFFSET = 3 * DAY
+const MONDAY_OFFSET_MS = 3 * DAY_MS
 
 const periods: Record<DurationCode, (at: number) => Period> = {
-  '1m': (at) => aligned(at, MINUTE, 0),
-  '1h': (at) => aligned(at, HOUR, 0),
-  '1d': (at) => aligned(at, DAY, 0),
-  '1w': (at) => aligned(at, WEEK, MONDAY_OFFSET),
-  '1M': month,
+  '1m': (at) => alignedPeriod(at, MINUTE_MS, 0),
+  '1h': (at) => alignedPeriod(at, HOUR_MS, 0),
+  '1d': (at) => alignedPeriod(at, DAY_MS, 0),
+  '1w': (at) => alignedPeriod(at, WEEK_MS, MONDAY_OFFSET_MS),
+  '1M': monthOf,
 }
 
 export function periodOf(at: number, code: DurationCode): Period {
   return periods[code](at)
 }
 
-function aligned(at: number, length: number, shift: number): Period {
-  const start = Math.floor((at + shift) / length) * length - shift
-  return { start, end: start + length }
+function alignedPeriod(at: number, lengthMs: number, offsetMs: number): Period {
+  const start = Math.floor((at + offsetMs) / lengthMs) * lengthMs - offsetMs
+  return { start, end: start + lengthMs }
 }
 
-function month(at: number): Period {
+function monthOf(at: number): Period {
   const date = new Date(at)
   const year = date.getUTCFullYear()
-  const index = date.getUTCMonth()
-  return { start: Date.UTC(year, index, 1), end: Date.UTC(year, index + 1, 1) }
+  const month = date.getUTCMonth()
+  return { start: Date.UTC(year, month, 1), end: Date.UTC(year, month + 1, 1) }
 }

@@ -6,16 +6,7 @@ import {
   type StreamChunk,
   type Usage,
 } from './answer.ts'
-import type { Part } from './prompt.ts'
-
-/** Assembles an answer from its chunks, in linear time. */
-export interface Collector {
-  add(chunk: StreamChunk): void
-  /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
-  completion(): Completion
-  isComplete(): boolean
-  hasFinishReason(): boolean
-}
+import type { Part, ThinkingPart } from './prompt.ts'
 
 /** Pieces are joined only when the answer is read, because joining after each piece would take quadratic time. */
 interface TextBlock {
@@ -39,120 +30,112 @@ interface ToolCallBlock {
 
 type Block = TextBlock | ThinkingBlock | ToolCallBlock | { readonly type: 'opaque'; readonly part: Part }
 
-interface Draft {
-  id: string
-  model: string
-  readonly blocks: Block[]
-  text: TextBlock | undefined
-  thinking: ThinkingBlock | undefined
-  readonly calls: Map<number, ToolCallBlock>
-  usage: Partial<Usage> | undefined
-  finish: FinishReason | undefined
-  stopSequence: string | undefined
-  isComplete: boolean
-  readonly furtherTexts: string[]
-}
+/** Assembles an answer from its chunks, in linear time. */
+export class Collector {
+  readonly #blocks: Block[] = []
+  readonly #calls = new Map<number, ToolCallBlock>()
+  readonly #furtherTexts: string[] = []
+  #id = ''
+  #model = ''
+  #text: TextBlock | undefined
+  #thinking: ThinkingBlock | undefined
+  #usage: Partial<Usage> | undefined
+  #finish: FinishReason | undefined
+  #stopSequence: string | undefined
+  #isComplete = false
 
-export function createCollector(): Collector {
-  const draft: Draft = {
-    id: '',
-    model: '',
-    blocks: [],
-    text: undefined,
-    thinking: undefined,
-    calls: new Map(),
-    usage: undefined,
-    finish: undefined,
-    stopSequence: undefined,
-    isComplete: false,
-    furtherTexts: [],
+  add(chunk: StreamChunk): void {
+    for (const part of chunk.parts) this.#addPart(part)
+    if (chunk.furtherText !== undefined) this.#furtherTexts.push(chunk.furtherText)
   }
-  return {
-    add: (chunk) => {
-      for (const part of chunk.parts) addPart(draft, part)
-      if (chunk.furtherText !== undefined) draft.furtherTexts.push(chunk.furtherText)
-    },
-    completion: () => ({
-      id: draft.id,
-      model: draft.model,
-      parts: draft.blocks.map(toPart),
-      ...(draft.furtherTexts.length === 0 ? {} : { furtherText: draft.furtherTexts.join('') }),
-      finish: draft.finish ?? 'stop',
-      ...(draft.stopSequence === undefined ? {} : { stopSequence: draft.stopSequence }),
-      ...(draft.usage === undefined ? {} : { usage: { ...NO_USAGE, ...draft.usage } }),
-    }),
-    isComplete: () => draft.isComplete,
-    hasFinishReason: () => draft.finish !== undefined,
-  }
-}
 
-function addPart(draft: Draft, part: StreamPart): void {
-  switch (part.type) {
-    case 'answer-start':
-      draft.id = part.id
-      draft.model = part.model
-      return
-    case 'usage':
-      draft.usage = { ...draft.usage, ...part.usage }
-      return
-    case 'answer-end':
-      draft.finish = part.finish
-      draft.stopSequence = part.stopSequence
-      return
-    case 'done':
-      draft.isComplete = true
-      return
-    default:
-      addContent(draft, part)
+  /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
+  completion(): Completion {
+    return {
+      id: this.#id,
+      model: this.#model,
+      parts: this.#blocks.map(toPart),
+      ...(this.#furtherTexts.length === 0 ? {} : { furtherText: this.#furtherTexts.join('') }),
+      finish: this.#finish ?? 'stop',
+      ...(this.#stopSequence === undefined ? {} : { stopSequence: this.#stopSequence }),
+      ...(this.#usage === undefined ? {} : { usage: { ...NO_USAGE, ...this.#usage } }),
+    }
+  }
+
+  isComplete(): boolean {
+    return this.#isComplete
+  }
+
+  hasFinishReason(): boolean {
+    return this.#finish !== undefined
+  }
+
+  #addPart(part: StreamPart): void {
+    switch (part.type) {
+      case 'answer-start':
+        this.#id = part.id
+        this.#model = part.model
+        return
+      case 'usage':
+        this.#usage = { ...this.#usage, ...part.usage }
+        return
+      case 'answer-end':
+        this.#finish = part.finish
+        this.#stopSequence = part.stopSequence
+        return
+      case 'done':
+        this.#isComplete = true
+        return
+      default:
+        this.#addContent(part)
+    }
+  }
+
+  #addContent(part: ContentPart): void {
+    switch (part.type) {
+      case 'text-start':
+        this.#startText()
+        return
+      case 'text-delta':
+        ;(this.#text ?? this.#startText()).pieces.push(part.text)
+        return
+      case 'thinking-start':
+        this.#startThinking(part.redacted)
+        return
+      case 'thinking-delta': {
+        const block = this.#thinking ?? this.#startThinking(undefined)
+        if (part.text !== undefined) block.pieces.push(part.text)
+        if (part.signature !== undefined) block.signature.push(part.signature)
+        return
+      }
+      case 'tool-call-start': {
+        const block: ToolCallBlock = { type: 'tool-call', id: part.id, name: part.name, pieces: [] }
+        this.#calls.set(part.index, block)
+        this.#blocks.push(block)
+        return
+      }
+      case 'tool-call-delta':
+        this.#calls.get(part.index)?.pieces.push(part.input)
+        return
+      case 'opaque':
+        this.#blocks.push({ type: 'opaque', part })
+    }
+  }
+
+  #startText(): TextBlock {
+    this.#text = { type: 'text', pieces: [] }
+    this.#blocks.push(this.#text)
+    return this.#text
+  }
+
+  #startThinking(redacted: string | undefined): ThinkingBlock {
+    this.#thinking = { type: 'thinking', redacted, pieces: [], signature: [] }
+    this.#blocks.push(this.#thinking)
+    return this.#thinking
   }
 }
 
 type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage' | 'answer-end' | 'done' }>
-
-function addContent(draft: Draft, part: ContentPart): void {
-  switch (part.type) {
-    case 'text-start':
-      startText(draft)
-      return
-    case 'text-delta':
-      ;(draft.text ?? startText(draft)).pieces.push(part.text)
-      return
-    case 'thinking-start':
-      startThinking(draft, part.redacted)
-      return
-    case 'thinking-delta': {
-      const block = draft.thinking ?? startThinking(draft, undefined)
-      if (part.text !== undefined) block.pieces.push(part.text)
-      if (part.signature !== undefined) block.signature.push(part.signature)
-      return
-    }
-    case 'tool-call-start': {
-      const block: ToolCallBlock = { type: 'tool-call', id: part.id, name: part.name, pieces: [] }
-      draft.calls.set(part.index, block)
-      draft.blocks.push(block)
-      return
-    }
-    case 'tool-call-delta':
-      draft.calls.get(part.index)?.pieces.push(part.input)
-      return
-    case 'opaque':
-      draft.blocks.push({ type: 'opaque', part })
-  }
-}
-
-function startText(draft: Draft): TextBlock {
-  const block: TextBlock = { type: 'text', pieces: [] }
-  draft.text = block
-  draft.blocks.push(block)
-  return block
-}
-
-function startThinking(draft: Draft, redacted: string | undefined): ThinkingBlock {
-  const block: ThinkingBlock = { type: 'thinking', redacted, pieces: [], signature: [] }
-  draft.thinking = block
-  draft.blocks.push(block)
-  return block
-}
 
 function toPart(block: Block): Part {
   switch (block.type) {
@@ -191,12 +174,12 @@ export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
 
 function streamPartsOf(part: Part, index: number): readonly StreamPart[] {
   switch (part.type) {
-    case 'text':
-      return part.text === ''
-        ? [{ type: 'text-start' }]
-        : [{ type: 'text-start' }, { type: 'text-delta', text: part.text }]
+    case 'text': {
+      const start = { type: 'text-start' } as const
+      return part.text === '' ? [start] : [start, { type: 'text-delta', text: part.text }]
+    }
     case 'thinking':
-      return thinkingParts(part.text, part.signature, part.redacted === true)
+      return thinkingParts(part)
     case 'tool-call': {
       const start = { type: 'tool-call-start', index, id: part.id, name: part.name } as const
       return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index, input: part.input }]
@@ -210,8 +193,8 @@ function streamPartsOf(part: Part, index: number): readonly StreamPart[] {
   }
 }
 
-function thinkingParts(text: string, signature: string | undefined, redacted: boolean): readonly StreamPart[] {
-  if (redacted) return [{ type: 'thinking-start', redacted: text }]
+function thinkingParts({ text, signature, redacted }: ThinkingPart): readonly StreamPart[] {
+  if (redacted === true) return [{ type: 'thinking-start', redacted: text }]
   const parts: StreamPart[] = [{ type: 'thinking-start' }]
   if (text !== '') parts.push({ type: 'thinking-delta', text })
   if (signature !== undefined) parts.push({ type: 'thinking-delta', signature })

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
+import { expectedText, pathText, unknownOptionText } from '../core/option-checks.ts'
 import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
@@ -54,7 +54,7 @@ export function record<Shape extends z.core.$ZodLooseShape>(
     {
       error: (issue) =>
         issue.code === 'unrecognized_keys'
-          ? unknownOption(issue.keys[0] ?? '', Object.keys(shape), 'field')
+          ? unknownOptionText(issue.keys[0] ?? '', Object.keys(shape), 'field')
           : 'a JSON object',
     },
   )

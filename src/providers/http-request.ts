@@ -213,6 +213,6 @@ export function callWithDeadline<T>(
   if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call
   const ms = timeouts.total
-  const late = (): GatewayError => timeoutError(name, ms)
-  return withTimeout(start(), { ms, after: runtime.after, late, cancellation }, discard)
+  const createError = (): GatewayError => timeoutError(name, ms)
+  return withTimeout(start(), { ms, after: runtime.after, createError, cancellation }, discard)
 }

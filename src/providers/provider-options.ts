@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import { expectedText, pathText, unknownOption } from '../core/option-checks.ts'
+import { expectedText, pathText, unknownOptionText } from '../core/option-checks.ts'
 
 /** A model in the options of a provider. */
 export interface ModelEntry extends Omit<
@@ -168,7 +168,7 @@ function withoutUndefined(value: unknown): unknown {
 function problemOf(issue: z.core.$ZodIssue, schema: z.core.$ZodType, options: unknown): string {
   if (issue.code === 'unrecognized_keys') {
     const names = namesAt(schema, issue.path)
-    return issue.keys.map((key) => `${pathText([...issue.path, key])}: ${unknownOption(key, names)}`).join(' ')
+    return issue.keys.map((key) => `${pathText([...issue.path, key])}: ${unknownOptionText(key, names)}`).join(' ')
   }
   const path = pathText(issue.path)
   if (issue.code === 'invalid_key') return `${path}: ${issue.issues[0]?.message ?? 'expected another name'}.`

@@ -97,7 +97,7 @@ export class Idempotency {
     const timeLimit = (): TimeLimit => ({
       ms: deadline - now(),
       after,
-      late: stillRunning,
+      createError: stillRunning,
       cancellation: Cancellation.of(request.signal),
     })
     for (;;) {

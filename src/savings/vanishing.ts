@@ -138,7 +138,7 @@ async function askForTerms(
 ): Promise<{ readonly terms: readonly string[]; readonly spent: NanoUsd }> {
   if (small === undefined) return { terms: [], spent: ZERO }
   const timeout = new AbortController()
-  const late = (): Error => new Error(`The small model returned no search terms within ${TIMEOUT_MS} ms.`)
+  const createError = (): Error => new Error(`The small model returned no search terms within ${TIMEOUT_MS} ms.`)
   const reply = small.ask({
     instruction: INSTRUCTION,
     text: lastUserTexts(conversationOf(prompt)),
@@ -146,7 +146,7 @@ async function askForTerms(
     signal: AbortSignal.any([signal, timeout.signal]),
   })
   try {
-    const { text, spent } = await withTimeout(reply, { ms: TIMEOUT_MS, after, late })
+    const { text, spent } = await withTimeout(reply, { ms: TIMEOUT_MS, after, createError })
     return { terms: parseTerms(text), spent }
   } catch (error) {
     timeout.abort(error)

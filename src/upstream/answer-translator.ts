@@ -11,7 +11,7 @@ import {
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'
-import { createCollector, type Collector } from '../core/stream-chunks.ts'
+import { Collector } from '../core/stream-chunks.ts'
 import type { StreamWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
 import { createSseParser, writeSseEvent, type SseParser } from '../http/sse.ts'
@@ -60,7 +60,7 @@ export class AnswerTranslator {
   readonly #reader: StreamReader | undefined
   readonly #canForward: CanForward | undefined
   readonly #parser: SseParser | undefined
-  readonly #collector: Collector = createCollector()
+  readonly #collector = new Collector()
   /** Absent if every event is parsed. */
   readonly #receivedAnswer: ReceivedAnswer | undefined
   #receivedBytes = 0

@@ -1,5 +1,5 @@
 import type { StreamReader } from '../core/answer.ts'
-import { createCollector, type Collector } from '../core/stream-chunks.ts'
+import { Collector } from '../core/stream-chunks.ts'
 import { createSseParser, type SseParser } from '../http/sse.ts'
 
 const MIN_BUFFER_BYTES = 16 * 1024
@@ -15,7 +15,7 @@ const MAX_UNREAD_BYTES = 256 * 1024
  * slow them down.
  */
 export class ReceivedAnswer {
-  readonly #collector: Collector = createCollector()
+  readonly #collector = new Collector()
   #parser: SseParser | undefined
   #reader: StreamReader
   #buffer = new Uint8Array(MIN_BUFFER_BYTES)

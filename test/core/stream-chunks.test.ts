@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type StreamPart, type Completion } from '../../src/core/answer.ts'
-import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 
 function collect(parts: readonly StreamPart[]): Completion {
-  const collected = createCollector()
+  const collected = new Collector()
   for (const part of parts) collected.add({ parts: [part] })
   return collected.completion()
 }
@@ -57,7 +57,7 @@ describe('a collector', () => {
   })
 
   it('reports a complete answer after the last event of the protocol', () => {
-    const collected = createCollector()
+    const collected = new Collector()
     collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
     expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([false, false])
     collected.add({ parts: [{ type: 'answer-end', finish: 'stop-sequence', stopSequence: 'END' }] })
@@ -68,7 +68,7 @@ describe('a collector', () => {
   })
 
   it('joins 200,000 pieces', () => {
-    const collected = createCollector()
+    const collected = new Collector()
     for (let piece = 0; piece < 200_000; piece++) collected.add({ parts: [{ type: 'text-delta', text: 'ab' }] })
     expect(collected.completion().parts).toEqual([{ type: 'text', text: 'ab'.repeat(200_000) }])
   })
@@ -82,7 +82,7 @@ describe('the steps of a stored answer', () => {
   it('contain opaque parts unchanged', () => {
     const native = { dialect: 'anthropic', value: { type: 'server_tool_use', id: 's1' } } as const
     const completion: Completion = { id: 'a', model: 'm', parts: [{ type: 'opaque', native }], finish: 'pause' }
-    const collected = createCollector()
+    const collected = new Collector()
     for (const chunk of toStreamChunks(completion)) collected.add(chunk)
     expect(collected.completion()).toEqual(completion)
     expect(collected.isComplete()).toBe(true)

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { SseEvent, StreamChunk } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
@@ -492,7 +492,7 @@ describe('a streamed answer', () => {
     'of a %s upstream is equal after it is joined, replayed, and read from the other format',
     (_name, from, events) => {
       const collect = (chunks: readonly StreamChunk[]) => {
-        const collected = createCollector()
+        const collected = new Collector()
         for (const chunk of chunks) collected.add(chunk)
         return collected.completion()
       }

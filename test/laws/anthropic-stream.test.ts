@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type StreamPart, type Completion, type SseEvent, type StreamChunk } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../src/formats/messages/client.ts'
 import { messagesUpstream } from '../../src/formats/messages/upstream.ts'
 import { context, dataOf, frame, metrics, stepsFrom, written } from '../formats/messages/samples.ts'
@@ -48,7 +48,7 @@ const completion: fc.Arbitrary<Completion> = fc.record(
 )
 
 function collect(chunks: readonly StreamChunk[]): Completion {
-  const all = createCollector()
+  const all = new Collector()
   for (const chunk of chunks) all.add(chunk)
   expect(all.isComplete()).toBe(true)
   return all.completion()

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { createCollector } from '../../src/core/stream-chunks.ts'
+import { Collector } from '../../src/core/stream-chunks.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
@@ -227,7 +227,7 @@ describe('law: junk', () => {
         onlyGatewayErrors(() => void chatUpstream.readCompletion(value))
         expect(GatewayError.is(chatUpstream.readFailure(status, value))).toBe(true)
         onlyGatewayErrors(() => {
-          const collected = createCollector()
+          const collected = new Collector()
           collected.add(chatUpstream.createReader()({ data: JSON.stringify(value) }))
           collected.completion()
         })

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { createCollector } from '../../src/core/stream-chunks.ts'
+import { Collector } from '../../src/core/stream-chunks.ts'
 import { parseBody } from '../../src/formats/parse-body.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
@@ -235,7 +235,7 @@ describe('law: junk', () => {
       fc.property(answer, fc.array(event, { maxLength: 6 }), (value, events) => {
         onlyGatewayErrors(() => void responsesUpstream.readCompletion(value as JsonObject))
         onlyGatewayErrors(() => {
-          const collected = createCollector()
+          const collected = new Collector()
           const read = responsesUpstream.createReader()
           for (const one of events) collected.add(read({ data: JSON.stringify(one) }))
           collected.completion()

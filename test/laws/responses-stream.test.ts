@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import type { StreamPart, Completion, SseEvent } from '../../src/core/answer.ts'
 import { asArray, asObject, type JsonObject } from '../../src/core/json.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { metrics } from '../formats/chat/support.ts'
@@ -75,7 +75,7 @@ function dataOf(event: SseEvent): JsonObject {
 }
 
 function completionOf(parts: readonly StreamPart[]): Completion {
-  const collected = createCollector()
+  const collected = new Collector()
   collected.add({ parts })
   return collected.completion()
 }
@@ -135,7 +135,7 @@ describe('law: a stream in the responses format', () => {
         const written = framesOf(eventsOf(given))
         const read = responsesUpstream.createReader()
         const chunks = written.map(read)
-        const collected = createCollector()
+        const collected = new Collector()
         for (const chunk of chunks) collected.add(chunk)
         expect(collected.isComplete()).toBe(true)
         expect(collected.completion().parts.map(said)).toEqual(
@@ -159,7 +159,7 @@ describe('law: a whole answer in the responses format', () => {
         const read = responsesUpstream.readCompletion(body)
         expect(read.parts.map(said)).toEqual(completion.parts.filter(saysSomething).map(said))
         expect(read.usage).toMatchObject({ inputTokens: 3, outputTokens: 4 })
-        const replayed = createCollector()
+        const replayed = new Collector()
         for (const chunk of toStreamChunks(read)) replayed.add(chunk)
         expect(replayed.completion().parts.map(said)).toEqual(read.parts.map(said))
       }),

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Completion } from '../../src/core/answer.ts'
 import type { Part } from '../../src/core/prompt.ts'
-import { createCollector, toStreamChunks } from '../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../src/core/stream-chunks.ts'
 
 const text = fc.string({ unit: 'grapheme', maxLength: 20 })
 const count = fc.nat({ max: 1_000_000 })
@@ -41,7 +41,7 @@ describe('law: an answer as steps', () => {
   it('is the same answer when collected', () => {
     fc.assert(
       fc.property(completion, (stored) => {
-        const collected = createCollector()
+        const collected = new Collector()
         for (const chunk of toStreamChunks(stored)) collected.add(chunk)
         expect(collected.completion()).toEqual(stored)
         expect(collected.isComplete()).toBe(true)

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { costOf } from '../../src/core/money.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { createCollector } from '../../src/core/stream-chunks.ts'
+import { Collector } from '../../src/core/stream-chunks.ts'
 import type { ProviderCall } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { extractive } from '../../src/providers/extractive.ts'
@@ -71,7 +71,7 @@ describe('the extractive provider', () => {
     const question = `${facts} When was the observatory built?`
     const whole = (await provider.complete(call(question))).answer
     const chunks = await collect((await provider.stream(call(question, { stream: true }))).answer)
-    const joined = createCollector()
+    const joined = new Collector()
     for (const chunk of chunks) joined.add(chunk)
     expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
     expect(joined.isComplete()).toBe(true)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type StreamPart, type SseEvent, type StreamChunk } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
-import { createCollector, toStreamChunks } from '../../../src/core/stream-chunks.ts'
+import { Collector, toStreamChunks } from '../../../src/core/stream-chunks.ts'
 import { chatClient } from '../../../src/formats/chat/client.ts'
 import { chatUpstream } from '../../../src/formats/chat/upstream.ts'
 import { chat, failureOf, metrics, promptOf, svcMetrics } from './support.ts'
@@ -69,7 +69,7 @@ describe('reading a chat stream', () => {
       { type: 'tool-call', id: 'b', name: 'g', input: '{"y":2}' },
     ]
     const collect = (values: readonly JsonObject[]) => {
-      const collected = createCollector()
+      const collected = new Collector()
       for (const chunk of read(values)) collected.add(chunk)
       return collected.completion().parts
     }
@@ -129,7 +129,7 @@ describe('reading a chat stream', () => {
       chunk({ content: 'Two' }),
       chunk({}, {}, 'stop'),
     ]
-    const collected = createCollector()
+    const collected = new Collector()
     for (const step of read(values)) collected.add(step)
     expect(collected.completion()).toMatchObject({
       finish: 'tool-call',

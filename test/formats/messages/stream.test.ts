@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { NO_USAGE, type StreamPart, type SseEvent } from '../../../src/core/answer.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { createCollector } from '../../../src/core/stream-chunks.ts'
+import { Collector } from '../../../src/core/stream-chunks.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, dataOf, failureOf, frame, metrics, stepsFrom, svcMetrics, written } from './samples.ts'
 
@@ -23,7 +23,7 @@ const text = [block(0, { type: 'text', text: '' }), delta(0, { type: 'text_delta
 
 const eventsOf = (events: readonly SseEvent[]) => stepsFrom(events).flatMap((chunk) => chunk.parts)
 const collected = (events: readonly SseEvent[]) => {
-  const all = createCollector()
+  const all = new Collector()
   for (const chunk of stepsFrom(events)) all.add(chunk)
   return all.completion()
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../../src/core/answer.ts'
 import { GatewayError } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { createCollector } from '../../../src/core/stream-chunks.ts'
+import { Collector } from '../../../src/core/stream-chunks.ts'
 import { responsesClient } from '../../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf, metrics } from '../chat/support.ts'
@@ -129,7 +129,7 @@ describe('a response of the vendor', () => {
 describe('a stream of the vendor', () => {
   it('is read event by event, and is complete with its last event', () => {
     const read = responsesUpstream.createReader()
-    const collected = createCollector()
+    const collected = new Collector()
     stream.forEach((event, index) => {
       expect(collected.isComplete(), String(index)).toBe(false)
       collected.add(read(event))
