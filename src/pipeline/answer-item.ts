@@ -45,7 +45,7 @@ export async function answerItem(job: ItemJob, services: Services, findKeyById: 
     return exchange as Authenticated
   }
   const response = new CollectedResponse()
-  await modelStages(authenticate).run(exchangeOf(job, response, services), postponed.services)
+  await modelStages(authenticate).run(createExchange(job, response, services), postponed.services)
   const line = writeResultLine(request.customId, response.status === 200 ? 'succeeded' : 'errored', response.body)
   const settlement = postponed.settlement()
   const retryAfterMs = retryDelayOf(postponed.failure())
@@ -56,7 +56,7 @@ export async function answerItem(job: ItemJob, services: Services, findKeyById: 
   }
 }
 
-function exchangeOf(
+function createExchange(
   { batch, request, cancellation }: ItemJob,
   sink: CollectedResponse,
   { runtime }: Services,
@@ -79,7 +79,7 @@ function rejectStream({ params }: StoredRequest): void {
 }
 
 /** Failures after which the worker retries the item, until the batch expires. */
-const TEMPORARY: ReadonlySet<FailureKind> = new Set([
+const TEMPORARY_FAILURES: ReadonlySet<FailureKind> = new Set([
   'rate-limited',
   'upstream-rate-limited',
   'overloaded',
@@ -88,7 +88,7 @@ const TEMPORARY: ReadonlySet<FailureKind> = new Set([
 const DEFAULT_WAIT_MS = 10_000
 
 function retryDelayOf(failure: GatewayError | undefined): number | undefined {
-  if (failure === undefined || !TEMPORARY.has(failure.kind)) return undefined
+  if (failure === undefined || !TEMPORARY_FAILURES.has(failure.kind)) return undefined
   if (failure.kind === 'cancelled') return 0
   const { advice, retryAfterSeconds } = failure.details
   if (advice?.shouldRetry === 'false') return undefined
@@ -113,31 +113,32 @@ interface PostponedSettlement {
  * settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {
-  let settling: SettleArguments | undefined
-  let ending: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
+  let settleArguments: SettleArguments | undefined
+  let observation: { readonly exchange: Exchange; readonly outcome: RequestOutcome } | undefined
   const reserve: Services['ledger']['reserve'] = async (key, quote, wait) => {
     const reservation = await services.ledger.reserve(key, quote, wait)
     if (!reservation.isReserved) throw notReserved()
     return {
       ...reservation,
       settle: (used, audit = []) => {
-        settling ??= { reservation, used, audit }
+        settleArguments ??= { reservation, used, audit }
       },
     }
   }
   const observers: Services['observers'] = {
     ...services.observers,
     observeRequest: (exchange, outcome) => {
-      ending ??= { exchange, outcome }
+      observation ??= { exchange, outcome }
     },
   }
   return {
     services: { ...services, ledger: { ...services.ledger, reserve }, observers },
-    failure: () => ending?.outcome.failure,
-    settlement: () => settling?.reservation.settlement(settling.used, settling.audit),
+    failure: () => observation?.outcome.failure,
+    settlement: () => settleArguments?.reservation.settlement(settleArguments.used, settleArguments.audit),
     commit: async (isBilled) => {
-      if (settling !== undefined) await commitSettlement(settling, isBilled)
-      if (isBilled && ending !== undefined) await services.observers.observeRequest(ending.exchange, ending.outcome)
+      if (settleArguments !== undefined) await commitSettlement(settleArguments, isBilled)
+      if (isBilled && observation !== undefined)
+        await services.observers.observeRequest(observation.exchange, observation.outcome)
     },
   }
 }

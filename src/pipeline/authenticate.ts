@@ -11,8 +11,8 @@ const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
 /** Throws 401 if the request has no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  const finding = findCaller(exchange.request, services)
-  return chain(waitForStore(exchange, finding, services), (key) => {
+  const pendingKey = findCaller(exchange.request, services)
+  return chain(waitForStore(exchange, pendingKey, services), (key) => {
     exchange.key = key
     return exchange as Authenticated
   })

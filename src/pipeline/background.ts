@@ -45,14 +45,14 @@ class BackgroundWork {
   readonly #answered: Answered
   readonly #services: Services
   readonly #deadline: number
-  #latest: Completion
+  #completion: Completion
   #isClosing = false
   #wake: () => void = () => {}
 
   constructor(answered: Answered, accepted: Completion, services: Services) {
     this.#answered = answered
     this.#services = services
-    this.#latest = accepted
+    this.#completion = accepted
     this.#deadline = answered.startedAt + services.timeouts.total
   }
 
@@ -67,7 +67,7 @@ class BackgroundWork {
   }
 
   get #isUnfinished(): boolean {
-    return this.#answered.format.turns?.isUnfinished(this.#latest) === true
+    return this.#answered.format.turns?.isUnfinished(this.#completion) === true
   }
 
   async #follow(): Promise<void> {
@@ -92,14 +92,14 @@ class BackgroundWork {
     try {
       const text = await route?.provider.heldResponse?.({
         method,
-        path: `/${encodeURIComponent(this.#latest.id)}${action}`,
+        path: `/${encodeURIComponent(this.#completion.id)}${action}`,
         signal: cancellation.signal,
         runtime,
         timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_TIMEOUT_MS) },
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false
-      this.#latest = format.turns?.readCompletion(withReadableUsage(body)) ?? this.#latest
+      this.#completion = format.turns?.readCompletion(withReadableUsage(body)) ?? this.#completion
       return true
     } catch (error) {
       return !(GatewayError.is(error) && error.kind === 'upstream-rejected')
@@ -119,7 +119,7 @@ class BackgroundWork {
   /** Bills an incomplete response by the last usage that the upstream reported. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
-    const completion = this.#latest
+    const completion = this.#completion
     const answer = { usage: completion.usage, completion: () => completion }
     try {
       const isComplete = valueOf(completion)['status'] === 'completed'

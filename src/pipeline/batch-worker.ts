@@ -20,7 +20,7 @@ export interface BatchOptions {
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
 
-export interface BatchSources {
+export interface BatchDependencies {
   readonly store: Store
   readonly services: Services
   readonly findKeyById: FindKeyById
@@ -44,7 +44,7 @@ const CONCURRENCY = 4
 
 export function openBatches(
   { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
-  { store, services, findKeyById, traffic }: BatchSources,
+  { store, services, findKeyById, traffic }: BatchDependencies,
 ): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
   const { now, uuid } = services.runtime
   const parts = { store, now, uuid, pause: yieldToEventLoop }
@@ -53,7 +53,7 @@ export function openBatches(
   const worker = createBatchWorker({
     queue,
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
-    open: repository.open,
+    listOpenBatches: repository.open,
     cleanUp: () => cleanUpBatches(parts),
     traffic,
     services,
@@ -66,7 +66,7 @@ export function openBatches(
 interface BatchWorkerOptions {
   readonly queue: ItemQueue
   readonly processor: ItemProcessor
-  readonly open: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
+  readonly listOpenBatches: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
   readonly cleanUp: () => Promise<unknown>
   readonly traffic: Traffic
   readonly services: Services
@@ -103,7 +103,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   /** End of each key's pause, by key id. A key is paused when it reaches a limit. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
-  const stopping = new AbortController()
+  const stopController = new AbortController()
   /** True if batches may have been created or released since the last refresh. */
   let isStale = true
   let internalErrors = 0
@@ -116,10 +116,10 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
-        await options.traffic.waitForQuiet(stopping.signal)
+        await options.traffic.waitForQuiet(stopController.signal)
         // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
-        if (stopping.signal.aborted) return
+        if (stopController.signal.aborted) return
         const task = await inSequence(nextTask)
         if (task === undefined && isStale) continue
         if (task === undefined) return
@@ -191,7 +191,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       cleanedUpAt = now()
       await options.cleanUp()
     }
-    const open = await options.open((id) => polls.get(id)?.batch)
+    const open = await options.listOpenBatches((id) => polls.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
     for (const id of Array.from(polls.keys())) if (!ids.has(id)) polls.delete(id)
     for (const [keyId, until] of Array.from(pausedUntil)) if (until <= now()) pausedUntil.delete(keyId)
@@ -210,7 +210,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   }
 
   function wake(keyId?: string): void {
-    if (stopping.signal.aborted) return
+    if (stopController.signal.aborted) return
     if (keyId !== undefined) pausedUntil.delete(keyId)
     isStale = true
     cancelTimer()
@@ -242,13 +242,13 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   }
 
   function schedule(maxDelayMs: number): void {
-    if (stopping.signal.aborted) return
+    if (stopController.signal.aborted) return
     const delay = Math.max(MIN_DELAY_MS, Math.min(maxDelayMs, nextPollAt - now()))
     cancelTimer = after(delay, () => wake(), { isBackground: true })
   }
 
   async function stop(): Promise<void> {
-    stopping.abort()
+    stopController.abort()
     cancelTimer()
     processor.cancel()
     await waitForIdle()

@@ -1,23 +1,14 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
+import { clientDisconnected } from './settle.ts'
 
 /** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 
-export interface HeldCapacity {
-  /**
-   * Replaces the expected size with the size of the received body. Does not wait, even if the body exceeds the
-   * capacity.
-   */
-  resize(bytes: number): void
-  /** Releases the capacity. Further calls have no effect. */
-  release(): void
-}
-
-export interface BodyCapacityOptions {
+interface BodyCapacityOptions {
   /** Capacity per key, in bytes. A single body may be larger. */
   readonly maxBytes: number
   /** Maximum wait for capacity, in milliseconds. After that, the request is rejected with `rate-limited`. */
@@ -26,8 +17,8 @@ export interface BodyCapacityOptions {
 }
 
 interface Owner {
-  held: number
-  readonly waiting: Set<{ readonly bytes: number; admit(): void }>
+  usedBytes: number
+  readonly waiting: Set<{ readonly bytes: number; start(): void }>
 }
 
 /**
@@ -47,47 +38,48 @@ export class BodyCapacity {
    * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests are waiting or
    * the wait is too long, and with `cancelled` if the caller disconnects.
    */
-  acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<HeldCapacity> {
-    const size = sizeOf(bytes)
-    if (size === 0) return new Held(this, keyId, 0)
+  acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<OccupiedCapacity> {
+    const size = limitedSizeOf(bytes)
+    if (size === 0) return new OccupiedCapacity(this, keyId, 0)
     const owner = this.#ownerOf(keyId)
-    if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#admit(owner, keyId, size)
-    if (owner.waiting.size >= MAX_WAITING_REQUESTS) throw tooMany()
+    if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#occupy(owner, keyId, size)
+    if (owner.waiting.size >= MAX_WAITING_REQUESTS) throw tooManyLargeRequests()
     return this.#wait(owner, { keyId, bytes: size, cancellation })
   }
 
-  change(keyId: string, by: number): void {
-    if (by === 0) return
+  /** Adds to the bytes that a key occupies, and starts waiting requests that now fit. */
+  add(keyId: string, bytes: number): void {
+    if (bytes === 0) return
     const owner = this.#ownerOf(keyId)
-    owner.held += by
+    owner.usedBytes += bytes
     for (const next of owner.waiting) {
       if (!this.#fits(owner, next.bytes)) break
-      next.admit()
+      next.start()
     }
-    if (owner.held === 0 && owner.waiting.size === 0) this.#owners.delete(keyId)
+    if (owner.usedBytes === 0 && owner.waiting.size === 0) this.#owners.delete(keyId)
   }
 
   #ownerOf(keyId: string): Owner {
     const known = this.#owners.get(keyId)
     if (known !== undefined) return known
-    const owner: Owner = { held: 0, waiting: new Set() }
+    const owner: Owner = { usedBytes: 0, waiting: new Set() }
     this.#owners.set(keyId, owner)
     return owner
   }
 
-  #fits({ held }: Owner, bytes: number): boolean {
-    return held === 0 || held + bytes <= this.#options.maxBytes
+  #fits({ usedBytes }: Owner, bytes: number): boolean {
+    return usedBytes === 0 || usedBytes + bytes <= this.#options.maxBytes
   }
 
-  #admit(owner: Owner, keyId: string, bytes: number): HeldCapacity {
-    owner.held += bytes
-    return new Held(this, keyId, bytes)
+  #occupy(owner: Owner, keyId: string, bytes: number): OccupiedCapacity {
+    owner.usedBytes += bytes
+    return new OccupiedCapacity(this, keyId, bytes)
   }
 
   #wait(
     owner: Owner,
     { keyId, bytes, cancellation }: { keyId: string; bytes: number; cancellation: Cancellation },
-  ): Promise<HeldCapacity> {
+  ): Promise<OccupiedCapacity> {
     return new Promise((resolve, reject) => {
       const end = (): void => {
         owner.waiting.delete(waiter)
@@ -100,19 +92,20 @@ export class BodyCapacity {
       }
       const waiter = {
         bytes,
-        admit: () => {
+        start: () => {
           end()
-          resolve(this.#admit(owner, keyId, bytes))
+          resolve(this.#occupy(owner, keyId, bytes))
         },
       }
       owner.waiting.add(waiter)
-      const cancelDeadline = this.#options.after(this.#options.waitMs, () => fail(tooMany()))
+      const cancelDeadline = this.#options.after(this.#options.waitMs, () => fail(tooManyLargeRequests()))
       const unsubscribe = cancellation.onCancel(() => fail(clientDisconnected(cancellation.reason)))
     })
   }
 }
 
-class Held implements HeldCapacity {
+/** The capacity that one body occupies. */
+export class OccupiedCapacity {
   readonly #capacity: BodyCapacity
   readonly #keyId: string
   #bytes: number
@@ -123,31 +116,28 @@ class Held implements HeldCapacity {
     this.#bytes = bytes
   }
 
+  /** Replaces the expected size with the size of the received body. Does not wait, even if the capacity is exceeded. */
   resize(bytes: number): void {
-    const by = sizeOf(bytes) - this.#bytes
-    this.#bytes += by
-    this.#capacity.change(this.#keyId, by)
+    const addedBytes = limitedSizeOf(bytes) - this.#bytes
+    this.#bytes += addedBytes
+    this.#capacity.add(this.#keyId, addedBytes)
   }
 
+  /** Releases the capacity. Further calls have no effect. */
   release(): void {
     this.resize(0)
   }
 }
 
-function sizeOf(bytes: number): number {
+/** Returns 0 for a small body, which takes no capacity. */
+function limitedSizeOf(bytes: number): number {
   return bytes > LARGE_BODY_BYTES ? bytes : 0
 }
 
-function tooMany(): GatewayError {
+function tooManyLargeRequests(): GatewayError {
   return new GatewayError(
     'rate-limited',
     'Too many large requests with this key are in progress. Send fewer large requests at the same time.',
-    {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    },
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
   )
-}
-
-function clientDisconnected(cause: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller left.', { cause })
 }

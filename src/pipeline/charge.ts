@@ -51,10 +51,10 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
   if (plan.kind === 'replay') return plan.bill
   const { parts, furtherText = '' } = answer.completion()
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
-  const text = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
+  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
   const route = routeOf(answered)
   const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
-  const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, text) }
+  const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
   return billOf(answered, plan, { route, usage, isEstimated: true })
 }
 
@@ -128,24 +128,27 @@ export function expectedBill(planned: Planned): Bill {
   return billOf(planned, plan, { route: routeOf(planned), usage, isEstimated: true })
 }
 
-interface Billed {
+interface BilledUsage {
   readonly route: Route
   readonly usage: Usage
   readonly isEstimated: boolean
 }
 
-function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: Billed): Bill {
+function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimated }: BilledUsage): Bill {
   const { margin, prompt, size, reservation } = planned
   const { optimization, counts, attempts } = plan
   const { model } = route
-  const longest = Math.max(model.maxOutputTokens, reservation.outputTokens)
+  const maxOutputTokens = Math.max(model.maxOutputTokens, reservation.outputTokens)
   return makeBill({
     price: model.price,
     margin,
     strategy: optimization.rewrite?.strategy ?? PASSTHROUGH,
     localCounts: optimization.rewrite === undefined ? undefined : counts,
     usage,
-    ceiling: { promptTokens: size.maxReportableTokens(route), outputTokens: longest * (prompt.settings.choices ?? 1) },
+    ceiling: {
+      promptTokens: size.maxReportableTokens(route),
+      outputTokens: maxOutputTokens * (prompt.settings.choices ?? 1),
+    },
     reservedTokens: reservation.quote.promptBound?.(model) ?? Infinity,
     isEstimated,
     extraCost: add(

@@ -12,7 +12,7 @@ import type { Recording } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
 import { Subscribers } from '../replay/lifetime.ts'
 import type { Steering, WaterfallResult } from '../savings/tier.ts'
-import type { HeldCapacity } from './body-capacity.ts'
+import type { OccupiedCapacity } from './body-capacity.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -69,7 +69,7 @@ export class Exchange {
   embedding: EmbeddingRequest | undefined = undefined
   margin = 0
   /** The body capacity that a large body occupies. Released when the request ends. */
-  capacity: HeldCapacity | undefined = undefined
+  capacity: OccupiedCapacity | undefined = undefined
   /** Set for the first request with its Idempotency-Key. */
   idempotencyClaim: FirstRequest | undefined = undefined
   reservation: Reservation | undefined = undefined

@@ -28,7 +28,11 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   const dryRun = dryRunOf(services)
   parsed.reservation = emptyReservation(forecast)
   const planned = await plan(parsed as Reserved, dryRun.services)
-  const body = describe(planned, { forecast, found: dryRun.found(), hasCache: services.answerCache !== undefined })
+  const body = describePlan(planned, {
+    forecast,
+    cacheResult: dryRun.cacheResult(),
+    hasCache: services.answerCache !== undefined,
+  })
   // Without a settlement, `observeRequest` appends the audit record itself.
   parsed.reservation = undefined
   await services.observers.observeRequest(parsed, { status: 200 })
@@ -48,12 +52,12 @@ function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Re
 }
 
 /** Returns services without side effects, and a function that returns the result of the cache lookup. */
-function dryRunOf(services: Services): { readonly services: Services; readonly found: () => CacheResult } {
+function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
   const { answerCache } = services
-  let found: CacheResult
+  let cacheResult: CacheResult
   const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
-    found = await answerCache?.cache.peek(question)
-    return found?.hit === true ? found : UNSTORED_MISS
+    cacheResult = await answerCache?.cache.peek(question)
+    return cacheResult?.hit === true ? cacheResult : MISS_WITHOUT_STORING
   }
   return {
     services: {
@@ -62,29 +66,29 @@ function dryRunOf(services: Services): { readonly services: Services; readonly f
         answerCache: { cache: { ...answerCache.cache, lookUp }, singleFlight: createSingleFlight() },
       }),
       ...services.dryRun(),
-      smallModel: (route) => simulate(services.smallModel(route), services),
+      smallModel: (route) => simulateSmallModel(services.smallModel(route), services),
     },
-    found: () => found,
+    cacheResult: () => cacheResult,
   }
 }
 
-const UNSTORED_MISS: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
+const MISS_WITHOUT_STORING: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
 
 /** Typical length of a small model's answer, as a fraction of its input. */
-const ANSWER_SHARE = 1 / 3
+const ANSWER_TO_INPUT_RATIO = 1 / 3
 const CHARACTERS_PER_TOKEN = 4
 
 /**
  * Returns a simulated small model that calls no upstream. Its answers have the typical length of real ones and the same
  * price.
  */
-function simulate(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
+function simulateSmallModel(small: SmallModel | undefined, { meter }: Services): SmallModel | undefined {
   if (small === undefined) return undefined
   return {
     name: small.name,
     price: small.price,
     ask: async ({ instruction, text, maxTokens }) => {
-      const answer = text.slice(0, Math.min(text.length * ANSWER_SHARE, maxTokens * CHARACTERS_PER_TOKEN))
+      const answer = text.slice(0, Math.min(text.length * ANSWER_TO_INPUT_RATIO, maxTokens * CHARACTERS_PER_TOKEN))
       const { estimate } = meter.tokenizer
       return { text: answer, spent: small.price(estimate(instruction) + estimate(text), estimate(answer)) }
     },
@@ -96,20 +100,20 @@ type CacheResult = CacheHit | CacheMiss | undefined
 
 interface DryRun {
   readonly forecast: Forecast
-  readonly found: CacheResult
+  readonly cacheResult: CacheResult
   readonly hasCache: boolean
 }
 
-function describe(planned: Planned, { forecast, found, hasCache }: DryRun): JsonObject {
-  const { resolved, margin, plan: planning } = planned
+function describePlan(planned: Planned, { forecast, cacheResult, hasCache }: DryRun): JsonObject {
+  const { resolved, margin, plan } = planned
   const bill = expectedBill(planned)
   return {
     object: 'svc.explanation',
     model: resolved.name,
-    would_be: forecast.error === undefined ? (planning.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
-    cache: describeCache(found, hasCache),
+    would_be: forecast.error === undefined ? (plan.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
+    cache: describeCache(cacheResult, hasCache),
     tier: describeTier(planned, bill),
-    prompt_cache: { markers: planning.kind === 'replay' ? 0 : (planning.markedPrompt?.markers ?? 0) },
+    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markedPrompt?.markers ?? 0) },
     tokens: {
       original: bill.originalTokens,
       optimized: bill.optimizedTokens,
@@ -134,13 +138,13 @@ function describe(planned: Planned, { forecast, found, hasCache }: DryRun): Json
   }
 }
 
-function describeCache(found: CacheResult, hasCache: boolean): JsonObject {
+function describeCache(cacheResult: CacheResult, hasCache: boolean): JsonObject {
   if (!hasCache) return { state: 'off' }
-  if (found?.hit !== true) return { state: 'miss' }
+  if (cacheResult?.hit !== true) return { state: 'miss' }
   return {
-    state: found.similarity === 1 ? 'exact' : 'similar',
-    similarity: found.similarity,
-    stored_at: new Date(found.storedAt).toISOString(),
+    state: cacheResult.similarity === 1 ? 'exact' : 'similar',
+    similarity: cacheResult.similarity,
+    stored_at: new Date(cacheResult.storedAt).toISOString(),
   }
 }
 
@@ -149,20 +153,20 @@ const TIERS = [5, 2, 3, 4] as const
 function describeTier(planned: Planned, bill: Bill): JsonObject {
   const { plan } = planned
   const { rewrite, verdicts } = plan.kind === 'replay' ? { rewrite: undefined, verdicts: [] } : plan.optimization
-  const others = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
-  const reason = reasonOfOthers(planned)
+  const skippedTiers = TIERS.filter((tier) => !verdicts.some((verdict) => verdict.tier === tier))
+  const reason = reasonForSkipping(planned)
   return {
     chosen: plan.kind === 'replay' ? 1 : (rewrite?.tier ?? null),
     strategy: bill.strategy,
     verdicts: [
       ...verdicts.map(({ tier, outcome, reason: why }: TierVerdict) => ({ tier, outcome, reason: why })),
-      ...others.map((tier) => ({ tier, outcome: 'not-looked-at', reason })),
+      ...skippedTiers.map((tier) => ({ tier, outcome: 'not-looked-at', reason })),
     ],
   }
 }
 
 /** Returns the reason why the remaining tiers were not considered. */
-function reasonOfOthers(planned: Planned): string {
+function reasonForSkipping(planned: Planned): string {
   const { plan, steering } = planned
   if (plan.kind === 'replay') return 'the cache answers'
   if (isSentUnchanged(planned)) return 'the upstream holds the earlier turns of a thread'
@@ -173,13 +177,13 @@ function reasonOfOthers(planned: Planned): string {
 
 function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {
   return {
-    refused: error === undefined ? null : describeRefusal(error),
+    refused: error === undefined ? null : describeRejection(error),
     answer_tokens: outputTokens,
     in_force: limits.map(describeLimit),
   }
 }
 
-function describeRefusal(error: NonNullable<Forecast['error']>): JsonObject {
+function describeRejection(error: NonNullable<Forecast['error']>): JsonObject {
   const { status, type, code, message, retryAfterSeconds } = describeFailure(error)
   return { status, type, code: code ?? null, message, retry_after: retryAfterSeconds ?? null }
 }

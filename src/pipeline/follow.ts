@@ -40,7 +40,7 @@ export function publishToOthers(
 }
 
 /** Returns a function that finds the stream of the process that holds the claim. */
-export function searchFor(
+export function createClaimSearch(
   claim: AnswerClaim,
   keyId: string,
   { runtime, timeouts }: Services,
@@ -85,9 +85,9 @@ export async function followStream(
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
   const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, services.runtime))
   const cancel = services.runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
-  const hasBegun = await answer.begun
+  const hasContent = await answer.hasContent
   cancel()
-  if (!hasBegun) return undefined
+  if (!hasContent) return undefined
   await reserved.size.prepare()
   miss.countAsHit()
   const replay: ReplayPlan = {
@@ -122,7 +122,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
 /** Reads a stream that was written for another caller, and provides its events as the answer to this request. */
 export class FollowedAnswer implements AnswerSource, EventSink {
   /** Resolves with true after the first content, or with false if the stream ends before it. */
-  readonly begun: Promise<boolean>
+  readonly hasContent: Promise<boolean>
   usage: Usage | undefined
 
   readonly #live: LiveStream
@@ -133,22 +133,22 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   /** The last parts of the answer. Held until the stream ends, because the usage must precede them. */
   readonly #lastParts: StreamPart[] = []
   readonly #leave: () => void
-  readonly #waiting: EventChunk[] = []
+  readonly #waitingChunks: EventChunk[] = []
   #isReading = false
   /** Ends the answer. Called once all chunks have been read. */
-  #ending: (() => void) | undefined
+  #endLater: (() => void) | undefined
   #receiver: SourceReceiver | undefined
   #failure: unknown
   #isOver = false
   #isPaused = false
   #resume: () => void = () => {}
-  #begin: (hasBegun: boolean) => void = () => {}
+  #begin: (hasContent: boolean) => void = () => {}
 
   constructor(live: LiveStream, reader: StreamReader, ownId: string | undefined) {
     this.#live = live
     this.#reader = reader
     this.#ownId = ownId
-    this.begun = new Promise((resolve) => (this.#begin = resolve))
+    this.hasContent = new Promise((resolve) => (this.#begin = resolve))
     const leaveSubscribers = live.subscribers?.join()
     const stop = live.follow(this)
     this.#leave = () => {
@@ -161,7 +161,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   /** Accepts one chunk per turn of the event loop, because many requests may follow one stream. */
   write(chunk: EventChunk): boolean {
     if (this.#isOver) return true
-    this.#waiting.push(chunk)
+    this.#waitingChunks.push(chunk)
     if (!this.#isReading) void this.#readWaiting()
     return false
   }
@@ -173,7 +173,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   end(): void {
     if (this.#isOver) return
     if (this.#isReading) {
-      this.#ending = () => this.end()
+      this.#endLater = () => this.end()
       return
     }
     if (!this.#lastParts.some(({ type }) => type === 'done')) return this.fail(streamEndedEarly())
@@ -188,7 +188,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   fail(error: unknown): void {
     if (this.#isOver) return
     if (this.#isReading) {
-      this.#ending = () => this.fail(error)
+      this.#endLater = () => this.fail(error)
       return
     }
     this.#failure = error
@@ -226,12 +226,12 @@ export class FollowedAnswer implements AnswerSource, EventSink {
     this.#isReading = true
     await yieldToEventLoop()
     try {
-      for (const chunk of this.#waiting.splice(0)) this.#read(chunk)
+      for (const chunk of this.#waitingChunks.splice(0)) this.#read(chunk)
     } catch (error) {
-      this.#ending = () => this.fail(error)
+      this.#endLater = () => this.fail(error)
     }
     this.#isReading = false
-    if (this.#ending !== undefined) this.#ending()
+    if (this.#endLater !== undefined) this.#endLater()
     else if (!this.#isPaused) this.#resume()
   }
 

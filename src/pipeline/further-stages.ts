@@ -164,10 +164,10 @@ const COUNT_TIMEOUT_MS = 10_000
  * sends `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the
  * same permissions as the counted request.
  */
-export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCounted).next(respondWithCount)
+export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCountRequest).next(respondWithCount)
 
 /** Adds `max_tokens`, which the format requires in a messages request but not in a count request. */
-function parseCounted(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
+function parseCountRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
   authenticated.steering = readSteering(authenticated.request, { canExplain: true })
   return readJson(authenticated, services, ({ body, maxSerializedBytes: bytes }) =>
     parsePrompt(
@@ -190,23 +190,23 @@ async function respondWithCount(parsed: Parsed, services: Services): Promise<und
   return undefined
 }
 
-interface Count {
+interface TokenCount {
   readonly tokens: number
   readonly isEstimated: boolean
 }
 
-async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Services): Promise<Count> {
+async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Services): Promise<TokenCount> {
   const { prompt, resolved, cancellation, request } = parsed
   const { provider, model } = resolved.routes[0]
   const { signal } = cancellation
   const total = Math.min(timeouts.total, COUNT_TIMEOUT_MS)
   const headers = formatHeaders(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
-  const counted = await provider.countTokens?.(call).catch((error: unknown) => {
+  const upstreamCount = await provider.countTokens?.(call).catch((error: unknown) => {
     if (cancellation.isCancelled) throw clientDisconnected(error)
     return undefined
   })
-  return counted === undefined
+  return upstreamCount === undefined
     ? { tokens: await meter.countOf(prompt, signal), isEstimated: true }
-    : { tokens: counted, isEstimated: false }
+    : { tokens: upstreamCount, isEstimated: false }
 }

@@ -22,7 +22,7 @@ const MAX_SYNCHRONOUS_BYTES = 65_536
 /** Number of tokens added to the vendor's count, because the billed count can be a few tokens higher. */
 const COUNT_SLACK_TOKENS = 16
 
-interface Measured {
+interface PromptContext {
   readonly exchange: Authenticated
   readonly services: Services
 }
@@ -30,26 +30,26 @@ interface Measured {
 export class PromptSize implements Size {
   readonly #prompt: Prompt
   readonly #bytes: number
-  readonly #measured: Measured
+  readonly #context: PromptContext
   #weight: PromptWeight | undefined
   #estimate: number | undefined
   #prepared: Promise<void> | undefined
-  #isOpen: boolean | undefined
-  #local: Promise<number> | undefined
+  #hasVendorWork: boolean | undefined
+  #localCount: Promise<number> | undefined
 
-  constructor(prompt: Prompt, bytes: number, measured: Measured) {
+  constructor(prompt: Prompt, bytes: number, context: PromptContext) {
     this.#prompt = prompt
     this.#bytes = bytes
-    this.#measured = measured
+    this.#context = context
   }
 
   get estimate(): number {
-    return (this.#estimate ??= this.#measured.services.meter.estimateOf(this.#prompt))
+    return (this.#estimate ??= this.#context.services.meter.estimateOf(this.#prompt))
   }
 
   prepare(): MaybePromise<void> {
     if (this.#estimate !== undefined || this.weight.bytes <= MAX_SYNCHRONOUS_BYTES) return undefined
-    return (this.#prepared ??= this.#measured.services.meter.prepare(this.#prompt))
+    return (this.#prepared ??= this.#context.services.meter.prepare(this.#prompt))
   }
 
   get mayHoldLongMedia(): boolean {
@@ -89,8 +89,8 @@ export class PromptSize implements Size {
     return this.#prompt
   }
 
-  get measured(): Measured {
-    return this.#measured
+  get context(): PromptContext {
+    return this.#context
   }
 
   get weight(): PromptWeight {
@@ -98,21 +98,21 @@ export class PromptSize implements Size {
   }
 
   localCount(): Promise<number> {
-    return (this.#local ??= this.countBy('o200k'))
+    return (this.#localCount ??= this.countBy('o200k'))
   }
 
   countBy(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
-    const { exchange, services } = this.#measured
+    const { exchange, services } = this.#context
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
 
   /** True if the vendor may add content that only the context window limits. */
   get #isOpenEnded(): boolean {
-    return this.#asksForVendorWork && this.#measured.services.limits.vendorTools !== 'allow'
+    return this.#asksForVendorWork && this.#context.services.limits.vendorTools !== 'allow'
   }
 
   get #asksForVendorWork(): boolean {
-    return (this.#isOpen ??= vendorWorkOf(this.#prompt) !== undefined)
+    return (this.#hasVendorWork ??= vendorWorkOf(this.#prompt) !== undefined)
   }
 
   #boundFor({ model, provider }: Route): number {
@@ -158,20 +158,21 @@ function counterFor(route: Route, size: PromptSize): TokenCounter | undefined {
     const count = (): Promise<number> => (tokenizer === 'o200k' ? size.localCount() : size.countBy(tokenizer))
     return { count: async () => (await count()) + countBesideText(), callsUpstream: false }
   }
-  const byFactor =
+  const countByFactor =
     tokenFactor === undefined
       ? undefined
       : async () => Math.ceil((await size.localCount()) * tokenFactor) + countBesideText()
   if (provider.countTokens !== undefined) {
-    const count = async (): Promise<number | undefined> => (await countUpstream(route, size)) ?? (await byFactor?.())
+    const count = async (): Promise<number | undefined> =>
+      (await countUpstream(route, size)) ?? (await countByFactor?.())
     return { count, callsUpstream: true }
   }
-  return byFactor === undefined ? undefined : { count: byFactor, callsUpstream: false }
+  return countByFactor === undefined ? undefined : { count: countByFactor, callsUpstream: false }
 }
 
 /** Returns undefined if the vendor's count fails, because a failed count must not fail the request. */
-async function countUpstream(route: Route, { prompt, measured }: PromptSize): Promise<number | undefined> {
-  const { exchange, services } = measured
+async function countUpstream(route: Route, { prompt, context }: PromptSize): Promise<number | undefined> {
+  const { exchange, services } = context
   const { runtime, timeouts } = services
   const { cancellation, request } = exchange
   const call = {

@@ -13,7 +13,7 @@ export interface ObserverTargets {
   readonly now: () => number
 }
 
-export const INTERNAL = 'a request failed because of an internal error'
+export const INTERNAL_FAILURE = 'a request failed because of an internal error'
 
 /**
  * Returns the observers that write each finished request to the metrics, the log and the audit trail. The audit trail
@@ -26,9 +26,11 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
     observeRequest: (exchange, outcome) => {
       const finished = finishedOf(exchange, outcome, now())
       metrics.record(finished)
-      if (outcome.failure?.kind === 'internal') reportFailure(INTERNAL, outcome.failure, { request_id: exchange.id })
+      if (outcome.failure?.kind === 'internal')
+        reportFailure(INTERNAL_FAILURE, outcome.failure, { request_id: exchange.id })
       const excessUsage = outcome.bill?.excessUsage
-      if (excessUsage !== undefined) log.event('WARN', IMPLAUSIBLE, now(), excessUsageFields(exchange, excessUsage))
+      if (excessUsage !== undefined)
+        log.event('WARN', IMPLAUSIBLE_USAGE, now(), excessUsageFields(exchange, excessUsage))
       log.write(finished)
       // If there is a reservation, its settlement contains the audit record.
       const isSettled = exchange.reservation !== undefined
@@ -47,7 +49,7 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
   }
 }
 
-const IMPLAUSIBLE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
+const IMPLAUSIBLE_USAGE = 'an upstream reported more tokens than the call could have used; the excess is not billed'
 
 function excessUsageFields(
   { id, key, route }: Exchange,

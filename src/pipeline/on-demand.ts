@@ -9,14 +9,14 @@ import { isJsonObject } from '../core/json.ts'
 export { digestWithPauses, longBlocksOf, longMediaOf } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'
 
-const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
+const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
 /** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
 export function checkJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const text = answerText.join('').trim()
-  const json = FENCED.exec(text)?.[1] ?? text
+  const json = FENCED_JSON.exec(text)?.[1] ?? text
   if (!isObjectText(json)) throw notJson()
   if (json === text) return completion
   const others = completion.parts.filter((part) => part.type !== 'text')
@@ -38,4 +38,4 @@ function notJson(): GatewayError {
   )
 }
 
-export { followStream, publishToOthers, searchFor } from './follow.ts'
+export { followStream, publishToOthers, createClaimSearch } from './follow.ts'

@@ -59,9 +59,9 @@ function setPrompt(
 ): Parsed {
   const { key } = exchange
   checkPromptLength(read, services.limits.promptBytes)
-  const named = services.resolve(read.model, key)
-  checkAccess(key, { prompt: read, modelName: named.name, otherNames: named.routes.map(routeName) })
-  const answering = operatingRoutes(answeringRoutes(named), read)
+  const candidates = services.resolve(read.model, key)
+  checkAccess(key, { prompt: read, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
+  const answering = operatingRoutes(answeringRoutes(candidates), read)
   const resolved = restrictRoutes?.(answering) ?? answering
   checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)
@@ -86,13 +86,13 @@ export function isInBackground({ native, stream }: Prompt): boolean {
 export function readJson<Result>(
   exchange: Authenticated,
   services: Services,
-  use: (parsed: ParsedBody) => MaybePromise<Result>,
+  proceed: (parsed: ParsedBody) => MaybePromise<Result>,
   limits: ParseLimits = services.bodyLimits.json,
 ): MaybePromise<Result> {
   checkJsonHeaders(exchange.request, services.bodyLimits.maxBytes)
   return chain(readBytes(exchange, services), (bytes) => {
-    const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-    return chain(parseBodyInSteps(bytes, limits, turns), use)
+    const stepOptions = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
+    return chain(parseBodyInSteps(bytes, limits, stepOptions), proceed)
   })
 }
 
@@ -102,9 +102,9 @@ export function readBytes(
   { bodyLimits, bodyCapacity }: Pick<Services, 'bodyLimits' | 'bodyCapacity'>,
 ): MaybePromise<Uint8Array> {
   const { request, key, cancellation } = exchange
-  const expected = expectedBytes(request, bodyLimits.maxBytes)
-  if (expected > 0 && expected <= LARGE_BODY_BYTES) return request.body(bodyLimits)
-  return chain(bodyCapacity.acquire(key.id, expected, cancellation), (capacity) => {
+  const expectedSize = expectedBytes(request, bodyLimits.maxBytes)
+  if (expectedSize > 0 && expectedSize <= LARGE_BODY_BYTES) return request.body(bodyLimits)
+  return chain(bodyCapacity.acquire(key.id, expectedSize, cancellation), (capacity) => {
     exchange.capacity = capacity
     return chain(request.body(bodyLimits), (bytes) => {
       capacity.resize(bytes.byteLength)
@@ -138,18 +138,18 @@ export function routeName({ provider, model }: Route): string {
 }
 
 /** Throws for a temperature above the maximum. Models that use the messages format allow at most 1. */
-function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maximum: number): void {
+function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedModel, maxTemperature: number): void {
   const { temperature } = settings
   if (temperature === undefined || native.dialect === 'anthropic') return
-  const isNarrow = routes[0].provider.dialect === 'anthropic'
-  const highest = isNarrow ? Math.min(1, maximum) : maximum
-  if (temperature <= highest) return
-  const advice = isNarrow
+  const isMessagesFormat = routes[0].provider.dialect === 'anthropic'
+  const limit = isMessagesFormat ? Math.min(1, maxTemperature) : maxTemperature
+  if (temperature <= limit) return
+  const advice = isMessagesFormat
     ? 'The maximum of this model is 1.'
     : 'The operator can raise the maximum with limits.maxTemperature.'
   throw new GatewayError(
     'invalid-request',
-    `temperature is ${temperature}; expected a number from 0 to ${highest}. ${advice}`,
+    `temperature is ${temperature}; expected a number from 0 to ${limit}. ${advice}`,
     { param: 'temperature' },
   )
 }
@@ -179,14 +179,14 @@ function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
 function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.refusesBothSamplers !== true) return prompt
-  const filled: Settings = { ...model.defaults, ...settings }
-  const chosen = model.refusesBothSamplers === true ? withoutSecondSampler(filled, settings) : filled
-  return { ...prompt, settings: chosen }
+  const merged: Settings = { ...model.defaults, ...settings }
+  const supportedSettings = model.refusesBothSamplers === true ? withoutSecondSampler(merged, settings) : merged
+  return { ...prompt, settings: supportedSettings }
 }
 
-function withoutSecondSampler(filled: Settings, requested: Settings): Settings {
-  if (filled.temperature === undefined || filled.topP === undefined) return filled
-  const { temperature, topP, ...others } = filled
+function withoutSecondSampler(merged: Settings, requested: Settings): Settings {
+  if (merged.temperature === undefined || merged.topP === undefined) return merged
+  const { temperature, topP, ...others } = merged
   return requested.temperature === undefined && requested.topP !== undefined
     ? { ...others, topP }
     : { ...others, temperature }

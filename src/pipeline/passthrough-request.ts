@@ -73,14 +73,14 @@ export interface ParsedPassthrough {
   readonly provider: Provider
   readonly resolved: ResolvedModel
   readonly endpoint: PassthroughEndpoint
-  readonly priced: PassthroughRequest
+  readonly request: PassthroughRequest
   /** Maximum price. */
-  readonly price: NanoUsd
+  readonly maxPrice: NanoUsd
   readonly isStreamed: boolean
   readonly call: Pick<PassthroughCall, 'method' | 'path' | 'body' | 'contentType'>
 }
 
-interface PassedBody {
+interface PassthroughBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
@@ -107,33 +107,33 @@ export async function parsePassthrough(
   }
   const name = requestedModel ?? path.slice(1)
   checkPermissions(key, { name, model, provider, target, fields: body.fields })
-  const priced: PassthroughRequest = {
+  const request: PassthroughRequest = {
     path: `/v1${path}`,
     provider: provider.name,
     ...(model !== undefined && { model }),
     fields: body.fields,
     bytes: body.bytes,
   }
-  const sent = body.withModel(model === requestedModel ? undefined : model)
+  const sentBody = body.withModel(model === requestedModel ? undefined : model)
   return {
     provider,
     resolved: { name, routes: [{ provider, model: provider.model(model ?? '') ?? unlistedModel(name, provider) }] },
     endpoint,
-    priced,
-    price: priceOf(key, target, priced),
+    request,
+    maxPrice: maxPriceOf(key, target, request),
     isStreamed: String(body.fields['stream']) === 'true',
     call: {
       method,
       path,
-      ...(sent !== undefined && { body: sent }),
+      ...(sentBody !== undefined && { body: sentBody }),
       ...(body.contentType !== undefined && { contentType: body.contentType }),
     },
   }
 }
 
-const NO_BODY: PassedBody = { fields: {}, bytes: 0, withModel: () => undefined }
+const NO_BODY: PassthroughBody = { fields: {}, bytes: 0, withModel: () => undefined }
 
-async function readBody(exchange: Authenticated, services: Services): Promise<PassedBody> {
+async function readBody(exchange: Authenticated, services: Services): Promise<PassthroughBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
   // The content type alone distinguishes forms from JSON.
@@ -148,8 +148,8 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
       withModel: (model) => (model === undefined ? bytes : replaceFormModel(form, model)),
     }
   }
-  const turns = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
-  const { body, hasRepeatedKeys, received } = await parseBodyInSteps(bytes, services.bodyLimits.json, turns)
+  const stepOptions = { pause: yieldToEventLoop, uuid: services.runtime.uuid }
+  const { body, hasRepeatedKeys, received } = await parseBodyInSteps(bytes, services.bodyLimits.json, stepOptions)
   if (body['model'] !== undefined && asString(body['model']) === undefined) throw invalidModelName()
   return {
     fields: body,
@@ -181,10 +181,10 @@ async function chooseProvider(
   services: Services,
 ): Promise<{ readonly provider: Provider; readonly model: string | undefined }> {
   if (requestedModel !== undefined && !isSafeModelName(requestedModel)) throw invalidModelName()
-  const parts = requestedModel === undefined ? undefined : splitModelName(requestedModel)
-  const named = parts === undefined ? undefined : services.provider(parts.provider)
-  const fixed = (await target.findProvider?.(key)) ?? endpoint.provider
-  if (fixed === undefined && named === undefined) {
+  const modelName = requestedModel === undefined ? undefined : splitModelName(requestedModel)
+  const namedProvider = modelName === undefined ? undefined : services.provider(modelName.provider)
+  const fixedProvider = (await target.findProvider?.(key)) ?? endpoint.provider
+  if (fixedProvider === undefined && namedProvider === undefined) {
     if (requestedModel === undefined) {
       const message = `The request has no model, and passthrough.${target.name}.provider is not set. Send model as <provider>/<model_id>.`
       throw modelError('invalid-request', message)
@@ -192,16 +192,17 @@ async function chooseProvider(
     const [{ provider, model }] = services.resolve(requestedModel, key).routes
     return { provider, model: model.id }
   }
-  const provider = fixed === undefined ? named : services.provider(fixed)
-  if (provider === undefined) throw new GatewayError('internal', NO_PROVIDER, { cause: new Error(`${fixed}`) })
-  if (named !== undefined && named !== provider) {
+  const provider = fixedProvider === undefined ? namedProvider : services.provider(fixedProvider)
+  if (provider === undefined)
+    throw new GatewayError('internal', PROVIDER_NOT_CONFIGURED, { cause: new Error(`${fixedProvider}`) })
+  if (namedProvider !== undefined && namedProvider !== provider) {
     const message = `/v1/${target.name} uses the provider "${provider.name}" only. Choose one of its models.`
     throw modelError('invalid-model', message)
   }
-  return { provider, model: named === undefined ? requestedModel : parts?.id }
+  return { provider, model: namedProvider === undefined ? requestedModel : modelName?.id }
 }
 
-const NO_PROVIDER = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
+const PROVIDER_NOT_CONFIGURED = 'The provider of this endpoint is not configured. Contact the operator of the gateway.'
 
 interface PermissionRequest {
   readonly name: string
@@ -264,7 +265,11 @@ function withoutModels(key: VirtualKey): VirtualKey {
 }
 
 /** Returns the maximum price. Only POST requests have a price. */
-function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget, priced: PassthroughRequest): NanoUsd {
+function maxPriceOf(
+  key: VirtualKey,
+  { name, endpoint, method }: PassthroughTarget,
+  request: PassthroughRequest,
+): NanoUsd {
   if (endpoint?.free === true) return ZERO
   const hasBudget = key.budget !== undefined || key.budgetId !== undefined
   if (endpoint?.price === undefined && hasBudget) {
@@ -272,7 +277,7 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
     throw new GatewayError('model-not-allowed', message, { code: 'price_unknown' })
   }
   if (endpoint?.price === undefined || method !== 'POST') return ZERO
-  const dollars = endpoint.price(priced)
+  const dollars = endpoint.price(request)
   if (Number.isFinite(dollars) && dollars >= 0) return fromDollars(dollars)
   throw new GatewayError(
     'internal',
@@ -284,10 +289,10 @@ function priceOf(key: VirtualKey, { name, endpoint, method }: PassthroughTarget,
  * Returns the price that the operator's function computes from the answer, capped at the reserved price. If the
  * function returns no valid price, returns the reserved price.
  */
-export function finalPrice({ endpoint, priced, price }: ParsedPassthrough, answer: JsonObject): NanoUsd {
-  const dollars = endpoint.finalPrice?.(priced, answer) ?? NaN
-  const charged = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : price
-  return charged < price ? charged : price
+export function finalPrice({ endpoint, request, maxPrice }: ParsedPassthrough, answer: JsonObject): NanoUsd {
+  const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
+  const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
+  return price < maxPrice ? price : maxPrice
 }
 
 /** Returns a placeholder for a model that the catalog does not contain. */

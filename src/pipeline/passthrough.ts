@@ -30,21 +30,22 @@ export async function passThrough(
   services: Services,
 ): Promise<undefined> {
   const request = await parsePassthrough(authenticated, target, services)
-  const { resolved, price } = request
+  const { resolved, maxPrice } = request
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name)
-  const maxCost = times(price, authenticated.margin)
+  const maxCost = times(maxPrice, authenticated.margin)
   const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
   const exchange: ReservedPassthrough = Object.assign(authenticated, { resolved, reservation })
-  const passed = await callVendor(exchange, request, services).catch(async (error: unknown) => {
+  const vendorAnswer = await callVendor(exchange, request, services).catch(async (error: unknown) => {
     if (GatewayError.is(error) && failureStatus(error) === 404) await target.onNotFound?.(exchange.key)
     throw error
   })
-  const isRead = target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(passed))
-  const sending = { exchange, request, passed, services }
-  return isRead ? sendCompleteAnswer(sending, target) : sendStream(sending)
+  const mustReadAnswer =
+    target.onAnswer !== undefined || (request.endpoint.finalPrice !== undefined && isJson(vendorAnswer))
+  const answered = { exchange, request, vendorAnswer, services }
+  return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
 }
 
 /** Bills a request even if its caller has disconnected, because the vendor charges for it. */
@@ -59,7 +60,7 @@ async function callVendor(
   const firstByte = request.isStreamed ? timeouts.firstByte : total
   if (cancellation.isCancelled) throw clientDisconnected(cancellation.reason)
   try {
-    const passed = await request.provider.passThrough?.({
+    const vendorAnswer = await request.provider.passThrough?.({
       ...request.call,
       get signal() {
         return cancellation.signal
@@ -68,12 +69,12 @@ async function callVendor(
       runtime,
       timeouts: { ...timeouts, total, firstByte },
     })
-    if (passed !== undefined) return passed
+    if (vendorAnswer !== undefined) return vendorAnswer
     throw upstreamError(request.provider.name, 'has no such endpoint')
   } catch (error) {
     if (!cancellation.isCancelled) throw error
     const failure = clientDisconnected(error)
-    await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.price) }, services)
+    await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.maxPrice) }, services)
     throw failure
   }
 }
@@ -81,20 +82,20 @@ async function callVendor(
 /** Status recorded for a request whose caller has disconnected. */
 const CLIENT_CLOSED = 499
 
-interface Sending {
+interface AnsweredPassthrough {
   readonly exchange: ReservedPassthrough
   readonly request: ParsedPassthrough
-  readonly passed: PassedAnswer
+  readonly vendorAnswer: PassedAnswer
   readonly services: Services
 }
 
 /** Forwards an answer. Settles the request before sending the end of the answer. */
-function sendStream(sending: Sending): Promise<undefined> {
-  const { exchange, request, passed, services } = sending
+function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
+  const { exchange, request, vendorAnswer, services } = answered
   const { sink, cancellation } = exchange
-  const { status, source } = passed
-  const bill = billOf(exchange, request.price)
-  sink.begin(status, headersOf(exchange, passed, bill))
+  const { status, source } = vendorAnswer
+  const bill = billOf(exchange, request.maxPrice)
+  sink.begin(status, headersOf(exchange, vendorAnswer, bill))
   sink.onDrain(() => source.resume())
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
@@ -105,7 +106,7 @@ function sendStream(sending: Sending): Promise<undefined> {
       else sink.destroy()
       resolve(undefined)
     }
-    readBytesOf(sending, {
+    readBytesOf(answered, {
       onBytes: (bytes) => {
         if (!sink.write(bytes)) source.pause()
       },
@@ -116,24 +117,24 @@ function sendStream(sending: Sending): Promise<undefined> {
 }
 
 /** Reads the complete answer before sending it. If reading fails, the request is not billed. */
-async function sendCompleteAnswer(sending: Sending, target: PassthroughTarget): Promise<undefined> {
-  const { exchange, request, passed, services } = sending
+async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {
+  const { exchange, request, vendorAnswer, services } = answered
   const { provider } = request
-  const { status } = passed
+  const { status } = vendorAnswer
   try {
-    const bytes = await collect(sending)
+    const bytes = await readAnswer(answered)
     const answer = parseAnswer(bytes, provider.name)
     await target.onAnswer?.(exchange.key, provider, answer)
     const bill = billOf(exchange, priceOfAnswer(request, answer, services))
     await settle(exchange, { status, bill }, services)
-    exchange.sink.send(status, headersOf(exchange, passed, bill), bytes)
+    exchange.sink.send(status, headersOf(exchange, vendorAnswer, bill), bytes)
   } catch (error) {
     const isDisconnected = exchange.cancellation.isCancelled
     const failure = isDisconnected ? clientDisconnected(error) : asFailure(error)
-    const bill = billOf(exchange, request.price)
+    const bill = billOf(exchange, request.maxPrice)
     const status = isDisconnected ? CLIENT_CLOSED : failureStatus(failure)
-    const charged = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
-    await settle(exchange, { status, failure, bill: charged }, services)
+    const finalBill = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }
+    await settle(exchange, { status, failure, bill: finalBill }, services)
     throw failure
   }
   return undefined
@@ -145,24 +146,24 @@ function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observe
     return finalPrice(request, answer)
   } catch (cause) {
     observers.reportFailure('finalPrice failed; the maximum price was billed', cause)
-    return request.price
+    return request.maxPrice
   }
 }
 
 /** Maximum size of an answer that is read completely before it is sent, in bytes. */
 const MAX_READ_BYTES = 32 * 1024 * 1024
 
-function collect(sending: Sending): Promise<Uint8Array> {
-  const { source } = sending.passed
+function readAnswer(answered: AnsweredPassthrough): Promise<Uint8Array> {
+  const { source } = answered.vendorAnswer
   const pieces: Uint8Array[] = []
   let size = 0
   return new Promise((resolve, reject) => {
-    readBytesOf(sending, {
+    readBytesOf(answered, {
       onBytes: (bytes) => {
         size += bytes.byteLength
         if (size <= MAX_READ_BYTES) return void pieces.push(bytes)
         source.abort()
-        reject(upstreamError(sending.request.provider.name, 'sent an answer larger than 32 MiB'))
+        reject(upstreamError(answered.request.provider.name, 'sent an answer larger than 32 MiB'))
       },
       onEnd: () => resolve(joinBytes(pieces, size)),
       onError: reject,
@@ -172,11 +173,11 @@ function collect(sending: Sending): Promise<Uint8Array> {
 
 /** Reads an answer. Custom providers may ignore the cancellation and the timeout, so both are enforced here as well. */
 function readBytesOf(
-  { exchange, passed, request, services }: Sending,
+  { exchange, vendorAnswer, request, services }: AnsweredPassthrough,
   receiver: Omit<SourceReceiver, 'onChunk'>,
 ): void {
   const { cancellation } = exchange
-  const { source } = passed
+  const { source } = vendorAnswer
   if (request.provider.endsCalls === true) return source.read({ ...receiver, onChunk: () => {} })
   let hasEnded = false
   const end = (deliver: () => void): void => {

@@ -21,10 +21,10 @@ export function plan(reserved: Reserved, services: Services): MaybePromise<Plann
 }
 
 function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
-  const planned = shorten(reserved, recalled, services)
+  const shortened = shorten(reserved, recalled, services)
   const { promptCache } = services
-  if (promptCache === undefined || !isCacheable(reserved)) return planned
-  return chain(planned, (made) => mark(made, promptCache, services))
+  if (promptCache === undefined || !needsCacheMarkers(reserved)) return shortened
+  return chain(shortened, (planned) => addCacheMarkers(planned, promptCache, services))
 }
 
 /** Optimizes the prompt. Leaves a prompt that is too small for every tier unchanged, and does not count it. */
@@ -42,7 +42,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 const MIN_PREFIX_TOKENS = 1024
 
 /** Returns true if every route's vendor caches only the prefixes that the prompt marks. */
-function isCacheable({ resolved, prompt, size, steering }: Reserved): boolean {
+function needsCacheMarkers({ resolved, prompt, size, steering }: Reserved): boolean {
   return (
     steering.level !== 'off' &&
     prompt.native.dialect !== 'responses' &&
@@ -56,7 +56,7 @@ function hasMarkerPrice({ price }: Model): boolean {
 }
 
 /** Adds markers for the vendor's prompt cache if they are known to save money. */
-async function mark(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
+async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { observers }: Services): Promise<Planned> {
   const { plan, resolved, key, startedAt } = planned
   if (plan.kind === 'replay') return planned
   try {

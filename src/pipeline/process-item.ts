@@ -29,7 +29,7 @@ export interface ItemProcessorOptions {
 }
 
 /** Delay after which an item of a batch that is still being written can be claimed again. */
-const UNWRITTEN_MS = 1_000
+const UNWRITTEN_BATCH_DELAY_MS = 1_000
 
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
   const { queue, store, findKeyById, services, leaseMs } = options
@@ -39,15 +39,15 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   async function process(claim: ItemClaim): Promise<RetryDelay | undefined> {
     const batch = await queue.batch(claim.batch)
     // The batch is still being written or has been deleted.
-    if (batch?.state !== 'working') return void (await queue.release(claim, now() + UNWRITTEN_MS))
+    if (batch?.state !== 'working') return void (await queue.release(claim, now() + UNWRITTEN_BATCH_DELAY_MS))
     const stored = await queue.result(claim)
     if (stored !== undefined) return settleAgain(claim, stored)
     const request = await queue.request(claim)
     const customId = request?.customId ?? claim.position
-    const end = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
-    if (end !== undefined) return finish(claim, { line: writeResultLine(customId, end) })
-    if (request === undefined) return finish(claim, { line: errorLine(customId, LOST) })
-    const answer = await withLease(claim, (cancellation) =>
+    const endState = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
+    if (endState !== undefined) return finish(claim, { line: writeResultLine(customId, endState) })
+    if (request === undefined) return finish(claim, { line: errorLine(customId, LOST_MESSAGE) })
+    const answer = await runWithLease(claim, (cancellation) =>
       answerItem({ batch, request, cancellation }, services, findKeyById),
     )
     if (answer.retryAfterMs === undefined) return finish(claim, answer.result, answer.commit)
@@ -75,7 +75,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   }
 
   /** Renews the lease while the work runs. If the lease is lost, cancels the work. */
-  async function withLease<Value>(
+  async function runWithLease<Value>(
     claim: ItemClaim,
     work: (cancellation: Cancellation) => Promise<Value>,
   ): Promise<Value> {
@@ -102,15 +102,15 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
 
   return {
     process,
-    fail: (claim) => finish(claim, { line: errorLine(claim.position, FAILED) }),
+    fail: (claim) => finish(claim, { line: errorLine(claim.position, FAILED_MESSAGE) }),
     cancel: () => {
       for (const cancellation of running) cancellation.cancel(new Error('The gateway is closing.'))
     },
   }
 }
 
-const FAILED = 'The gateway failed to process this item because of an internal error. Send its request again.'
-const LOST = 'The request of this item was lost. Send it again.'
+const FAILED_MESSAGE = 'The gateway failed to process this item because of an internal error. Send its request again.'
+const LOST_MESSAGE = 'The request of this item was lost. Send it again.'
 
 function errorLine(customId: string, message: string): string {
   return writeResultLine(

@@ -36,7 +36,7 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Rec
   const { answerCache } = services
   if (answerCache === undefined) return NOT_CACHED
   const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
-  return chain(ready, () => find(reserved, answerCache, services))
+  return chain(ready, () => lookUp(reserved, answerCache, services))
 }
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
@@ -44,7 +44,7 @@ async function digestBlocks({ prompt }: Reserved): Promise<void> {
   await digestWithPauses(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-function find(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
+function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
   const found = answerCache.cache.lookUp({
     prompt,
@@ -73,8 +73,8 @@ function join(
   services: Services,
 ): MaybePromise<RecallResult> {
   const { key, cancellation } = reserved
-  const joining = { cancellation, followsStream: canFollow(reserved) }
-  return chain(singleFlight.join(`${key.id} ${miss.id}`, joining), (role) => joinAs(role, reserved, miss, services))
+  const joinOptions = { cancellation, followsStream: canFollow(reserved) }
+  return chain(singleFlight.join(`${key.id} ${miss.id}`, joinOptions), (role) => joinAs(role, reserved, miss, services))
 }
 
 const loadFollowing = () => import('./on-demand.ts')
@@ -110,7 +110,7 @@ function lead(
   const { spent, claim } = miss
   const recallMiss: RecallMiss = { keeper: createKeeper(reserved, miss, { leader, services }), spent }
   if (claim === undefined) return recallMiss
-  return joinOther(reserved, claim, services).then(
+  return joinOtherProcess(reserved, claim, services).then(
     async (joined) => {
       if (joined === undefined) return recallMiss
       if ('stream' in joined)
@@ -127,14 +127,14 @@ function lead(
 }
 
 /** Waits for the answer of the process that holds the claim. */
-async function joinOther(
+async function joinOtherProcess(
   reserved: Reserved,
   claim: NonNullable<CacheMiss['claim']>,
   services: Services,
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.values === undefined) return claim.join()
   const onDemand = await loadFollowing()
-  return claim.join(onDemand.searchFor(claim, reserved.key.id, services))
+  return claim.join(onDemand.createClaimSearch(claim, reserved.key.id, services))
 }
 
 function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {

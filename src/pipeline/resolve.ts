@@ -17,8 +17,6 @@ export interface ModelNames {
   list(): readonly { readonly name: string }[]
 }
 
-type FindRoute = ModelNames['resolve']
-
 /**
  * Returns the function that finds the routes of a model name. A full name has one route. A name without a provider is
  * routed to the providers of the key: the first is chosen at random by weight, and the others are its fallbacks. If the
@@ -31,8 +29,8 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
     if (!isSafeModelName(name)) throw invalidModelName()
     const found =
       key.providers.length > 0
-        ? weighed(name, key, models.resolve, random)
-        : permitted(name, key, models.routesFor(name))
+        ? weightedRoutes(name, key, models.resolve, random)
+        : permittedRoutes(name, key, models.routesFor(name))
     if (found !== undefined) return found
     throw unknownModel(name, nearMisses(name, key, models))
   }
@@ -42,18 +40,26 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
  * Returns the routes that the key may use. If the key may use none of them, returns all routes; `checkAccess` then
  * rejects the request.
  */
-function permitted(name: string, key: VirtualKey, routes: readonly Route[]): ResolvedModel | undefined {
+function permittedRoutes(name: string, key: VirtualKey, routes: readonly Route[]): ResolvedModel | undefined {
   const usable = routes.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
-  const [first, ...others] = usable.length > 0 ? usable : routes
-  return first === undefined ? undefined : { name, routes: [first, ...others] }
+  return toResolvedModel(name, usable.length > 0 ? usable : routes)
 }
 
-function weighed(name: string, key: VirtualKey, find: FindRoute, random: () => number): ResolvedModel | undefined {
+function weightedRoutes(
+  name: string,
+  key: VirtualKey,
+  find: ModelNames['resolve'],
+  random: () => number,
+): ResolvedModel | undefined {
   if (key.providers.some((config) => name.startsWith(`${config.provider}/`))) return undefined
   const names = orderProviders(key.providers, name, random).map((config) => `${config.provider}/${name}`)
   const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
   const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => find(fullName) ?? [])
-  const [first, ...others] = routes
+  return toResolvedModel(name, routes)
+}
+
+/** Returns undefined if there are no routes. */
+export function toResolvedModel(name: string, [first, ...others]: readonly Route[]): ResolvedModel | undefined {
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
@@ -65,7 +71,8 @@ function invalidModelName(): GatewayError {
   )
 }
 
-const MAX_NEAR = 3
+const MAX_SHOWN_LENGTH = 100
+const MAX_SUGGESTIONS = 3
 /** Maximum length of a name for which similar names are suggested. */
 const MAX_COMPARED_LENGTH = 80
 
@@ -84,7 +91,7 @@ function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly
   })
   return near
     .toSorted((a, b) => a.distance - b.distance)
-    .slice(0, MAX_NEAR)
+    .slice(0, MAX_SUGGESTIONS)
     .map(({ fullName }) => fullName)
 }
 
@@ -92,41 +99,43 @@ function unknownModel(name: string, near: readonly string[]): GatewayError {
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`
   return new GatewayError(
     'invalid-model',
-    `There is no model ${name.slice(0, 100)}.${hint} GET /v1/models lists the models of this key.`,
+    `There is no model ${name.slice(0, MAX_SHOWN_LENGTH)}.${hint} GET /v1/models lists the models of this key.`,
     { param: 'model' },
   )
 }
 
 /** Returns the routes that can answer a prompt. Throws 400 for an embedding model. */
 export function answeringRoutes(resolved: ResolvedModel): ResolvedModel {
-  return only(resolved, ({ model }) => model.kind !== 'embedding', EMBEDS)
+  return restrictTo(resolved, ({ model }) => model.kind !== 'embedding', ONLY_EMBEDS)
 }
 
 /** Returns the routes that can embed texts. Throws 400 if there is none. */
 export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
-  return only(resolved, ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined, ANSWERS)
+  return restrictTo(
+    resolved,
+    ({ model, provider }) => model.kind !== 'chat' && provider.embed !== undefined,
+    ONLY_ANSWERS,
+  )
 }
 
 /** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
 export function operatingRoutes(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
   if (operation === undefined) return resolved
-  return only(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
+  return restrictTo(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
 }
 
 const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'
-const EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
-const ANSWERS =
+const ONLY_EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
+const ONLY_ANSWERS =
   'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
 
-function only(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
+function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved
   if (routes.every(fits)) return resolved
-  const [first, ...others] = routes.filter(fits)
-  if (first !== undefined) return { name, routes: [first, ...others] }
-  throw new GatewayError('invalid-request', `The model ${name.slice(0, MAX_SHOWN)} ${problem}.`, {
+  const restricted = toResolvedModel(name, routes.filter(fits))
+  if (restricted !== undefined) return restricted
+  throw new GatewayError('invalid-request', `The model ${name.slice(0, MAX_SHOWN_LENGTH)} ${problem}.`, {
     param: 'model',
     code: 'invalid_model',
   })
 }
-
-const MAX_SHOWN = 100

@@ -134,11 +134,11 @@ class StreamAnswer {
   /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
   #registerResponse(id: string): void {
     this.#isResponseRegistered = true
-    const holder = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
-    if (holder === undefined) return
+    const providerName = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
+    if (providerName === undefined) return
     const { turns, observers } = this.#services
     turns
-      .storeProvider(this.#answered.key, [id], holder)
+      .storeProvider(this.#answered.key, [id], providerName)
       .catch((cause: unknown) =>
         observers.reportFailure('a background response could not be registered under its id', cause),
       )
@@ -157,11 +157,11 @@ class StreamAnswer {
   #complete(): void {
     const { translator } = this.#stream
     const bill = billFor(this.#answered, translator, this.#services.meter)
-    const closing = this.#writer.end(new BillMetrics(bill))
+    const closingEvents = this.#writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
-      this.#buffer.finish(translator.write(closing), true)
+      this.#buffer.finish(translator.write(closingEvents), true)
       // Runs last, because an error here must not prevent the settlement.
-      void storeTurn(this.#answered, closing.at(-1)?.data, this.#services)
+      void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
     })
   }
 
@@ -197,8 +197,8 @@ class StreamAnswer {
 
   #partialBill(): Bill {
     const { translator } = this.#stream
-    const bill = translator.hasFinishReason ? billFor : billForPart
-    return bill(this.#answered, translator, this.#services.meter)
+    const createBill = translator.hasFinishReason ? billFor : billForPart
+    return createBill(this.#answered, translator, this.#services.meter)
   }
 
   get #writer(): StreamWriter {

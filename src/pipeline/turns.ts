@@ -4,6 +4,7 @@ import { type Store, quotaOf } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Answered, ResolvedModel } from './exchange.ts'
+import { toResolvedModel } from './resolve.ts'
 import { storingProvider } from './response.ts'
 import type { RecalledBody, Turns } from './services.ts'
 
@@ -23,7 +24,7 @@ const MAX_CONCURRENT_READS = 16
 /** Maximum total length of the turns that one request reads, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
-export type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
+type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
 
 /** Stored turns of the formats whose requests can refer to earlier responses. */
 export interface StoredTurns extends Omit<Turns, 'recall' | 'store'> {
@@ -43,7 +44,7 @@ export function createTurns(store: TurnStore): StoredTurns {
   }
 
   return {
-    find: async (key, id) => answerOf(await read(store, { key, id, part: 'answer' })),
+    find: async (key, id) => parseAnswer(await readPart(store, { key, id, part: 'answer' })),
     findInput: async (key, id) => (await findTurn(store, key, id))?.input,
     findProvider: async (key, id) => (isValidId(id) ? store.get(providerName(key, id)) : undefined),
     storeProvider,
@@ -52,11 +53,11 @@ export function createTurns(store: TurnStore): StoredTurns {
       const { key } = answered
       const provider = storingProvider(answered)
       if (provider !== undefined) await storeProvider(key, format.idsOf(turn.answer), provider)
-      else if (isValidId(turn.id)) await write(store, key, turn)
+      else if (isValidId(turn.id)) await writeTurn(store, key, turn)
     },
     delete: async (key, id) => {
       if (!isValidId(id)) return false
-      const names = [...PARTS.map((part) => nameOf({ key, id, part })), providerName(key, id)]
+      const names = [...PARTS.map((part) => partName({ key, id, part })), providerName(key, id)]
       const deleted = await Promise.all(names.map((name) => store.delete(name)))
       return deleted.includes(true)
     },
@@ -93,36 +94,47 @@ async function findProviders(
 ): Promise<ReadonlyMap<string, string>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`more than ${MAX_REFERENCES} items`)
   const providers = new Map<string, string>()
-  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
-    const slice = ids.slice(from, from + MAX_CONCURRENT_READS).filter(isValidId)
-    const found = await Promise.all(slice.map((id) => store.get(providerName(key, id))))
-    for (const [index, id] of slice.entries()) {
-      const provider = found[index]
-      if (provider !== undefined) providers.set(id, provider)
-    }
-  }
+  await forEachValue(
+    ids.filter(isValidId),
+    async (id) => store.get(providerName(key, id)),
+    (id, provider) => providers.set(id, provider),
+  )
   return providers
 }
 
-type TurnPart = 'answer' | 'input'
-
-const PARTS: readonly TurnPart[] = ['answer', 'input']
+/** Reads the value of each id, and passes the values that exist to `receive`. Limits the number of concurrent reads. */
+async function forEachValue(
+  ids: readonly string[],
+  readValue: (id: string) => Promise<string | undefined>,
+  receive: (id: string, value: string) => void,
+): Promise<void> {
+  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
+    const slice = ids.slice(from, from + MAX_CONCURRENT_READS)
+    const values = await Promise.all(slice.map(readValue))
+    for (const [index, id] of slice.entries()) {
+      const value = values[index]
+      if (value !== undefined) receive(id, value)
+    }
+  }
+}
 
 interface TurnLocation {
   readonly key: VirtualKey
   readonly id: string
-  readonly part: TurnPart
+  readonly part: 'answer' | 'input'
 }
 
-async function read(store: TurnStore, location: TurnLocation): Promise<string | undefined> {
-  return isValidId(location.id) ? store.get(nameOf(location)) : undefined
+const PARTS = ['answer', 'input'] as const
+
+async function readPart(store: TurnStore, location: TurnLocation): Promise<string | undefined> {
+  return isValidId(location.id) ? store.get(partName(location)) : undefined
 }
 
 async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
-  const [answered, input] = await Promise.all(PARTS.map((part) => read(store, { key, id, part })))
-  const answer = answerOf(answered)
-  if (answer === undefined || input === undefined) return undefined
-  return { id, answer, input: asArray(JSON.parse(input) as Json) }
+  const [answerText, inputText] = await Promise.all(PARTS.map((part) => readPart(store, { key, id, part })))
+  const answer = parseAnswer(answerText)
+  if (answer === undefined || inputText === undefined) return undefined
+  return { id, answer, input: asArray(JSON.parse(inputText) as Json) }
 }
 
 async function findReferenced(
@@ -131,34 +143,33 @@ async function findReferenced(
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, JsonObject>> {
   if (ids.length > MAX_REFERENCES) throw tooManyReferences(`items of more than ${MAX_REFERENCES} responses`)
-  const found = new Map<string, JsonObject>()
-  let size = 0
-  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
-    const slice = ids.slice(from, from + MAX_CONCURRENT_READS)
-    const texts = await Promise.all(slice.map((id) => read(store, { key, id, part: 'answer' })))
-    size += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
-    if (size > MAX_RECALLED_LENGTH) throw tooManyReferences(`responses of more than ${MAX_RECALLED_LENGTH} characters`)
-    for (const [index, id] of slice.entries()) {
-      const answer = answerOf(texts[index])
-      if (answer !== undefined) found.set(id, answer)
+  const answers = new Map<string, JsonObject>()
+  let length = 0
+  const readAnswer = (id: string): Promise<string | undefined> => readPart(store, { key, id, part: 'answer' })
+  await forEachValue(ids, readAnswer, (id, text) => {
+    length += text.length
+    if (length > MAX_RECALLED_LENGTH) {
+      throw tooManyReferences(`responses of more than ${MAX_RECALLED_LENGTH} characters`)
     }
-  }
-  return found
+    const answer = parseAnswer(text)
+    if (answer !== undefined) answers.set(id, answer)
+  })
+  return answers
 }
 
 /** Stores a turn. If the turn cannot be stored, requests that refer to it receive 404. */
-async function write(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
+async function writeTurn(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
   const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
-  await Promise.allSettled(PARTS.map((part) => store.set(nameOf({ key, id, part }), texts[part], options)))
+  await Promise.allSettled(PARTS.map((part) => store.set(partName({ key, id, part }), texts[part], options)))
 }
 
 function isValidId(id: string): boolean {
   return /^[\w-]{1,200}$/.test(id)
 }
 
-function nameOf({ key, id, part }: TurnLocation): string {
+function partName({ key, id, part }: TurnLocation): string {
   return `turn:${key.id}:${id}:${part}`
 }
 
@@ -166,7 +177,7 @@ function providerName(key: VirtualKey, id: string): string {
   return `held:${key.id}:${id}`
 }
 
-function answerOf(text: string | undefined): JsonObject | undefined {
+function parseAnswer(text: string | undefined): JsonObject | undefined {
   const value: unknown = text === undefined ? undefined : JSON.parse(text)
   return isJsonObject(value) ? value : undefined
 }
@@ -176,8 +187,9 @@ function answerOf(text: string | undefined): JsonObject | undefined {
  * provider.
  */
 function routesOf(resolved: ResolvedModel, storedBy: string): ResolvedModel {
-  const [first, ...others] = resolved.routes.filter(({ provider }) => provider.name === storedBy)
-  if (first !== undefined) return { name: resolved.name, routes: [first, ...others] }
+  const routes = resolved.routes.filter(({ provider }) => provider.name === storedBy)
+  const restricted = toResolvedModel(resolved.name, routes)
+  if (restricted !== undefined) return restricted
   throw new GatewayError(
     'invalid-request',
     `The request continues a response that the provider ${storedBy} stores, but its model belongs to another provider. Choose a model of ${storedBy}, or send the full conversation as input.`,

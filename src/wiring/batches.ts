@@ -1,7 +1,7 @@
 import { lazy } from '../core/async.ts'
 import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { BatchOptions, BatchSources, openBatches } from '../pipeline/batch-worker.ts'
+import type { BatchOptions, BatchDependencies, openBatches } from '../pipeline/batch-worker.ts'
 import type { Traffic } from '../pipeline/services.ts'
 
 export const checkBatches: OptionCheck = optionsOf({
@@ -21,7 +21,7 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions | undefined, sources: BatchSources): Batches {
+export function createBatches(options: BatchOptions | undefined, sources: BatchDependencies): Batches {
   const load = lazy(async () => (await import('../pipeline/batch-worker.ts')).openBatches(options ?? {}, sources))
   let isOpened = false
   let isStarted = false

@@ -8,7 +8,7 @@ import type { RateStatus } from '../governance/reservation.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import type { FetchHandler } from '../http/web-handler.ts'
 import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
-import { INTERNAL } from '../pipeline/observe-requests.ts'
+import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
@@ -26,7 +26,8 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
     let writeFailure: WriteFailure = writeChatFailure
     try {
-      if (failure.kind === 'internal') services.observers.reportFailure(INTERNAL, failure, { request_id: call.id })
+      if (failure.kind === 'internal')
+        services.observers.reportFailure(INTERNAL_FAILURE, failure, { request_id: call.id })
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {

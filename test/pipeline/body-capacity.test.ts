@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Cancellation } from '../../src/core/async.ts'
-import { BodyCapacity, type HeldCapacity } from '../../src/pipeline/body-capacity.ts'
+import { BodyCapacity, type OccupiedCapacity } from '../../src/pipeline/body-capacity.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 
 const MIB = 1024 * 1024
@@ -15,8 +15,8 @@ function createSubject(maxBytes = 10 * MIB) {
 }
 
 /** What became of a request so far. */
-function follow(taken: HeldCapacity | Promise<HeldCapacity>) {
-  const state: { held?: HeldCapacity; failure?: unknown } = {}
+function follow(taken: OccupiedCapacity | Promise<OccupiedCapacity>) {
+  const state: { held?: OccupiedCapacity; failure?: unknown } = {}
   void Promise.resolve(taken).then(
     (held) => (state.held = held),
     (failure: unknown) => (state.failure = failure),
@@ -98,7 +98,7 @@ describe('the capacity for large bodies', () => {
     const step = fc.record({ bytes: fc.integer({ min: 0, max: 14 * MIB }), leaves: fc.nat(5) })
     const run = async (steps: readonly { readonly bytes: number; readonly leaves: number }[]): Promise<void> => {
       const { capacity } = createSubject()
-      const inside = new Map<HeldCapacity, number>()
+      const inside = new Map<OccupiedCapacity, number>()
       let taken = 0
       for (const { bytes, leaves } of steps) {
         void Promise.resolve(capacity.acquire('key', bytes, caller())).then((held) => {
