@@ -1,7 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
-import { clientDisconnected } from './settle.ts'
 
 /** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
@@ -140,4 +139,8 @@ function tooManyLargeRequests(): GatewayError {
     'Too many large requests with this key are in progress. Send fewer large requests at the same time.',
     { retryAfterSeconds: RETRY_AFTER_SECONDS },
   )
+}
+
+function clientDisconnected(cause: unknown): GatewayError {
+  return new GatewayError('cancelled', 'The caller disconnected before its body was read.', { cause })
 }
