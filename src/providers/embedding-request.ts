@@ -28,7 +28,7 @@ export async function embedBatch(
   const { url, model, dimensions, headers, timeoutMs } = endpoint
   const body = JSON.stringify({ model, input: texts, dimensions, encoding_format: 'float' })
   const response = await sendRequest(
-    { method: 'POST', url, headers, body },
+    { method: 'POST', url, headers, body, connectMs: timeoutMs },
     {
       provider: PROVIDER_NAME,
       transport: endpoint.transport(),

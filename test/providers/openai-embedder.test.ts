@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
+import type { Transport } from '../../src/core/ports.ts'
+import { embedBatch } from '../../src/providers/embedding-request.ts'
 import { openaiEmbedder, type OpenaiEmbedderOptions } from '../../src/providers/openai-embedder.ts'
 import { testEmbedder } from '../contract/embedder.ts'
 
@@ -111,6 +113,29 @@ describe("the embedder of OpenAI's format", () => {
   it('stops when its caller cancels', async () => {
     await expect(embedder().embed(['hello'], AbortSignal.abort(new Error('gone')))).rejects.toThrow('gone')
     expect(calls).toEqual([])
+  })
+
+  it('waits for a connection as long as for the answer', async () => {
+    const connectLimits: unknown[] = []
+    const transport: Transport = (request, handler) => {
+      connectLimits.push(request.connectMs)
+      handler.onError(Object.assign(new Error('connect timeout'), { code: 'UND_ERR_CONNECT_TIMEOUT' }))
+      return { pause() {}, resume() {}, abort() {} }
+    }
+    const endpoint = {
+      url: 'https://embeddings.example/v1/embeddings',
+      model: 'small',
+      dimensions: 3,
+      headers: {},
+      timeoutMs: 30_000,
+      transport: () => transport,
+    }
+    await expect(embedBatch(endpoint, ['text'], undefined)).rejects.toThrow('within 30 seconds')
+    expect(connectLimits).toEqual([30_000])
+  })
+
+  it('names the unit of an invalid timeout', () => {
+    expect(() => embedder({ timeoutMs: 0 })).toThrow(/timeoutMs: expected .*millisecond/)
   })
 
   it('stops after its timeout', async () => {
