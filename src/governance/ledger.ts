@@ -172,7 +172,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
     const reservationId = nextId()
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
-    const refused = result.accepted ? undefined : limits[result.refused]
+    const refused = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
     const rate = rateStatus(limits, result.levels, { now: at, refused })
     if (refused !== undefined) throw limitError(refused, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))

@@ -121,7 +121,7 @@ async function writeParts(
   } finally {
     events.stop()
   }
-  return events.isOver && !events.isLost ? parts : undefined
+  return events.isOver && !events.isLost && events.text === '' ? parts : undefined
 }
 
 function collectEvents(stream: LiveStream) {
@@ -228,9 +228,9 @@ function createReader(sink: EventSink) {
   let wake: () => void = () => {}
   sink.onDrain(() => wake())
   return {
-    write: async (text: string): Promise<void> => {
-      if (!sink.write(text)) await new Promise<void>((resolve) => (wake = resolve))
-    },
+    /** Resolves when the sink accepts further text or the reader has disconnected. */
+    write: (text: string): Promise<void> | undefined =>
+      sink.write(text) ? undefined : new Promise((resolve) => (wake = resolve)),
     leave: (): void => {
       isDisconnected = true
       wake()
@@ -262,7 +262,8 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
     if (text !== undefined) {
       part += 1
       pollMs = MIN_POLL_MS
-      await reader.write(text)
+      const drained = reader.write(text)
+      if (drained !== undefined) await renewUntil(drained, context)
       readAt = runtime.now()
       continue
     }
@@ -272,6 +273,16 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
     pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
   }
   return undefined
+}
+
+/** Renews the request while the client reads nothing. Otherwise, the process would stop publishing the stream. */
+async function renewUntil(drained: Promise<void>, { request, runtime }: FollowContext): Promise<void> {
+  let isDrained = false
+  const done = drained.then(() => void (isDrained = true))
+  while (!isDrained) {
+    await request().catch(() => {})
+    await Promise.race([done, pause(RENEW_MS, runtime)])
+  }
 }
 
 /** Reads the head before the part. The head is updated after the last part, so no part is missed. */

@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest'
+import { quotaOf } from '../../src/core/store.ts'
+import { memoryStore } from '../../src/index.ts'
+import { EventBuffer, type EventSink } from '../../src/replay/event-buffer.ts'
+import { createStreamSearch, publishStream, type LiveStream } from '../../src/replay/live-stream.ts'
+import { manualRuntime } from '../support/manual-runtime.ts'
+
+const SECOND = 1000
+
+function createPlace() {
+  const runtime = manualRuntime(() => {
+    throw new Error('no upstream call is expected')
+  })
+  const values = memoryStore({ now: runtime.now })
+  const location = { values, name: 'answer', quota: quotaOf('live-stream', 'key') }
+  const buffer = new EventBuffer({ reserve: () => true, release: () => {} })
+  const stream = {
+    about: {},
+    ended: buffer.ended,
+    follow: (sink: EventSink) => buffer.follow(0, sink),
+    summary: () => ({}),
+  }
+  /** Advances the clock in small steps, so that each waiting task runs in between. */
+  const pass = async (ms: number): Promise<void> => {
+    for (let passed = 0; passed < ms; passed += 50) {
+      runtime.advance(50)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+  const search = createStreamSearch(location, { ...runtime, idleMs: 60 * SECOND })
+  const published = publishStream(stream, location, runtime)
+  const findStream = async (): Promise<LiveStream> => {
+    await search()
+    await pass(SECOND)
+    const found = await search()
+    if (found === undefined) throw new Error('the stream is not published')
+    return found
+  }
+  return { values, buffer, published, pass, findStream }
+}
+
+function createSink() {
+  const received = { text: '', end: '', isBlocked: false, drain: () => {} }
+  const sink: EventSink = {
+    write: (chunk) => {
+      received.text += String(chunk)
+      return !received.isBlocked
+    },
+    onDrain: (listener) => {
+      received.drain = () => {
+        received.isBlocked = false
+        listener()
+      }
+    },
+    end: () => void (received.end = 'complete'),
+    fail: (error) => void (received.end = String(error)),
+    leave: () => {},
+  }
+  return { received, sink }
+}
+
+describe('a stream that another process follows', () => {
+  it('is received completely', async () => {
+    const { buffer, pass, findStream } = createPlace()
+    const { received, sink } = createSink()
+    const live = await findStream()
+    live.follow(sink)
+    buffer.push('one ')
+    await pass(SECOND)
+    expect(received.text).toBe('one ')
+    buffer.finish('two', true)
+    await pass(SECOND)
+    expect(received).toMatchObject({ text: 'one two', end: 'complete' })
+  })
+
+  it('continues for a follower whose client reads nothing for 30 seconds', async () => {
+    const { buffer, pass, findStream } = createPlace()
+    const { received, sink } = createSink()
+    received.isBlocked = true
+    const live = await findStream()
+    live.follow(sink)
+    buffer.push('one ')
+    for (let second = 0; second < 30; second += 1) {
+      await pass(SECOND)
+      buffer.push(`${second} `)
+    }
+    received.drain()
+    buffer.finish('end', true)
+    await pass(SECOND)
+    const numbers = Array.from({ length: 30 }, (_, second) => second).join(' ')
+    expect(received).toMatchObject({ text: `one ${numbers} end`, end: 'complete' })
+  })
+
+  it.each(Array.from({ length: 8 }, (_, at) => 10 + at / 2))(
+    'is published as complete only with its last events, if it ends %s s after the last request of a follower',
+    async (seconds) => {
+      const { values, buffer, published, pass, findStream } = createPlace()
+      await findStream()
+      buffer.push('one ')
+      await pass(seconds * SECOND)
+      buffer.finish('two', true)
+      await pass(5 * SECOND)
+      await published
+      const head = JSON.parse((await values.get('live:answer')) ?? '{}')
+      if (head.parts === undefined) return
+      const parts = Array.from({ length: head.parts }, (_, part) => values.get(`live:answer:${head.token}:${part}`))
+      expect((await Promise.all(parts)).join('')).toBe('one two')
+    },
+  )
+})
