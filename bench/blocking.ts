@@ -1,6 +1,6 @@
 /**
  * npm run bench:blocking: prints the longest CPU time between two turns of the event loop while one request is processed,
- * for the slowest accepted bodies. CPU time varies less than wall time on a busy machine. Each figure is the median of
+ * for the slowest bodies within the size limits. CPU time varies less than wall time on a busy machine. Each figure is the median of
  * BENCH_TRIES (5), with minimum and maximum.
  */
 import { anthropic, createGateway, openaiCompatible } from '../src/index.ts'
