@@ -30,7 +30,7 @@ export async function send(target: Target, work: Work, from: number, to: number)
   return { seconds, firstByte: median(firstBytes) }
 }
 
-/** Returns the milliseconds to the first byte of the body. Rejects unless the status is 200. */
+/** Returns the time to the first byte of the body in milliseconds. Rejects if the status is not 200. */
 function sendOne(pool: Pool, headers: Readonly<Record<string, string>>, body: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()

@@ -10,8 +10,8 @@ import { conversationFrom, type Conversation } from './demo/conversation.ts'
 import { bar, bold, dim, dollars, green, heading, line, yellow } from './demo/print.ts'
 import { factsIn, supportCase } from './demo/support-case.ts'
 
-/** The offline provider. It records the prompts that it receives. */
-function watched(provider: Provider): { readonly provider: Provider; readonly lastPrompt: () => string } {
+/** Wraps a provider so that it records the last prompt that it receives. */
+function recordPrompts(provider: Provider): { readonly provider: Provider; readonly lastPrompt: () => string } {
   let sent = ''
   return {
     provider: {
@@ -27,7 +27,7 @@ function watched(provider: Provider): { readonly provider: Provider; readonly la
 
 const [file] = process.argv.slice(2)
 const model = 'extractive/extractive'
-const { provider, lastPrompt } = watched(extractive())
+const { provider, lastPrompt } = recordPrompts(extractive())
 const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5, log: () => {} })
 const server = await serve(gateway, { port: 0 })
 

@@ -150,8 +150,8 @@ async function simulate(
   const ledger = smallModelOf('lazy')
   const waterfall = newWaterfall(options.waterfall)
   const model = { ...MODEL, price: priceOf(table) }
-  const real = createUpstreamCache(table)
-  const whole = createUpstreamCache(table)
+  const sentCache = createUpstreamCache(table)
+  const fullCache = createUpstreamCache(table)
   let list = 0
   let plain = 0
   let paid = 0
@@ -161,8 +161,8 @@ async function simulate(
     const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, steering: options.steering ?? NO_STEERING })
     const { rewrite } = await waterfall(job)
     list += await meter.countOf(prompt)
-    paid += await real.costOf(rewrite?.prompt ?? prompt, now)
-    plain += await whole.costOf(prompt, now)
+    paid += await sentCache.costOf(rewrite?.prompt ?? prompt, now)
+    plain += await fullCache.costOf(prompt, now)
     onTurn?.({ paid: paid + ledger.dollars / (MODEL.price.input / 1e6), plain })
   }
   paid += ledger.dollars / (MODEL.price.input / 1e6)

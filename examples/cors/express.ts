@@ -1,4 +1,4 @@
-/** Starts an Express application that browsers of one site may call: npx tsx examples/cors/express.ts */
+/** Starts an Express application that allows cross-origin requests from one site: npx tsx examples/cors/express.ts */
 import express from 'express'
 import type { AddressInfo } from 'node:net'
 import { createGateway, extractive } from 'sluice'

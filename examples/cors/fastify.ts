@@ -1,4 +1,4 @@
-/** Starts a Fastify application that browsers of one site may call: npx tsx examples/cors/fastify.ts */
+/** Starts a Fastify application that allows cross-origin requests from one site: npx tsx examples/cors/fastify.ts */
 import fastify from 'fastify'
 import { createGateway, extractive } from 'sluice'
 import { toFastify } from 'sluice/fastify'

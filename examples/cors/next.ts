@@ -1,4 +1,4 @@
-/** The file app/ai/[...path]/route.ts of a Next.js application that browsers of one site may call. */
+/** The file app/ai/[...path]/route.ts of a Next.js application that allows cross-origin requests from one site. */
 import { createGateway, extractive } from 'sluice'
 import { toNext, type NextHandler } from 'sluice/next'
 

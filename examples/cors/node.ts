@@ -1,4 +1,4 @@
-/** Starts a server that browsers of one site may call: npx tsx examples/cors/node.ts */
+/** Starts a server that allows cross-origin requests from one site: npx tsx examples/cors/node.ts */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createGateway, extractive } from 'sluice'
