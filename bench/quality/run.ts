@@ -134,11 +134,11 @@ async function tierCosts(kind: string, goal: string): Promise<void> {
 /** The groups of figures, in the order in which they are measured. */
 const sections: Readonly<Record<string, () => Promise<void>>> = {
   selection: async () => {
-    await selection('specstory', 16_384, 78)
-    await selection('specstory', 32_768, 88)
-    await selection('specstory', 65_536, 97)
-    await selection('qmsum', 4096, 56)
-    await selection('qmsum', 8192, 78)
+    await selection('specstory', 16_384, 84)
+    await selection('specstory', 32_768, 93)
+    await selection('specstory', 65_536, 98)
+    await selection('qmsum', 4096, 62)
+    await selection('qmsum', 8192, 84)
   },
   tiers: async () => {
     const fresh = (): ReturnType<typeof newWaterfall> => newWaterfall()
