@@ -69,7 +69,7 @@ async function measureSearches(
   const misses: number[] = []
   const scans: number[] = []
   let exact = 0
-  const options = { least: threshold, limit: 16 }
+  const options = { minSimilarity: threshold, limit: 16 }
   for (let round = 0; round < ROUNDS + 10; round += 1) {
     const text = texts[Math.floor(random() * texts.length)] ?? ''
     const known = hashEmbedding(`${text} please`.replace('What', 'Waht'))
@@ -105,7 +105,7 @@ async function measureSearches(
 async function longestBlock(
   index: VectorIndex,
   texts: readonly string[],
-  options: { readonly least: number; readonly limit: number },
+  options: { readonly minSimilarity: number; readonly limit: number },
 ): Promise<number> {
   const vectors = texts.slice(0, 50).map(hashEmbedding)
   const delay = monitorEventLoopDelay({ resolution: 1 })

@@ -46,9 +46,9 @@ const recallOf = async (kind: string, method: Method): Promise<number> => {
   const { evidence, needed } = await measureRecall({ root, kind, step }, method)
   return Number.isNaN(evidence) ? needed : evidence
 }
-const tier2At = (leastTarget: number): Method =>
+const tier2At = (minTarget: number): Method =>
   through(
-    () => newWaterfall({ vanishing: { leastTarget } }),
+    () => newWaterfall({ vanishing: { minTarget } }),
     () => ({ steering: vanishing }),
   )
 const small = [1200, 2500, 4096, 8192, 16_384]

@@ -80,7 +80,7 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     const { threshold, cancellation } = lookup
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
-      runWithTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { least: threshold, limit }))
+      runWithTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { minSimilarity: threshold, limit }))
     return whenReady(whenReady(vectorOf(lookup), search), (found) =>
       found
         .filter(({ similarity }) => similarity >= threshold)
@@ -259,11 +259,11 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       partition.add(entry)
       entries.set(id, entry)
     },
-    nearest: (scope, vector, { least, limit }) => {
+    nearest: (scope, vector, { minSimilarity, limit }) => {
       checkDimensions(vector)
       const partition = partitions.get(scope)
       if (partition === undefined || limit < 1) return []
-      const found = partition.search({ vector, minSimilarity: least, limit, now: now() }, pause)
+      const found = partition.search({ vector, minSimilarity, limit, now: now() }, pause)
       const keepStored = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
         const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
         for (const { id } of present.toReversed()) touch(entries, id)

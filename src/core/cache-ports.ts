@@ -94,7 +94,7 @@ export interface VectorIndex {
   nearest(
     scope: string,
     vector: Float32Array,
-    options: { readonly least: number; readonly limit: number },
+    options: { readonly minSimilarity: number; readonly limit: number },
   ): readonly Neighbor[] | Promise<readonly Neighbor[]>
   remove(id: string): void | Promise<void>
   clear(): void | Promise<void>

@@ -169,7 +169,7 @@ export interface Embedded {
 }
 
 /** Reads, cancels or deletes a response that the upstream stores. */
-export interface HeldResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
+export interface StoredResponseCall extends Pick<ProviderCall, 'signal' | 'cancellation' | 'runtime' | 'timeouts'> {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** The path below `/responses`, such as `/resp_1/input_items?limit=2`. */
   readonly path: string
@@ -217,7 +217,7 @@ export interface Provider {
   /** Absent if the upstream has no embeddings endpoint. */
   embed?(call: EmbedCall): Promise<Embedded>
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
-  heldResponse?(call: HeldResponseCall): Promise<string>
+  storedResponse?(call: StoredResponseCall): Promise<string>
   /** Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has none. */
   passThrough?(call: PassthroughCall): Promise<PassedAnswer>
   /** Returns the upstream's token count for a prompt. Absent if the upstream has no such endpoint. */

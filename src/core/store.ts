@@ -21,7 +21,7 @@ export interface ReserveRequest {
   readonly reservationId: string
   readonly claims: readonly Claim[]
   /** Minimum grant of the elastic claims. @default their amount */
-  readonly least?: number
+  readonly minGrant?: number
   /**
    * Time after which unsettled amounts are released, in milliseconds. Applies if the process ends before it settles the
    * reservation.

@@ -1,7 +1,7 @@
 import type { Completion } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import type { HeldResponseCall } from '../core/ports.ts'
+import type { StoredResponseCall } from '../core/ports.ts'
 import { billFor, billForPart, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { asFailure, settle } from './settle.ts'
@@ -86,11 +86,11 @@ class BackgroundWork {
    * Calls the upstream and updates the response. Returns false if the upstream no longer has the response. Any other
    * failed poll is retried.
    */
-  async #poll(method: HeldResponseCall['method'], action: string): Promise<boolean> {
+  async #poll(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, cancellation, format } = this.#answered
     const { runtime, timeouts } = this.#services
     try {
-      const text = await route?.provider.heldResponse?.({
+      const text = await route?.provider.storedResponse?.({
         method,
         path: `/${encodeURIComponent(this.#completion.id)}${action}`,
         signal: cancellation.signal,

@@ -236,7 +236,7 @@ function optionError(problem: string): GatewayError {
  */
 function enforceDeadlines(provider: Provider): Provider {
   if (provider.endsCalls === true) return provider
-  const { name, dialect, secondDialect, embed, countTokens, heldResponse, passThrough, ping } = provider
+  const { name, dialect, secondDialect, embed, countTokens, storedResponse, passThrough, ping } = provider
   const addDeadline =
     <C extends RequestCall, T>(method: (call: C) => Promise<T>, discard?: (value: T) => void) =>
     (call: C): Promise<T> =>
@@ -256,7 +256,7 @@ function enforceDeadlines(provider: Provider): Provider {
     ),
     ...(embed !== undefined && { embed: addDeadline(embed) }),
     ...(countTokens !== undefined && { countTokens: addDeadline(countTokens) }),
-    ...(heldResponse !== undefined && { heldResponse: addDeadline(heldResponse) }),
+    ...(storedResponse !== undefined && { storedResponse: addDeadline(storedResponse) }),
     ...(passThrough !== undefined && { passThrough: addDeadline(passThrough, ({ source }) => source.abort()) }),
     ...(ping !== undefined && { ping: (call) => ping.call(provider, call) }),
   }

@@ -5,7 +5,7 @@ import type { Model } from '../core/model.ts'
 import type {
   EmbedCall,
   Embedded,
-  HeldResponseCall,
+  StoredResponseCall,
   PassedAnswer,
   PassthroughCall,
   Provider,
@@ -95,7 +95,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
       countTokens: async (call: ProviderCall) => countTokens(await targetFor(call.prompt), call, count),
     }),
     ...(responses !== undefined && {
-      heldResponse: async (call: HeldResponseCall) => heldResponse(await targetFor(), call, responses),
+      storedResponse: async (call: StoredResponseCall) => storedResponse(await targetFor(), call, responses),
     }),
     ...(base !== undefined && {
       passThrough: async (call: PassthroughCall) => passThrough(await targetFor(), call, base),
@@ -139,7 +139,7 @@ function urlFor(address: EndpointUrl, { model }: { readonly model: Model }, isSt
   return typeof address === 'string' ? address : address(encodeURIComponent(model.id), isStream)
 }
 
-async function heldResponse(target: LoadedTarget, call: HeldResponseCall, url: string): Promise<string> {
+async function storedResponse(target: LoadedTarget, call: StoredResponseCall, url: string): Promise<string> {
   const { method, path } = call
   const { text } = await fetchJson(target, call, { method, url: `${url}${path}` })
   return text

@@ -1,7 +1,7 @@
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { HeldResponseCall } from '../core/ports.ts'
+import type { StoredResponseCall } from '../core/ports.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
@@ -44,7 +44,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
 }
 
 interface ProviderAction {
-  readonly method: HeldResponseCall['method']
+  readonly method: StoredResponseCall['method']
   readonly suffix: string
 }
 
@@ -72,13 +72,13 @@ async function callProvider(
   { method, suffix }: ProviderAction,
 ): Promise<string> {
   const provider = services.provider(providerName)
-  if (provider?.heldResponse === undefined) throw notFound(call)
+  if (provider?.storedResponse === undefined) throw notFound(call)
   const { runtime, timeouts } = services
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
   const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))).toString()
   const path = `/${encodeURIComponent(idOf(call))}${suffix}${query === '' ? '' : `?${query}`}`
-  return provider.heldResponse({
+  return provider.storedResponse({
     method,
     path,
     get signal() {

@@ -22,7 +22,7 @@ interface VanishingOptions {
   /** Target size of the prompt, as a fraction of the conversation. @default 0.01 */
   readonly targetShare?: number
   /** Minimum target, in tokens. @default 4096, or 16,384 above 40,000 tokens */
-  readonly leastTarget?: MinTarget
+  readonly minTarget?: MinTarget
   readonly after: Runtime['after']
 }
 
@@ -45,7 +45,7 @@ const MAX_REPLY_TOKENS = 100
 
 /** Tier 2: stores the conversation and sends only the sections that a keyword search finds. */
 export function createVanishing(tools: SelectionTools, memory: ConversationMemory, options: VanishingOptions): Tier {
-  const { thresholds, targetShare = TARGET_SHARE, leastTarget: minTarget = DEFAULT_MIN_TARGETS, after } = options
+  const { thresholds, targetShare = TARGET_SHARE, minTarget = DEFAULT_MIN_TARGETS, after } = options
 
   /**
    * Without a header, only a single long request gets a large target, because a long conversation would pay for it on

@@ -58,7 +58,7 @@ export interface WaterfallOptions {
   readonly summarizer?: Summarizer
   /** Also ranks segments for tiers 5 and 2. @default none */
   readonly embedder?: Embedder
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: MinTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /** The tiers, in order of preference. @default tiers 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
 }

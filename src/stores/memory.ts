@@ -29,7 +29,7 @@ export interface MemoryBounds {
    */
   readonly counters: number
   /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
-  readonly tickets: number
+  readonly reservations: number
   /**
    * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
    * @default 500,000
@@ -39,7 +39,7 @@ export interface MemoryBounds {
    * Log entries. A full pool drops the oldest entry of its largest share (one key, or one log for entries without a
    * quota). @default 100,000 entries and 64 MiB in total, 50,000 entries per log
    */
-  readonly logs: PoolLimit & { readonly entriesOfOneLog: number }
+  readonly logs: PoolLimit & { readonly maxEntriesPerLog: number }
 }
 
 /** Options for `memoryStore()`. */
@@ -55,9 +55,9 @@ const DEFAULTS: MemoryBounds = {
   owned: { entries: 500_000, bytes: 256 * MIB },
   expiring: { entries: 50_000, bytes: 128 * MIB },
   counters: 500_000,
-  tickets: 100_000,
+  reservations: 100_000,
   tallies: 500_000,
-  logs: { entries: 100_000, bytes: 64 * MIB, entriesOfOneLog: 50_000 },
+  logs: { entries: 100_000, bytes: 64 * MIB, maxEntriesPerLog: 50_000 },
 }
 
 const pool = { entries: integerFrom(0), bytes: integerFrom(0) }
@@ -68,9 +68,9 @@ const CHECK = optionsOf({
   owned: checkPool,
   expiring: checkPool,
   counters: integerFrom(0),
-  tickets: integerFrom(0),
+  reservations: integerFrom(0),
   tallies: integerFrom(0),
-  logs: optionsOf({ ...pool, entriesOfOneLog: integerFrom(0) }, ['entries', 'bytes', 'entriesOfOneLog']),
+  logs: optionsOf({ ...pool, maxEntriesPerLog: integerFrom(0) }, ['entries', 'bytes', 'maxEntriesPerLog']),
 })
 
 /**
@@ -82,7 +82,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
   const { now = Date.now, ...bounds } = options
   const limits = { ...DEFAULTS, ...bounds }
   const values = createValues(now, limits)
-  const counters = createCounters(now, { counters: limits.counters, reservations: limits.tickets })
+  const counters = createCounters(now, { counters: limits.counters, reservations: limits.reservations })
   const tallies = createTallies(now, limits.tallies)
   const logs = createLogs(now, limits.logs)
   const store: Store = {

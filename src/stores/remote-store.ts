@@ -138,12 +138,12 @@ function entryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: Bu
   }
 }
 
-function reserveRequest({ reservationId, claims, least, expiresAfterMs }: ReserveRequest): object {
+function reserveRequest({ reservationId, claims, minGrant, expiresAfterMs }: ReserveRequest): object {
   return {
     reservation: encodeText(reservationId),
     claims: claims.map(claimRequest),
     expiresAfter: Math.ceil(expiresAfterMs),
-    ...(least !== undefined && { minimum: least }),
+    ...(minGrant !== undefined && { minimum: minGrant }),
   }
 }
 

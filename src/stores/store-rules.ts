@@ -12,11 +12,14 @@ export type ReservationDecision = { readonly refused: number } | { readonly gran
  * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
  * fit. `levels[i]` is the sum of the spent and held amounts of claim i's counter.
  */
-export function decideReservation({ claims, least }: ReserveRequest, levels: readonly number[]): ReservationDecision {
+export function decideReservation(
+  { claims, minGrant }: ReserveRequest,
+  levels: readonly number[],
+): ReservationDecision {
   let granted = Infinity
   for (const [index, { max, amount, elastic }] of claims.entries()) {
     const remaining = max - (levels[index] ?? 0)
-    const needed = elastic === true ? Math.min(amount, least ?? amount) : amount
+    const needed = elastic === true ? Math.min(amount, minGrant ?? amount) : amount
     if (needed > remaining) return { refused: index }
     if (elastic === true) granted = Math.min(granted, amount, remaining)
   }
@@ -33,7 +36,7 @@ export function checkReserveRequest(request: ReserveRequest, now: number): void 
   for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounter(counter)
 }
 
-export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): void {
+export function checkClaims({ claims, minGrant, expiresAfterMs }: ReserveRequest): void {
   if (hasDuplicates(claims)) {
     throw new RangeError('Two claims of one reservation name the same counter. Merge them into one claim.')
   }
@@ -41,7 +44,7 @@ export function checkClaims({ claims, least, expiresAfterMs }: ReserveRequest): 
     checkAmount(claim.counter, claim.amount)
     checkAmount(claim.counter, claim.max)
   }
-  if (least !== undefined) checkAmount('least', least)
+  if (minGrant !== undefined) checkAmount('minGrant', minGrant)
   if (!(expiresAfterMs > 0)) throw new RangeError(`expiresAfterMs is ${expiresAfterMs}; expected a number above 0.`)
 }
 

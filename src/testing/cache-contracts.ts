@@ -38,8 +38,8 @@ export function testVectorIndex(
     const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
     const add = async (id: string, degrees: number, scope = 's', expiresAt = LATER): Promise<void> =>
       index.add({ id, scope, vector: vectorAt(degrees), expiresAt })
-    const find = async (degrees: number, least = 0.9, limit = 10, scope = 's'): Promise<readonly string[]> =>
-      (await index.nearest(scope, vectorAt(degrees), { least, limit })).map((neighbor) => neighbor.id)
+    const find = async (degrees: number, minSimilarity = 0.9, limit = 10, scope = 's'): Promise<readonly string[]> =>
+      (await index.nearest(scope, vectorAt(degrees), { minSimilarity, limit })).map((neighbor) => neighbor.id)
 
     beforeEach(async () => {
       time = 0
@@ -54,7 +54,7 @@ export function testVectorIndex(
       await add('far', 20)
       await add('near', 5)
       await add('same', 0)
-      const found = await index.nearest('s', vectorAt(0), { least: 0.9, limit: 10 })
+      const found = await index.nearest('s', vectorAt(0), { minSimilarity: 0.9, limit: 10 })
       expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
       expect(found[0]?.similarity).toBeCloseTo(1, 5)
       expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)

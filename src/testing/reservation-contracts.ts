@@ -51,7 +51,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     it('grants exactly the limit to 1,000 concurrent elastic reservations', async () => {
       const results = await Promise.all(
         Array.from({ length: 1_000 }, (_, n) =>
-          reserve(`t${n}`, [claim('a', 30, 1_000, { elastic: true })], { least: 1 }),
+          reserve(`t${n}`, [claim('a', 30, 1_000, { elastic: true })], { minGrant: 1 }),
         ),
       )
       const granted = results.map((result) => (result.accepted ? result.granted : 0))
@@ -78,18 +78,22 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     it('all get the smallest remaining amount of their counters', async () => {
       await reserve('t1', [claim('a', 60, 100), claim('b', 10, 100)])
       const claims = [claim('n', 1, 5), claim('a', 80, 100, elastic), claim('b', 80, 100, elastic)]
-      expect(await reserve('t2', claims, { least: 5 })).toEqual({ accepted: true, granted: 40, levels: [1, 100, 50] })
+      expect(await reserve('t2', claims, { minGrant: 5 })).toEqual({
+        accepted: true,
+        granted: 40,
+        levels: [1, 100, 50],
+      })
     })
 
     it('are granted in full when they fit', async () => {
-      expect(await reserve('t', [claim('a', 80, 100, elastic)], { least: 5 })).toMatchObject({ granted: 80 })
+      expect(await reserve('t', [claim('a', 80, 100, elastic)], { minGrant: 5 })).toMatchObject({ granted: 80 })
     })
 
     it('are refused below the minimum grant, and granted at it', async () => {
       await reserve('t1', [claim('a', 90, 100)])
-      const refused = await reserve('t2', [claim('a', 50, 100, elastic)], { least: 11 })
+      const refused = await reserve('t2', [claim('a', 50, 100, elastic)], { minGrant: 11 })
       expect(refused).toEqual({ accepted: false, refused: 0, levels: [90] })
-      expect(await reserve('t3', [claim('a', 50, 100, elastic)], { least: 10 })).toMatchObject({ granted: 10 })
+      expect(await reserve('t3', [claim('a', 50, 100, elastic)], { minGrant: 10 })).toMatchObject({ granted: 10 })
     })
 
     it('are granted in full or refused without a minimum grant', async () => {
@@ -97,7 +101,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     })
 
     it('do not make other claims elastic', async () => {
-      expect(await reserve('t', [claim('a', 50, 100, elastic), claim('b', 50, 20)], { least: 1 })).toMatchObject({
+      expect(await reserve('t', [claim('a', 50, 100, elastic), claim('b', 50, 20)], { minGrant: 1 })).toMatchObject({
         accepted: false,
         refused: 1,
       })
@@ -105,7 +109,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     })
 
     it('release the granted amount, not the claimed one, when they are settled', async () => {
-      await reserve('t', [claim('a', 150, 100, elastic)], { least: 1 })
+      await reserve('t', [claim('a', 150, 100, elastic)], { minGrant: 1 })
       expect(await settle('t', { a: 20 })).toBe(true)
       expect(await level('a')).toEqual({ spent: 20, held: 0 })
     })

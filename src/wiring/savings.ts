@@ -39,9 +39,9 @@ export interface SavingsOptions {
   /**
    * Size of the prompt that tier 2 builds, as a share of the context and a minimum in tokens. The minimum can depend on
    * the size of the context.
-   * @default { targetShare: 0.01, leastTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
+   * @default { targetShare: 0.01, minTarget: [{ above: 0, target: 4096 }, { above: 40_000, target: 16_384 }] }
    */
-  readonly vanishing?: { readonly targetShare?: number; readonly leastTarget?: MinTarget }
+  readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
    * 800 characters of each message, once per conversation. If it fails or takes longer than three seconds, the ranking
@@ -78,7 +78,7 @@ export const checkSavings: OptionCheck = optionsOf({
   summarizer: oneOf('model', 'extractive'),
   vanishing: optionsOf({
     targetShare: numberFrom(0.0001, 1),
-    leastTarget: (value, path) => (typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path)),
+    minTarget: (value, path) => (typeof value === 'number' ? checkTarget(value, path) : checkTargets(value, path)),
   }),
   embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
   tiers: expects(

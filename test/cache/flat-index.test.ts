@@ -18,13 +18,13 @@ function unit(...values: readonly number[]): Float32Array {
 
 describe('the flat index', () => {
   const options = { now: () => 0, dimensions: 2 }
-  const everything = { least: -1, limit: 100 }
+  const everything = { minSimilarity: -1, limit: 100 }
 
   it('removes the least recently used entry when it is full', async () => {
     const index = createFlatIndex({ ...options, maxEntries: 2 })
     await index.add({ id: 'a', scope: 's', vector: unit(1, 0), expiresAt: 1 })
     await index.add({ id: 'b', scope: 's', vector: unit(0, 1), expiresAt: 1 })
-    await index.nearest('s', unit(1, 0), { least: 0.9, limit: 1 })
+    await index.nearest('s', unit(1, 0), { minSimilarity: 0.9, limit: 1 })
     await index.add({ id: 'c', scope: 't', vector: unit(1, 1), expiresAt: 1 })
 
     expect((await index.nearest('s', unit(1, 0), everything)).map(({ id }) => id)).toEqual(['a'])
@@ -66,11 +66,11 @@ describe('the flat index', () => {
       const vector = unit(1, entry === count - 1 ? 0 : 0.1)
       await index.add({ id: String(entry), scope: 's', vector, expiresAt: 1 })
     }
-    const [nearest] = await index.nearest('s', unit(1, 0), { least: 0.9, limit: 1 })
+    const [nearest] = await index.nearest('s', unit(1, 0), { minSimilarity: 0.9, limit: 1 })
 
     expect(pauses).toBeGreaterThan(0)
     expect(nearest?.id).toBe(String(count - 1))
-    expect(await index.nearest('s', unit(1, 0), { least: 0.9, limit: count })).toHaveLength(count / 2 + 1)
+    expect(await index.nearest('s', unit(1, 0), { minSimilarity: 0.9, limit: count })).toHaveLength(count / 2 + 1)
   })
 
   it('does not return an entry that was removed during the search', async () => {
@@ -85,7 +85,7 @@ describe('the flat index', () => {
     for (let entry = 0; entry < 5000; entry += 1) {
       await index.add({ id: String(entry), scope: 's', vector: unit(1, entry === 0 ? 0 : 1), expiresAt: 1 })
     }
-    const found = await index.nearest('s', unit(1, 0), { least: 0.5, limit: 3 })
+    const found = await index.nearest('s', unit(1, 0), { minSimilarity: 0.5, limit: 3 })
 
     expect(paused).toBe(true)
     expect(found.map(({ id }) => id)).not.toContain('0')

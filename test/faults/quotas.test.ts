@@ -89,7 +89,7 @@ describe('a key that floods the store', () => {
   })
 
   it('does not evict audit records of another key', async () => {
-    const { hostile, ...stage } = await stageWith({ logs: { entries: 60, bytes: 10_000_000, entriesOfOneLog: 50 } })
+    const { hostile, ...stage } = await stageWith({ logs: { entries: 60, bytes: 10_000_000, maxEntriesPerLog: 50 } })
     for (let n = 0; n < 3; n += 1) await ask(stage, chat(`${n}?`))
     for (let n = 0; n < FLOOD; n += 1) await ask(stage, chat('Flood.'), { secret: hostile })
 
@@ -104,7 +104,7 @@ describe('a key that floods the store', () => {
 describe('requests that are refused', () => {
   it('do not evict billed audit records of the same key', async () => {
     const { gateway, keyId, ...stage } = await stageWith({
-      logs: { entries: 60, bytes: 10_000_000, entriesOfOneLog: 50 },
+      logs: { entries: 60, bytes: 10_000_000, maxEntriesPerLog: 50 },
     })
     for (let n = 0; n < 5; n += 1) await ask(stage, chat(`${n}?`))
     for (let n = 0; n < FLOOD; n += 1) await ask(stage, { ...chat('Flood.'), model: 'chat/none' })

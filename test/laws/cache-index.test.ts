@@ -49,7 +49,7 @@ describe('the law of the index', () => {
             .map((stored, place) => ({ id: String(place), similarity: cosine(stored, query) }))
             .filter(({ similarity }) => similarity >= least)
             .sort((one, other) => other.similarity - one.similarity)
-          const neighbours = await index.nearest('s', query, { least, limit: 100 })
+          const neighbours = await index.nearest('s', query, { minSimilarity: least, limit: 100 })
 
           expect(neighbours).toEqual(expected)
           found += neighbours.length

@@ -116,7 +116,7 @@ describe.each(stores)('$name', ({ make, numRuns, isSkipped }) => {
             const result = await store.reserve({
               reservationId: `t${index}`,
               claims,
-              least: step.least,
+              minGrant: step.least,
               expiresAfterMs: LAPSE,
             })
             expect(result.accepted).toBe(rooms.every((room) => room >= least))

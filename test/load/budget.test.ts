@@ -159,8 +159,8 @@ it.each(CASES)(
     expect(store.refusals.filter(({ level, max }) => level > max)).toEqual([])
 
     // Less is left than the shortest useful answer costs.
-    const least = store.refusals.at(-1)?.least ?? 0
-    expect(BUDGET - spent).toBeLessThan(Math.min(least, needed))
+    const minGrant = store.refusals.at(-1)?.minGrant ?? 0
+    expect(BUDGET - spent).toBeLessThan(Math.min(minGrant, needed))
 
     // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
     const costs = await trailOf(at)

@@ -68,12 +68,12 @@ describe('the size of the prompt of tier 2', () => {
   })
 
   it('follows the configured sizes', async () => {
-    const leastTarget = [
+    const minTarget = [
       { above: 0, target: 2000 },
       { above: 30_000, target: 8000 },
     ]
     const prompt = chat(160)
-    const sizes = [await sizeOf(prompt, ORDERED, { leastTarget }), await sizeOf(prompt, ORDERED, { leastTarget: 2000 })]
+    const sizes = [await sizeOf(prompt, ORDERED, { minTarget }), await sizeOf(prompt, ORDERED, { minTarget: 2000 })]
     expect(sizes[0]).toBeGreaterThan(7500)
     expect(sizes[0]).toBeLessThanOrEqual(8000)
     expect(sizes[1]).toBeGreaterThan(1500)

@@ -87,7 +87,7 @@ describe('the limits of memoryStore', () => {
   })
 
   it('refuse further open reservations until one is settled', async () => {
-    const store = memoryStore({ now: () => 0, tickets: 2 })
+    const store = memoryStore({ now: () => 0, reservations: 2 })
     await store.reserve(reserve('t1', 'a'))
     await store.reserve(reserve('t2', 'a'))
     await expect(settled(() => store.reserve(reserve('t3', 'a')))).rejects.toMatchObject({ kind: 'overloaded' })
@@ -98,7 +98,7 @@ describe('the limits of memoryStore', () => {
 
   it('are not reached by thousands of expired windows and settled reservations', async () => {
     let now = 0
-    const store = memoryStore({ now: () => now, counters: 20, tickets: 2, tallies: 20 })
+    const store = memoryStore({ now: () => now, counters: 20, reservations: 2, tallies: 20 })
     for (let n = 0; n < 5_000; n += 1) {
       now += 1000
       const expiresAt = now + 10_000
@@ -147,7 +147,7 @@ describe('the limits of memoryStore', () => {
   })
 
   it('drop the oldest entry of the largest log, and the oldest entry of a full log', async () => {
-    const logs = { entries: 6, bytes: 1_000_000, entriesOfOneLog: 4 }
+    const logs = { entries: 6, bytes: 1_000_000, maxEntriesPerLog: 4 }
     const store = memoryStore({ now: () => 0, logs })
     for (let n = 0; n < 3; n += 1) await store.append('quiet', { at: n, value: `q${n}` })
     for (let n = 0; n < 50; n += 1) await store.append('loud', { at: n, value: `l${n}` })
@@ -164,7 +164,7 @@ describe('the limits of memoryStore', () => {
   })
 
   it('limit the bytes of logs', async () => {
-    const store = memoryStore({ now: () => 0, logs: { entries: 1000, bytes: 10_000, entriesOfOneLog: 1000 } })
+    const store = memoryStore({ now: () => 0, logs: { entries: 1000, bytes: 10_000, maxEntriesPerLog: 1000 } })
     for (let n = 0; n < 100; n += 1) await store.append('a', { at: n, value: 'x'.repeat(500) })
     expect(await store.entries('a', { limit: 100 })).toHaveLength(8)
   })

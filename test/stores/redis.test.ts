@@ -192,7 +192,7 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
 
   it('grants each elastic claim the smallest remaining amount of all owners', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
-    const request = { reservationId: 't', least: 2, claims: [own, { ...shared, max: 4 }], expiresAfterMs: 60_000 }
+    const request = { reservationId: 't', minGrant: 2, claims: [own, { ...shared, max: 4 }], expiresAfterMs: 60_000 }
     expect(await store.reserve(request)).toEqual({ accepted: true, granted: 4, levels: [4, 4] })
     expect(await store.levels([own.counter, shared.counter])).toEqual([
       { spent: 0, held: 4 },

@@ -44,7 +44,7 @@ async function add(index: VectorIndex, entry: Added): Promise<void> {
 }
 
 async function idsIn(index: VectorIndex, scope = 's'): Promise<readonly string[]> {
-  const found = await index.nearest(scope, at(0), { least: 0.5, limit: 100 })
+  const found = await index.nearest(scope, at(0), { minSimilarity: 0.5, limit: 100 })
   return found.map(({ id }) => id).toSorted()
 }
 
@@ -192,7 +192,7 @@ describe.each(postgresSetups)('the cache in PostgreSQL with $name', ({ name, isS
           if (isSearched) await run(opened, `SET enable_${way} TO off`)
         }
         for (const entry of [0, 17, 500, 1_099]) {
-          const [nearest, next] = await index.nearest('s', at(entry * 0.3), { least: 0.9, limit: 2 })
+          const [nearest, next] = await index.nearest('s', at(entry * 0.3), { minSimilarity: 0.9, limit: 2 })
           expect(nearest?.id).toBe(`${entry} in s`)
           expect(next?.id).toMatch(/ in s$/)
         }

@@ -6,7 +6,7 @@ export interface Refusal {
   /** Sum of the spent and held amounts at the refusal. */
   readonly level: number
   /** Minimum grant of the request. */
-  readonly least: number
+  readonly minGrant: number
 }
 
 export interface TightStore extends WatchedStore {
@@ -33,9 +33,9 @@ export function tightStore(
         const level = result.levels[index] ?? 0
         if (result.accepted && level > max) violations.push(`${counter}: ${level} of ${max} granted`)
         if (result.accepted || index !== result.refused) continue
-        const least = elastic === true ? Math.min(amount, request.least ?? amount) : amount
-        refusals.push({ max, level, least })
-        if (max - level >= least) violations.push(`${counter}: ${least} refused at ${level} of ${max}`)
+        const minGrant = elastic === true ? Math.min(amount, request.minGrant ?? amount) : amount
+        refusals.push({ max, level, minGrant })
+        if (max - level >= minGrant) violations.push(`${counter}: ${minGrant} refused at ${level} of ${max}`)
       }
       decided({ reservationIds: store.reservationIds, refusals })
       return result

@@ -50,7 +50,7 @@ const ORDER_STEPS = 8192
 /** Number of digits of a cursor. Cursors are zero-padded, because they are sorted as strings. */
 const CURSOR_DIGITS = 16
 
-export function createLogs(now: () => number, bounds: PoolLimit & { readonly entriesOfOneLog: number }): MemoryLogs {
+export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
   /** Shares, ordered by negative size. The largest share is due first. */
@@ -65,7 +65,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly ent
 
   function append(log: string, entry: NewLogEntry): void {
     const { quota } = entry
-    const limit = quota ?? { maxEntries: bounds.entriesOfOneLog, maxBytes: bounds.bytes }
+    const limit = quota ?? { maxEntries: bounds.maxEntriesPerLog, maxBytes: bounds.bytes }
     const name = logShareOf(log, quota)
     const lineBytes = bytesOfLine(log, entry.value)
     if (quota !== undefined && isOversized(log, entry)) throw quotaExceeded(quota)

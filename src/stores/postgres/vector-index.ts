@@ -57,7 +57,7 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
         maxPerKey,
       })
     },
-    nearest: async (scope, vector, { least, limit }) => {
+    nearest: async (scope, vector, { minSimilarity, limit }) => {
       checkVector(vector, dimensions)
       if (limit < 1) return []
       const reply = await send('nearest_vectors', { scope: encodeText(scope), vector: Array.from(vector), limit })
@@ -66,7 +66,7 @@ export function postgresVectorIndex(options: PostgresVectorIndexOptions): Postgr
           const [id, similarity] = toList(neighbor)
           return { id: toText(id), similarity: toNumber(similarity) }
         })
-        .filter(({ similarity }) => similarity >= least)
+        .filter(({ similarity }) => similarity >= minSimilarity)
     },
     remove: async (id) => void (await send('remove_vector', { id: encodeText(id) })),
     clear: async () => void (await send('clear_vectors', {})),

@@ -66,11 +66,11 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
       const encoded = usesVectorSets ? Array.from(vector) : encodeVector(vector)
       await send(ADD_VECTOR, { id, scope, owner, vector: encoded, ends: expiresAt, maxPerScope, maxPerKey })
     },
-    nearest: async (scope, vector, { least, limit }) => {
+    nearest: async (scope, vector, { minSimilarity, limit }) => {
       checkVector(vector, dimensions)
       if (limit < 1) return []
       const findNearest = (await hasVectorSets()) ? findNearestInSet : findNearestCopied
-      return (await findNearest(scope, vector, limit)).filter(({ similarity }) => similarity >= least)
+      return (await findNearest(scope, vector, limit)).filter(({ similarity }) => similarity >= minSimilarity)
     },
     remove: async (id) => void (await send(REMOVE_VECTOR, { id })),
     clear: async () => {
