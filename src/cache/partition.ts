@@ -6,7 +6,7 @@ export interface StoredVector {
   readonly id: string
   readonly scope: string
   readonly vector: Float32Array
-  readonly tailLength: number
+  readonly tailNorm: number
   readonly expiresAt: number
   row: number
 }
@@ -121,7 +121,7 @@ function compact(rows: Rows): void {
 
 interface Scan {
   readonly search: VectorSearch
-  readonly tailLength: number
+  readonly tailNorm: number
   /** Undefined if the partition is too small for signatures. */
   readonly signature: Uint32Array | undefined
   readonly maxDifferent: readonly number[]
@@ -140,7 +140,7 @@ function scan(
   if (signature !== undefined) sign(search.vector, signature)
   const state: Scan = {
     search,
-    tailLength: tailNorm(search.vector),
+    tailNorm: tailNormOf(search.vector),
     signature,
     maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
     best: [],
@@ -166,7 +166,7 @@ async function scanRest(
 function scanSlice(rows: Rows, state: Scan, from: number): number {
   const { firstWords: first, otherWords: rest, signedCount: signed } = rows
   const { signature, maxDifferent, end } = state
-  const [one = 0, two = 0] = signature ?? []
+  const [firstWord = 0, secondWord = 0] = signature ?? []
   const maxFirst = maxDifferent[0] ?? 0
   let work = 0
   let row = from
@@ -177,7 +177,7 @@ function scanSlice(rows: Rows, state: Scan, from: number): number {
       continue
     }
     const at = row * FIRST_WORDS
-    const different = countOnes((first[at] ?? 0) ^ one) + countOnes((first[at + 1] ?? 0) ^ two)
+    const different = countOnes((first[at] ?? 0) ^ firstWord) + countOnes((first[at + 1] ?? 0) ^ secondWord)
     work += 1
     if (different > maxFirst) continue
     const isNear = hasNearSignature(rest, row, { signature, different, maxDifferent })
@@ -193,27 +193,27 @@ interface ComparisonState {
   readonly maxDifferent: readonly number[]
 }
 
-function hasNearSignature(rest: Uint32Array, row: number, stage: ComparisonState): boolean {
+function hasNearSignature(rest: Uint32Array, row: number, comparison: ComparisonState): boolean {
   const at = row * OTHER_WORDS - FIRST_WORDS
-  let { different } = stage
+  let { different } = comparison
   let word = FIRST_WORDS
   for (let index = 1; index < STAGES.length; index += 1) {
     const end = STAGES[index] ?? 0
-    for (; word < end; word += 1) different += countOnes((rest[at + word] ?? 0) ^ (stage.signature[word] ?? 0))
-    if (different > (stage.maxDifferent[index] ?? 0)) return false
+    for (; word < end; word += 1) different += countOnes((rest[at + word] ?? 0) ^ (comparison.signature[word] ?? 0))
+    if (different > (comparison.maxDifferent[index] ?? 0)) return false
   }
   return true
 }
 
 /**
- * Computes the dot product of the heads first. Together with the tail lengths, it bounds the cosine, so few vectors
+ * Computes the dot product of the heads first. Together with the norms of the tails, it bounds the cosine, so few vectors
  * need the product of the tails.
  */
-function compare(entry: StoredVector | undefined, { search, tailLength, best }: Scan): void {
+function compare(entry: StoredVector | undefined, { search, tailNorm, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
-  const head = headLength(search.vector.length)
+  const head = headDimensions(search.vector.length)
   const start = dotProduct(entry.vector, search.vector, 0, head)
-  if (start + tailLength * entry.tailLength < search.minSimilarity - ROUNDING) return
+  if (start + tailNorm * entry.tailNorm < search.minSimilarity - ROUNDING) return
   const similarity = start + dotProduct(entry.vector, search.vector, head, search.vector.length)
   if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
@@ -233,12 +233,12 @@ function grow(array: Uint32Array, length: number): Uint32Array {
 }
 
 /** Returns the norm of the dimensions after the head. */
-export function tailNorm(vector: Float32Array): number {
-  const head = headLength(vector.length)
+export function tailNormOf(vector: Float32Array): number {
+  const head = headDimensions(vector.length)
   return Math.sqrt(dotProduct(vector, vector, head, vector.length))
 }
 
-export function headLength(dimensions: number): number {
+export function headDimensions(dimensions: number): number {
   return dimensions < 64 ? dimensions : dimensions >>> 2
 }
 

@@ -7,7 +7,7 @@ import { createFailurePause, type FailurePause, whenReady, runWithTimeout, runAb
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 import { GatewayError } from '../core/errors.ts'
 import { createSigner, SIGNATURE_WORDS } from './hashing.ts'
-import { createPartition, type Partition, type StoredVector, tailNorm } from './partition.ts'
+import { createPartition, type Partition, type StoredVector, tailNormOf } from './partition.ts'
 
 export interface VectorSearchOptions {
   readonly embedder: Embedder
@@ -253,7 +253,7 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       if (old !== undefined) remove(old)
       evict()
       if (capacity < 1) return
-      const entry = { id, scope, vector: vector.slice(), tailLength: tailNorm(vector), expiresAt, row: 0 }
+      const entry = { id, scope, vector: vector.slice(), tailNorm: tailNormOf(vector), expiresAt, row: 0 }
       const partition = partitions.get(scope) ?? createPartition(sign)
       partitions.set(scope, partition)
       partition.add(entry)

@@ -36,7 +36,7 @@ export interface CandidateSearch {
 const TYPO_COST = 0.01
 const MAX_TYPOS = 2
 /** Maximum number of pending questions that one lookup canonicalizes, which takes about 2 ms. */
-const MAX_PENDING_READ = 64
+const MAX_CANONICALIZED_PER_LOOKUP = 64
 const ARTICLES: ReadonlySet<string> = new Set(['a', 'an', 'the'])
 
 /**
@@ -146,18 +146,18 @@ function emptyWordings(): Wordings {
   return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
 }
 
-function isEmpty({ firstQuestion: only, pending, wordings }: Scope): boolean {
-  return only === undefined && (pending?.size ?? 0) + (wordings?.byId.size ?? 0) === 0
+function isEmpty({ firstQuestion, pending, wordings }: Scope): boolean {
+  return firstQuestion === undefined && (pending?.size ?? 0) + (wordings?.byId.size ?? 0) === 0
 }
 
 function canonicalizePending(scope: Scope, wordings: Wordings): void {
-  const { firstQuestion: only, pending } = scope
-  if (only !== undefined) insert(wordings, only.id, canonicalize(only.text))
+  const { firstQuestion, pending } = scope
+  if (firstQuestion !== undefined) insert(wordings, firstQuestion.id, canonicalize(firstQuestion.text))
   scope.firstQuestion = undefined
   if (pending === undefined) return
   let count = 0
   for (const [id, text] of pending) {
-    if (count >= MAX_PENDING_READ) return
+    if (count >= MAX_CANONICALIZED_PER_LOOKUP) return
     count += 1
     pending.delete(id)
     insert(wordings, id, canonicalize(text))

@@ -30,8 +30,8 @@ export interface ReserveRequest {
 }
 
 /**
- * `levels[i]` is the sum of spent and held amounts of the counter of claim i: after an accepted reservation, or when
- * the reservation was rejected.
+ * `levels[i]` is the sum of the spent and held amounts of claim i's counter. Includes the reservation if it was
+ * accepted.
  */
 export type ReserveResult =
   | { readonly accepted: true; readonly granted: number; readonly levels: readonly number[] }
@@ -100,7 +100,7 @@ export interface LogQuery {
  *
  * A full quota affects only its own values. A new value with `ttlMs` replaces the oldest values of the same quota. A
  * value without `ttlMs` is rejected with `quota-exceeded`. A value that is larger than the quota is always rejected.
- * Either all values of one quota have `ttlMs`, or none has.
+ * Either all values of one quota have `ttlMs`, or none of them do.
  */
 export interface Quota {
   /** `<kind>:<key id>`. Quotas with the same name share one count. */
@@ -117,7 +117,7 @@ export interface Quota {
 export interface WriteOptions {
   /** Milliseconds after which the value expires. @default it does not expire */
   readonly ttlMs?: number
-  /** The quota to which the value counts until it is replaced or deleted, or expires. @default none */
+  /** The quota against which the value counts until it is replaced or deleted, or expires. @default none */
   readonly quota?: Quota
   /**
    * True to write even if the quota is full. Intended for small values whose number is limited by other values in the

@@ -38,7 +38,7 @@ export class BodyCapacity {
    * the wait is too long, and with `cancelled` if the caller disconnects.
    */
   acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<OccupiedCapacity> {
-    const size = limitedSizeOf(bytes)
+    const size = countedSizeOf(bytes)
     if (size === 0) return new OccupiedCapacity(this, keyId, 0)
     const owner = this.#ownerOf(keyId)
     if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#occupy(owner, keyId, size)
@@ -117,7 +117,7 @@ export class OccupiedCapacity {
 
   /** Replaces the expected size with the size of the received body. Does not wait, even if the capacity is exceeded. */
   resize(bytes: number): void {
-    const addedBytes = limitedSizeOf(bytes) - this.#bytes
+    const addedBytes = countedSizeOf(bytes) - this.#bytes
     this.#bytes += addedBytes
     this.#capacity.add(this.#keyId, addedBytes)
   }
@@ -129,7 +129,7 @@ export class OccupiedCapacity {
 }
 
 /** Returns 0 for a small body, which takes no capacity. */
-function limitedSizeOf(bytes: number): number {
+function countedSizeOf(bytes: number): number {
   return bytes > LARGE_BODY_BYTES ? bytes : 0
 }
 
@@ -142,5 +142,5 @@ function tooManyLargeRequests(): GatewayError {
 }
 
 function clientDisconnected(cause: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller disconnected before its body was read.', { cause })
+  return new GatewayError('cancelled', 'The caller disconnected before the request body was read.', { cause })
 }

@@ -99,7 +99,8 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
 }
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // The headers of a stream contain an estimated bill. The token count that it needs is computed while waiting for the upstream, because counting a long prompt takes time.
+  // Stream headers contain an estimated bill, which requires a token count. Counting a long prompt takes time, so it runs
+  // while the request waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const droppedFields = routed.ignoredFor(route, ignored)
@@ -118,7 +119,7 @@ function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: r
 /** Returns a stored answer, or the live stream of an identical request, in the form that the caller requested. */
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
   if ('read' in stored) return streamOf(stored, planned, services)
-  const completion = underOwnId(stored, planned, services)
+  const completion = withNewId(stored, planned, services)
   if (!planned.prompt.stream) return { kind: 'whole', completion }
   return streamOf(createReplaySource(toStreamChunks(completion)), planned, services)
 }
@@ -156,7 +157,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
  * Returns the stored answer under a new id if clients of its format can resume streams or continue answers by id. The
  * replayed answer needs its own id, because its events and bill differ from those of the stored answer.
  */
-function underOwnId(completion: Completion, planned: Planned, services: Services): Completion {
+function withNewId(completion: Completion, planned: Planned, services: Services): Completion {
   const { format } = planned
   const id = newAnswerId(planned, services.runtime)
   if (id === undefined) return completion
@@ -172,9 +173,9 @@ function underOwnId(completion: Completion, planned: Planned, services: Services
 function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
   const granted = planned.reservation.outputTokens
-  const isUnset = requested === undefined && granted >= model.maxOutputTokens
-  const isFree = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
-  if (requested === undefined ? isUnset && isFree : requested <= granted) return prompt
+  const grantsMaximum = granted >= model.maxOutputTokens
+  const isLimitOptional = model.enforcesMaxOutput !== false && provider.dialect !== 'anthropic'
+  if (requested === undefined ? grantsMaximum && isLimitOptional : requested <= granted) return prompt
   return { ...prompt, settings: { ...prompt.settings, maxTokens: Math.min(granted, model.maxOutputTokens) } }
 }
 

@@ -3,7 +3,7 @@ import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, Provider, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Finished } from '../records/finished.ts'
+import type { FinishedRequest } from '../records/finished.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { Reservation } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
@@ -81,8 +81,8 @@ export class Exchange {
   ignoredFields: readonly string[] = []
   /** Total time spent waiting for the store, in milliseconds. */
   storeMs = 0
-  finished: Finished | undefined = undefined
-  /** True after settlement, or if nothing was reserved. */
+  finished: FinishedRequest | undefined = undefined
+  /** True after the request has ended, even if nothing was reserved. */
   isEnded = false
 
   constructor(start: ExchangeStart, caller: ExchangeCaller) {
@@ -154,14 +154,15 @@ export interface Size {
   /** Computes the estimate of a long prompt. Yields to the event loop while counting. */
   prepare(): MaybePromise<void>
   /** True if the body may contain media so long that its digest must be computed in slices. */
-  readonly mayHoldLongMedia: boolean
+  readonly mayContainLargeMedia: boolean
   /** Upper bound derived from the number of bytes, for token limits. */
   readonly bound: number
-  /** True if `reserved` needs `estimate` for this route. */
+  /** True if `tokensToReserve` reads `estimate` for this route. */
   needsEstimate(route: Route): boolean
   /**
-   * Returns the tokens to reserve for a route: the bound, or the model's context window if the window is smaller. Also
-   * returns the window if the vendor adds content, such as search results.
+   * Returns the number of tokens to reserve for a route: the bound, limited to the model's context window. If the vendor
+   * may add content, such as search results, returns the window. Otherwise, returns more than the window only if
+   * `estimate` exceeds it.
    */
   tokensToReserve(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */

@@ -40,11 +40,11 @@ export async function explain(parsed: Parsed, services: Services): Promise<undef
   return undefined
 }
 
-function emptyReservation({ rate, quote: accepted, outputTokens }: Forecast): Reservation {
+function emptyReservation({ rate, quote: acceptedQuote, outputTokens }: Forecast): Reservation {
   return {
     isReserved: false,
     rate,
-    quote: accepted,
+    quote: acceptedQuote,
     outputTokens,
     settle: () => Promise.resolve(),
     settlement: () => ({ reservationId: '', charges: [], tallies: [] }),
@@ -168,11 +168,12 @@ function describeTier(planned: Planned, bill: Bill): JsonObject {
 /** Returns the reason why the remaining tiers were not considered. */
 function reasonForSkipping(planned: Planned): string {
   const { plan, steering } = planned
-  if (plan.kind === 'replay') return 'the cache answers'
-  if (isSentUnchanged(planned)) return 'the upstream holds the earlier turns of a thread'
+  if (plan.kind === 'replay') return 'the answer is in the cache'
+  if (isSentUnchanged(planned))
+    return 'the upstream stores the conversation or generates the response in the background'
   if (steering.level === 'off') return 'X-Savings-Level is off'
   const { rewrite } = plan.optimization
-  return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen before it`
+  return rewrite === undefined ? 'the prompt is far below every threshold' : `tier ${rewrite.tier} was chosen first`
 }
 
 function describeLimits({ error, outputTokens, limits }: Forecast): JsonObject {

@@ -81,7 +81,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
     },
     // `parseEmbedding` has already estimated the texts.
     prepare: () => undefined,
-    mayHoldLongMedia: false,
+    mayContainLargeMedia: false,
     bound,
     needsEstimate: () => false,
     tokensToReserve: boundFor,

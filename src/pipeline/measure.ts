@@ -10,8 +10,8 @@ import { clientDisconnected } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
-/** Minimum length of a string that has a digest. See core/digest.ts. */
-const MIN_LONG_MEDIA_LENGTH = 256 * 1024
+/** A body of at most this size, in bytes, contains no string that needs a digest. See core/digest.ts. */
+const MAX_SMALL_BODY_BYTES = 256 * 1024
 /** Timeout for a count by the vendor, in milliseconds. After that, the upper bound from the number of bytes is used. */
 const COUNT_TIMEOUT_MS = 10_000
 /**
@@ -52,12 +52,12 @@ export class PromptSize implements Size {
     return (this.#prepared ??= this.#context.services.meter.prepare(this.#prompt))
   }
 
-  get mayHoldLongMedia(): boolean {
-    return this.#bytes > MIN_LONG_MEDIA_LENGTH
+  get mayContainLargeMedia(): boolean {
+    return this.#bytes > MAX_SMALL_BODY_BYTES
   }
 
   get bound(): number {
-    return this.weight.bytes + typicalMediaTokens(this.weight)
+    return this.weight.bytes + typicalTokensOutsideText(this.weight)
   }
 
   needsEstimate(route: Route): boolean {
@@ -82,7 +82,7 @@ export class PromptSize implements Size {
   }
 
   async count(): Promise<number> {
-    return (await this.localCount()) + typicalMediaTokens(this.weight)
+    return (await this.localCount()) + typicalTokensOutsideText(this.weight)
   }
 
   get prompt(): Prompt {
@@ -98,10 +98,10 @@ export class PromptSize implements Size {
   }
 
   localCount(): Promise<number> {
-    return (this.#localCount ??= this.countBy('o200k'))
+    return (this.#localCount ??= this.countWith('o200k'))
   }
 
-  countBy(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
+  countWith(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
     const { exchange, services } = this.#context
     return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
@@ -121,10 +121,10 @@ export class PromptSize implements Size {
 }
 
 /**
- * Returns the typical number of tokens in images and documents, for token limits. Settlement replaces it with the
- * actual number.
+ * Returns the typical number of tokens outside the text, for token limits: images, and the overhead of messages and
+ * tools. Settlement replaces it with the actual number.
  */
-function typicalMediaTokens({ frame, images }: PromptWeight): number {
+function typicalTokensOutsideText({ frame, images }: PromptWeight): number {
   return frame + images * IMAGE_TOKENS
 }
 
@@ -147,27 +147,27 @@ export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limi
 }
 
 /**
- * Counts with the model's own vocabulary. Without one, uses the vendor's count or, failing that, the operator's
- * `tokenFactor`.
+ * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count or,
+ * failing that, the operator's `tokenFactor`.
  */
 function counterFor(route: Route, size: PromptSize): TokenCounter | undefined {
   const { model, provider } = route
   const { tokenizer, tokenFactor } = model
-  const countBesideText = (): number => tokensOutsideText(size.weight, model)
+  const countOutsideText = (): number => tokensOutsideText(size.weight, model)
   if (tokenizer !== undefined) {
-    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.localCount() : size.countBy(tokenizer))
-    return { count: async () => (await count()) + countBesideText(), callsUpstream: false }
+    const count = (): Promise<number> => (tokenizer === 'o200k' ? size.localCount() : size.countWith(tokenizer))
+    return { count: async () => (await count()) + countOutsideText(), callsUpstream: false }
   }
-  const countByFactor =
+  const countWithFactor =
     tokenFactor === undefined
       ? undefined
-      : async () => Math.ceil((await size.localCount()) * tokenFactor) + countBesideText()
+      : async () => Math.ceil((await size.localCount()) * tokenFactor) + countOutsideText()
   if (provider.countTokens !== undefined) {
     const count = async (): Promise<number | undefined> =>
-      (await countUpstream(route, size)) ?? (await countByFactor?.())
+      (await countUpstream(route, size)) ?? (await countWithFactor?.())
     return { count, callsUpstream: true }
   }
-  return countByFactor === undefined ? undefined : { count: countByFactor, callsUpstream: false }
+  return countWithFactor === undefined ? undefined : { count: countWithFactor, callsUpstream: false }
 }
 
 /** Returns undefined if the vendor's count fails, because a failed count must not fail the request. */

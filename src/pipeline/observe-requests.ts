@@ -1,6 +1,6 @@
 import type { ExcessUsage } from '../billing/bill.ts'
 import type { Audit } from '../records/audit.ts'
-import type { Finished } from '../records/finished.ts'
+import type { FinishedRequest } from '../records/finished.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { Exchange, RequestOutcome } from './exchange.ts'
@@ -66,7 +66,7 @@ function excessUsageFields(
 }
 
 /** Returns the record of a finished request. The settlement, the metrics and the log share it. */
-function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Finished {
+function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): FinishedRequest {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
   const optimization = plan?.kind === 'upstream' ? plan.optimization : undefined

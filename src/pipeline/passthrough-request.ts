@@ -20,7 +20,7 @@ export interface PassthroughRequest {
   readonly path: string
   /** The name of the provider that receives the request. */
   readonly provider: string
-  /** The model's name at the vendor. @default the request has no model */
+  /** The vendor's name of the model. Undefined if the request has no model. */
   readonly model?: string
   /** The fields of the JSON body, or the text fields of a form. */
   readonly fields: JsonObject
@@ -102,7 +102,7 @@ export async function parsePassthrough(
   const requestedModel = asString(body.fields['model'])
   const { provider, model } = await chooseProvider({ key, target, endpoint, requestedModel }, services)
   if (provider.passThrough === undefined) {
-    const message = `The provider "${provider.name}" has no ${path}. Choose a model of another provider.`
+    const message = `The provider "${provider.name}" does not support /v1${path}. Choose a model of another provider.`
     throw modelError('not-found', message)
   }
   const name = requestedModel ?? path.slice(1)
@@ -136,8 +136,8 @@ const NO_BODY: PassthroughBody = { fields: {}, bytes: 0, withModel: () => undefi
 async function readBody(exchange: Authenticated, services: Services): Promise<PassthroughBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
-  // The content type alone distinguishes forms from JSON.
-  checkJsonHeaders(boundary === undefined ? request : asJson(request), services.bodyLimits.maxBytes)
+  // The content type of a form has been checked. The other header checks are the same as for JSON.
+  checkJsonHeaders(boundary === undefined ? request : withJsonContentType(request), services.bodyLimits.maxBytes)
   const bytes = await readBytes(exchange, services)
   if (boundary !== undefined) {
     const form = readForm(bytes, boundary)
@@ -161,7 +161,7 @@ async function readBody(exchange: Authenticated, services: Services): Promise<Pa
   }
 }
 
-function asJson(request: Pick<HttpRequest, 'header'>): Pick<HttpRequest, 'header'> {
+function withJsonContentType(request: Pick<HttpRequest, 'header'>): Pick<HttpRequest, 'header'> {
   return { header: (name) => (name === 'content-type' ? 'application/json' : request.header(name)) }
 }
 
@@ -196,7 +196,7 @@ async function chooseProvider(
   if (provider === undefined)
     throw new GatewayError('internal', PROVIDER_NOT_CONFIGURED, { cause: new Error(`${fixedProvider}`) })
   if (namedProvider !== undefined && namedProvider !== provider) {
-    const message = `/v1/${target.name} uses the provider "${provider.name}" only. Choose one of its models.`
+    const message = `/v1/${target.name} supports only the provider "${provider.name}". Choose one of its models.`
     throw modelError('invalid-model', message)
   }
   return { provider, model: namedProvider === undefined ? requestedModel : modelName?.id }
@@ -213,14 +213,14 @@ interface PermissionRequest {
 }
 
 /**
- * Checks that the key may use the endpoint and the model. If a request names no model, the vendor can choose any model.
- * A key that is limited to certain models must therefore send a model, except for files.
+ * Checks that the key may use the endpoint and the model. If a request contains no model, the vendor chooses one.
+ * Requests with a key that is limited to certain models must therefore contain a model, except requests for files.
  */
 function checkPermissions(key: VirtualKey, { name, model, provider, target, fields }: PermissionRequest): void {
   const { allowedModels, maxTokens, disableTools } = key.permissions
   const isModelMissing = model === undefined && target.name !== 'files' && allowedModels !== undefined
   if (isModelMissing || !mayUseProvider(key, { provider, model, target })) {
-    const message = `This key is restricted and may not use /v1/${target.name} of the provider "${provider.name}" without one of its models. Send a model that the key may use.`
+    const message = `This key may use only certain models. Send a model of the provider "${provider.name}" that this key may use with /v1/${target.name}.`
     throw modelError('model-not-allowed', message)
   }
   const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
@@ -281,7 +281,7 @@ function maxPriceOf(
   if (Number.isFinite(dollars) && dollars >= 0) return fromDollars(dollars)
   throw new GatewayError(
     'internal',
-    `passthrough.${name}.price did not return a number of dollars. Contact the operator of the gateway.`,
+    `passthrough.${name}.price did not return a valid price in dollars. Contact the operator of the gateway.`,
   )
 }
 

@@ -6,7 +6,7 @@ import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'
 import type { PromptCounts, Planned, Reserved, Size } from './exchange.ts'
-import { IDLE_KEEPER, recall, type RecallMiss } from './recall.ts'
+import { NO_OP_KEEPER, recall, type RecallMiss } from './recall.ts'
 import type { PromptCache, Services } from './services.ts'
 import type { WaterfallResult } from '../savings/tier.ts'
 
@@ -74,7 +74,7 @@ async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { obs
 async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, services: Services): Promise<Planned> {
   const { prompt, resolved, size, steering, key, cancellation } = reserved
   const route = resolved.routes[0]
-  if (size.mayHoldLongMedia) await digestMedia(prompt)
+  if (size.mayContainLargeMedia) await digestMedia(prompt)
   await services.meter.prepare(prompt, cancellation.signal)
   const rewritten = await services.waterfall({
     prompt,
@@ -112,7 +112,7 @@ export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'f
   return format.turns !== undefined && (value['background'] === true || format.turns.refersToUpstream(prompt))
 }
 
-const NOT_RECALLED: RecallMiss = { keeper: IDLE_KEEPER, spent: ZERO }
+const NOT_RECALLED: RecallMiss = { keeper: NO_OP_KEEPER, spent: ZERO }
 
 /** Sends the prompt unchanged. Its tokens are counted only if the bill needs them. */
 export function planUnchanged(reserved: Reserved, { keeper, spent }: RecallMiss = NOT_RECALLED): Planned {

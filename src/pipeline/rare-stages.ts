@@ -1,5 +1,5 @@
 /**
- * Stages for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import
+ * Stages for rare requests, loaded when the first such request arrives. Kept in one module, because each additional dynamic import
  * would split shared code into more chunks. They cannot be in on-demand.ts: plan.ts imports on-demand.ts, and
  * explain.ts imports plan.ts.
  */

@@ -11,7 +11,7 @@ import type { LiveStream } from '../replay/live-stream.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
-export const IDLE_KEEPER: AnswerKeeper = { finish: () => {} }
+export const NO_OP_KEEPER: AnswerKeeper = { finish: () => {} }
 
 /** A request that the cache did not answer. */
 export interface RecallMiss {
@@ -26,7 +26,7 @@ type AnswerRole = FlightRole<SharedAnswer, PublishedAnswer>
 
 type RecallResult = { readonly replay: ReplayPlan } | RecallMiss
 
-const NOT_CACHED: RecallMiss = { keeper: IDLE_KEEPER, spent: ZERO }
+const NOT_CACHED: RecallMiss = { keeper: NO_OP_KEEPER, spent: ZERO }
 
 /**
  * Returns a stored answer or the answer to an identical request. On a miss, returns the `AnswerKeeper` that stores the
@@ -35,7 +35,7 @@ const NOT_CACHED: RecallMiss = { keeper: IDLE_KEEPER, spent: ZERO }
 export function recall(reserved: Reserved, services: Services): MaybePromise<RecallResult> {
   const { answerCache } = services
   if (answerCache === undefined) return NOT_CACHED
-  const ready = reserved.size.mayHoldLongMedia ? digestBlocks(reserved) : undefined
+  const ready = reserved.size.mayContainLargeMedia ? digestBlocks(reserved) : undefined
   return chain(ready, () => lookUp(reserved, answerCache, services))
 }
 

@@ -54,10 +54,10 @@ function end(exchange: Exchange, used: RequestUsage, outcome: RequestOutcome, se
   if (exchange.plan !== undefined) storeForLater(exchange.plan, outcome, services)
   // The response waits no longer than the store timeout. After that, settlement continues in the background.
   const ended = isPromise(observed) ? observed.then(() => settled) : settled
-  return isPromise(ended) ? waitAtMost(exchange, ended, services) : ended
+  return isPromise(ended) ? waitUntilStoreTimeout(exchange, ended, services) : ended
 }
 
-async function waitAtMost(exchange: Exchange, ended: Promise<void>, services: Services): Promise<void> {
+async function waitUntilStoreTimeout(exchange: Exchange, ended: Promise<void>, services: Services): Promise<void> {
   try {
     await waitForStore(exchange, ended, services)
   } catch {}

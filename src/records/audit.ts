@@ -4,7 +4,7 @@ import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
-import { endingOf, truncateName, tokensUsed, type Ending, type Finished } from './finished.ts'
+import { endingOf, truncateName, tokensUsed, type Ending, type FinishedRequest } from './finished.ts'
 
 /** The audit record of one request. */
 export interface AuditRecord {
@@ -55,9 +55,9 @@ type WireAuditRecord = WireForm<AuditRecord>
 /** Append-only records of all requests, including rejected ones. */
 export interface Audit {
   /** Never rejects. A record that the store does not accept is counted in `dropped`. */
-  write(finished: Finished): MaybePromise<void>
+  write(finished: FinishedRequest): MaybePromise<void>
   /** Returns the log entries of a record, for a settlement to append. */
-  entriesOf(finished: Finished): readonly SettledEntry[]
+  entriesOf(finished: FinishedRequest): readonly SettledEntry[]
   /** Uses the field names of the HTTP API. */
   read(query?: AuditQuery): Promise<WireForm<AuditPage>>
   dropped(): number
@@ -71,7 +71,7 @@ const MAX_PAGE_SIZE = 1_000
 export function createAudit({ store }: { readonly store: Store }): Audit {
   let dropped = 0
 
-  function write(finished: Finished): MaybePromise<void> {
+  function write(finished: FinishedRequest): MaybePromise<void> {
     const countDropped = (): void => void (dropped += 1)
     try {
       const appended = store.append(logsOf(finished), entryOf(finished))
@@ -81,7 +81,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     }
   }
 
-  function entriesOf(finished: Finished): readonly SettledEntry[] {
+  function entriesOf(finished: FinishedRequest): readonly SettledEntry[] {
     const { at, value, quota } = entryOf(finished)
     return logsOf(finished).map((log) => ({ log, at, value, quota }))
   }
@@ -103,7 +103,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
  * Unbilled requests that were not answered have a small quota of their own. Otherwise, a key could evict other records
  * for free by sending requests that are rejected.
  */
-function entryOf(finished: Finished): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
+function entryOf(finished: FinishedRequest): Required<Pick<NewLogEntry, 'at' | 'value' | 'quota'>> {
   const { at, keyId, bill } = finished
   const record = toRecord(finished)
   const kind = bill === undefined && record.outcome !== 'answered' ? 'audit-unbilled' : 'audit'
@@ -114,11 +114,11 @@ function logOf(keyId: string): string {
   return `${ALL_KEYS_LOG}:${keyId}`
 }
 
-function logsOf({ keyId }: Finished): readonly string[] {
+function logsOf({ keyId }: FinishedRequest): readonly string[] {
   return keyId === undefined ? [ALL_KEYS_LOG] : [ALL_KEYS_LOG, logOf(keyId)]
 }
 
-function toRecord(finished: Finished): WireAuditRecord {
+function toRecord(finished: FinishedRequest): WireAuditRecord {
   const billed = finished.bill?.billed ?? ZERO
   return {
     timestamp: new Date(finished.at).toISOString(),

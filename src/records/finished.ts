@@ -22,7 +22,7 @@ export interface TierOutcome {
 }
 
 /** A finished request, for the audit trail, the metrics and the log. Contains no text from the prompt or the answer. */
-export interface Finished {
+export interface FinishedRequest {
   readonly requestId: string
   /** Undefined if the request had no known key. */
   readonly keyId: string | undefined
@@ -47,14 +47,14 @@ export type Ending = 'answered' | 'refused' | 'failed' | 'left'
 /** Status recorded for a request whose caller disconnected. Never sent. */
 const CLIENT_CLOSED_REQUEST = 499
 
-export function endingOf(finished: Finished): Ending {
+export function endingOf(finished: FinishedRequest): Ending {
   if (finished.failure === 'cancelled' || finished.status === CLIENT_CLOSED_REQUEST) return 'left'
   if (finished.status >= 500) return 'failed'
   return finished.status >= 400 ? 'refused' : 'answered'
 }
 
 /** Returns prompt and output tokens, or 0 for an answer from the cache. */
-export function tokensUsed({ bill }: Finished): number {
+export function tokensUsed({ bill }: FinishedRequest): number {
   return bill === undefined || bill.cache === 'HIT' ? 0 : bill.optimizedTokens + bill.completionTokens
 }
 

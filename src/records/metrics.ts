@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
-import { type Ending, endingOf, type Finished } from './finished.ts'
+import { type Ending, endingOf, type FinishedRequest } from './finished.ts'
 
 /** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {
@@ -62,7 +62,7 @@ export class Metrics {
     this.#rate = new RecentRate(startedAt)
   }
 
-  record(finished: Finished): void {
+  record(finished: FinishedRequest): void {
     const { bill, latencyMs } = finished
     const sums = this.#sums
     const ending = endingOf(finished)

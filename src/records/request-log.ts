@@ -1,7 +1,7 @@
 import { isThenable } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { type Ending, endingOf, type Finished, truncateName, type TierOutcome } from './finished.ts'
+import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished.ts'
 
 /** Severity of a log record: INFO for an answered request, WARN for a rejected one, ERROR for a failed one. */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
@@ -84,7 +84,7 @@ export type LogRecord = RequestLogRecord | EventLogRecord
 
 /** Passes log records to the sink. Failures and delays of the sink do not affect requests. */
 export interface RequestLog {
-  write(finished: Finished): void
+  write(finished: FinishedRequest): void
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
@@ -129,7 +129,7 @@ function isInternal(cause: unknown): cause is GatewayError {
   return GatewayError.is(cause) && cause.kind === 'internal'
 }
 
-function requestRecord(finished: Finished, service: string): RequestLogRecord {
+function requestRecord(finished: FinishedRequest, service: string): RequestLogRecord {
   const { bill } = finished
   return {
     timestamp: new Date(finished.at).toISOString(),
@@ -157,7 +157,7 @@ function requestRecord(finished: Finished, service: string): RequestLogRecord {
   }
 }
 
-function levelOf(finished: Finished): LogLevel {
+function levelOf(finished: FinishedRequest): LogLevel {
   const ending = endingOf(finished)
   if (ending === 'failed') return 'ERROR'
   return ending === 'refused' ? 'WARN' : 'INFO'

@@ -28,7 +28,8 @@ export interface LiveStream {
   readonly subscribers?: Subscribers | undefined
 }
 
-const FOLLOWER_POLL_MS = 250
+/** Interval at which the generating process polls for the key of a follower. */
+const WANTED_POLL_MS = 250
 /** Interval at which a follower renews its key, which expires after `WANTED_TTL_MS`. */
 const RENEW_MS = 3_000
 const WANTED_TTL_MS = 12_000
@@ -62,7 +63,7 @@ export async function publishStream(
     while (!hasEnded) {
       const isWanted = (await location.values.get(wantedKey(location.name))) !== undefined
       if (isWanted) return await publish(stream, location, runtime)
-      await Promise.race([ended, pause(FOLLOWER_POLL_MS, runtime)])
+      await Promise.race([ended, pause(WANTED_POLL_MS, runtime)])
     }
   } catch {}
 }
@@ -275,7 +276,10 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/** Renews the request while the client reads nothing. Otherwise, the process would stop publishing the stream. */
+/**
+ * Renews the follower's key until the client reads again. Otherwise, the key would expire and the generating process
+ * would stop publishing the stream.
+ */
 async function renewUntil(drained: Promise<void>, { request, runtime }: FollowContext): Promise<void> {
   let isDrained = false
   const done = drained.then(() => void (isDrained = true))
@@ -296,7 +300,10 @@ async function readPart(
 }
 
 function streamLost(): GatewayError {
-  return new GatewayError('upstream', 'The process that generated this answer stopped too early. Retry the request.')
+  return new GatewayError(
+    'upstream',
+    'The process that generated this answer stopped before the answer was complete. Retry the request.',
+  )
 }
 
 /** @param isBackground If true, the pause does not keep the process alive. */

@@ -14,7 +14,7 @@ import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
+import { idOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 
 export interface BatchRouteParts {
@@ -44,7 +44,7 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   const { repository } = parts
   const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
     requireKey(parts, async (call, key) =>
-      sendToKey(call, key, parts.services, writeBatchWithUrl(await action(call, key))),
+      sendWithRateStatus(call, key, parts.services, writeBatchWithUrl(await action(call, key))),
     )
   return {
     create: respondWith((call, key) => create(parts, call, key)),
@@ -54,7 +54,7 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
     results: requireKey(parts, (call, key) => sendResults(parts, call, key)),
     remove: requireKey(parts, async (call, key) => {
       await repository.remove(key.id, idOf(call))
-      return sendToKey(call, key, parts.services, { id: idOf(call), type: 'message_batch_deleted' })
+      return sendWithRateStatus(call, key, parts.services, { id: idOf(call), type: 'message_batch_deleted' })
     }),
   }
 }
@@ -128,7 +128,7 @@ async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
 
 async function sendList(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const { batches, hasMore } = await parts.repository.page(key.id, parsePageQuery(call.query))
-  return sendToKey(call, key, parts.services, {
+  return sendWithRateStatus(call, key, parts.services, {
     data: batches.map(writeBatchWithUrl),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,

@@ -68,7 +68,7 @@ export function exchangeOf({ id, startedAt, request, sink }: Call, format: Clien
 }
 
 /** Counts each call as traffic until it is answered. Batches are paused while traffic is high. */
-export function inTraffic(traffic: Traffic, handle: Handler): Handler {
+export function countAsTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
     traffic.enter(call.id)
     const leave = (): void => traffic.leave(call.id)
@@ -89,7 +89,7 @@ export function idOf({ variables }: Call): string {
 }
 
 /** Sends a JSON body with the rate limit headers of the key. */
-export async function sendToKey(
+export async function sendWithRateStatus(
   call: Call,
   key: VirtualKey,
   { ledger }: Pick<Services, 'ledger'>,

@@ -4,7 +4,7 @@ import type { Model } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import type { Services } from '../pipeline/services.ts'
-import { noStoreHeaders, type Handler, idOf, sendToKey } from './endpoint.ts'
+import { noStoreHeaders, type Handler, idOf, sendWithRateStatus } from './endpoint.ts'
 import { toWire } from '../core/field-names.ts'
 import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -28,7 +28,7 @@ export function listModels(models: readonly ListedModel[], services: Services): 
     const key = await findCaller(call.request, services)
     const visible = models.filter((entry) => mayUse(key, entry.name))
     const page = pageOf(visible, call.query)
-    return sendToKey(call, key, services, {
+    return sendWithRateStatus(call, key, services, {
       object: 'list',
       data: page.entries.map(writeModel),
       has_more: page.hasMore,
@@ -49,7 +49,7 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
         param: 'model',
       })
     }
-    return sendToKey(call, key, services, writeModel(entry))
+    return sendWithRateStatus(call, key, services, writeModel(entry))
   }
 }
 

@@ -16,7 +16,7 @@ import {
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
-import { exchangeOf, sendToKey, type Call, type Handler } from './endpoint.ts'
+import { exchangeOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface PassthroughParts {
   readonly services: Services
@@ -90,7 +90,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
       handle: async (call) => {
         const key = await findCaller(call.request, services)
         if (options.files === undefined) throw notEnabled('files')
-        return sendToKey(call, key, services, await owners.list(key, call.query))
+        return sendWithRateStatus(call, key, services, await owners.list(key, call.query))
       },
     },
     fileEndpoint('GET', ''),

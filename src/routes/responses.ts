@@ -7,7 +7,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCaller } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
-import { idOf, sendToKey, type Call, type Handler } from './endpoint.ts'
+import { idOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface ResponseHandlers {
   readonly read: Handler
@@ -18,7 +18,7 @@ export interface ResponseHandlers {
 
 /**
  * Returns the handlers for stored responses. If a provider stores the response, they forward the request to it.
- * Otherwise, they read the stored turns. Only the key that created a response can read it.
+ * Otherwise, they use the stored turns. Only the key that created a response can access it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
@@ -48,14 +48,14 @@ interface ProviderAction {
   readonly suffix: string
 }
 
-type ReadFromTurns = (key: VirtualKey, call: Call) => Promise<JsonObject>
+type TurnAction = (key: VirtualKey, call: Call) => Promise<JsonObject>
 
-function storedResponseHandler(services: Services, action: ProviderAction, readFromTurns: ReadFromTurns): Handler {
+function storedResponseHandler(services: Services, action: ProviderAction, runOnTurns: TurnAction): Handler {
   return async (call) => {
     const key = await findCaller(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
     const provider = await services.turns.findProvider(key, idOf(call))
-    if (provider === undefined) return sendToKey(call, key, services, await readFromTurns(key, call))
+    if (provider === undefined) return sendWithRateStatus(call, key, services, await runOnTurns(key, call))
     const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))

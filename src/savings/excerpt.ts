@@ -78,8 +78,8 @@ function hasSameParts(parts: readonly Part[], others: readonly Part[]): boolean 
 }
 
 function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
-  const remaining = part.content.flatMap((piece, inner): readonly Part[] => {
-    const ownSnippets = snippets.filter((snippet) => snippet.location.piece === inner)
+  const remaining = part.content.flatMap((piece, pieceIndex): readonly Part[] => {
+    const ownSnippets = snippets.filter((snippet) => snippet.location.piece === pieceIndex)
     return piece.type === 'text' ? shortenText(piece, ownSnippets) : []
   })
   if (hasSameParts(remaining, part.content)) return part
@@ -114,7 +114,7 @@ export interface Block {
 
 /**
  * Returns the prompt reduced to the selection. System messages stay in place. In a format with alternating roles,
- * messages with the same role that become adjacent are joined, except with the last user message.
+ * messages with the same role that become adjacent are merged. The last user message is never merged.
  */
 export function rebuildPrompt(
   { prompt, segments, turns }: Conversation,
@@ -126,10 +126,11 @@ export function rebuildPrompt(
     const messages = selection.get(segment)
     for (const [at, index] of segment.indexes.entries()) replacements.set(index, messages?.[at])
   }
-  const question = turns.live[0]?.indexes[0]
+  const questionIndex = turns.live[0]?.indexes[0]
   const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
   /** Never after the last user message. */
-  const noticeIndex = firstCut === undefined || question === undefined ? firstCut : Math.min(firstCut, question)
+  const noticeIndex =
+    firstCut === undefined || questionIndex === undefined ? firstCut : Math.min(firstCut, questionIndex)
   const blockTexts = new Map(blocks.map((block) => [block.before, block.text]))
   const indexed: IndexedMessage[] = []
   for (const [index, message] of prompt.messages.entries()) {
@@ -139,7 +140,7 @@ export function rebuildPrompt(
     const sent = replacements.has(index) ? replacements.get(index) : message
     if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const unchanged = new Set([question, asked, ...blockTexts.keys()])
+  const unchanged = new Set([questionIndex, asked, ...blockTexts.keys()])
   const messages =
     prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
@@ -155,28 +156,28 @@ function toInsertion(text: string): IndexedMessage {
 }
 
 /**
- * Joins messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
+ * Merges messages with the same role that become adjacent. A message that must stay unchanged is separated by a message
  * with the other role instead.
  */
 function alternateRoles(
   indexed: readonly IndexedMessage[],
   unchanged: ReadonlySet<number | undefined>,
 ): readonly Message[] {
-  const joined: IndexedMessage[] = []
+  const merged: IndexedMessage[] = []
   for (const next of indexed) {
-    const last = joined.at(-1)
+    const last = merged.at(-1)
     const wereNeighbors = last !== undefined && last.index >= 0 && next.index === last.index + 1
     const isRepeated = last !== undefined && last.message.role === next.message.role && !wereNeighbors
-    if (!isRepeated || next.message.role === 'system') joined.push(next)
+    if (!isRepeated || next.message.role === 'system') merged.push(next)
     else if (unchanged.has(next.index)) {
       const role = next.message.role === 'user' ? 'assistant' : 'user'
-      joined.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
+      merged.push({ message: { role, parts: [{ type: 'text', text: GAP }] }, index: -1 }, next)
     } else {
       const parts = [...last.message.parts, ...next.message.parts]
-      joined[joined.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
+      merged[merged.length - 1] = { message: { role: last.message.role, parts }, index: next.index }
     }
   }
-  return joined.map(({ message }) => message)
+  return merged.map(({ message }) => message)
 }
 
 /**

@@ -11,7 +11,7 @@ import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
 import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { modelHandler, IncomingCall, inTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, IncomingCall, countAsTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointParts } from './further-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
@@ -68,7 +68,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
   const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
     method: 'POST',
     path: `${basePath}/v1/${path}`,
-    handle: inTraffic(traffic, lazyHandler(load)),
+    handle: countAsTraffic(traffic, lazyHandler(load)),
   })
   const endpoints = [
     post('chat/completions', async () =>

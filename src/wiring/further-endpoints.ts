@@ -13,7 +13,7 @@ import type { Directory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
-import { modelHandler, exchangeOf, IncomingCall, inTraffic, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, exchangeOf, IncomingCall, countAsTraffic, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
@@ -89,7 +89,7 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
   const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   const stored = responseHandlers(services)
   const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
-  const tracked = (handle: Handler): Handler => inTraffic(traffic, handle)
+  const tracked = (handle: Handler): Handler => countAsTraffic(traffic, handle)
   return [
     {
       method: 'POST',

@@ -1,13 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createFlatIndex } from '../../src/cache/vector-search.ts'
-import { headLength, dotProduct } from '../../src/cache/partition.ts'
+import { headDimensions, dotProduct } from '../../src/cache/partition.ts'
 
 const DIMENSIONS = 1024
 
 /** Adds in the order of the index, so that both round alike. */
 function cosine(left: Float32Array, right: Float32Array): number {
-  const head = headLength(left.length)
+  const head = headDimensions(left.length)
   return dotProduct(left, right, 0, head) + dotProduct(left, right, head, left.length)
 }
 

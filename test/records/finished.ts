@@ -1,5 +1,5 @@
 import { toNanoUsd } from '../../src/core/money.ts'
-import type { Finished, FinishedBill } from '../../src/records/finished.ts'
+import type { FinishedRequest, FinishedBill } from '../../src/records/finished.ts'
 
 export const START: number = Date.UTC(2026, 0, 15, 12)
 
@@ -18,7 +18,7 @@ export function bill(change: Partial<FinishedBill> = {}): FinishedBill {
   }
 }
 
-export function finished(change: Partial<Finished> = {}): Finished {
+export function finished(change: Partial<FinishedRequest> = {}): FinishedRequest {
   return {
     requestId: 'request',
     keyId: 'key-1',
@@ -32,7 +32,7 @@ export function finished(change: Partial<Finished> = {}): Finished {
 }
 
 /** A request that ended without an answer. */
-export function unanswered(change: Partial<Finished>): Finished {
+export function unanswered(change: Partial<FinishedRequest>): FinishedRequest {
   const { bill: _bill, ...rest } = finished(change)
   return rest
 }
