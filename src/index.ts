@@ -106,7 +106,7 @@ export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 export { memoryStore, type MemoryStoreOptions } from './stores/memory.ts'
 export type { Store } from './core/store.ts'
 
-// Tier 1
+// Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
 export type { AnswerStore, CachedAnswer } from './core/cache-ports.ts'
 export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'

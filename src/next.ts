@@ -3,14 +3,14 @@ import { toFetch } from './http/web-handler.ts'
 
 export type { HttpHandling } from './core/http.ts'
 
-/** The methods that an app router route exports. */
+/** The HTTP methods that an App Router route can export. */
 export type NextMethod = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
-/** An app router route handler. */
+/** A route handler of the App Router. */
 export type NextHandler = (request: Request) => Promise<Response>
 
 /**
- * Returns the handlers for a catch-all route in the Next app router, `app/ai/[...path]/route.ts`:
+ * Returns the handlers for a catch-all route in the Next.js App Router, `app/ai/[...path]/route.ts`:
  *
  * ```ts
  * const gateway = createGateway({ basePath: '/ai', … })
