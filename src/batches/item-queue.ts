@@ -181,10 +181,10 @@ const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 const CUSTOM_ID_FIELD = ',"custom_id":'
 
 /** @param body The message or the error, as JSON. */
-export function writeResultLine(customId: string, end: ItemOutcome, body?: string): string {
-  const field = end === 'succeeded' ? 'message' : 'error'
+export function writeResultLine(customId: string, outcome: ItemOutcome, body?: string): string {
+  const field = outcome === 'succeeded' ? 'message' : 'error'
   const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
-  return `{"result":{"type":"${end}"${content}}${CUSTOM_ID_FIELD}${JSON.stringify(customId)}}`
+  return `{"result":{"type":"${outcome}"${content}}${CUSTOM_ID_FIELD}${JSON.stringify(customId)}}`
 }
 
 const QUOTA_EXCEEDED = {
@@ -197,7 +197,7 @@ const QUOTA_EXCEEDED = {
   request_id: null,
 }
 
-/** Replaces the answer in a line with an error, which is short enough to be stored always. */
+/** Replaces the answer in a line with an error that is always short enough to be stored. */
 function storageFullLine(line: string): string {
   return `{"result":{"type":"errored","error":${JSON.stringify(QUOTA_EXCEEDED)}}${line.slice(line.lastIndexOf(CUSTOM_ID_FIELD))}`
 }

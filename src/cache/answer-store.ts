@@ -40,14 +40,14 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
   const entries = new Map<string, Entry>()
   const owners = new Map<string, Owner>()
   /** Number of comparable entries, by scope. */
-  const comparable = new Map<string, number>()
+  const comparableCounts = new Map<string, number>()
   let bytes = 0
 
-  const count = ({ answer }: Entry, by: number): void => {
+  const adjustCount = ({ answer }: Entry, by: number): void => {
     if (!answer.comparable) return
-    const total = (comparable.get(answer.scope) ?? 0) + by
-    if (total > 0) comparable.set(answer.scope, total)
-    else comparable.delete(answer.scope)
+    const total = (comparableCounts.get(answer.scope) ?? 0) + by
+    if (total > 0) comparableCounts.set(answer.scope, total)
+    else comparableCounts.delete(answer.scope)
   }
   const attach = (entry: Entry): void => {
     const { id, keyId } = entry.answer
@@ -57,13 +57,13 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
     owner.bytes += entry.bytes
     entries.set(id, entry)
     bytes += entry.bytes
-    count(entry, 1)
+    adjustCount(entry, 1)
   }
   const detach = (entry: Entry): void => {
     const { id, keyId } = entry.answer
     entries.delete(id)
     bytes -= entry.bytes
-    count(entry, -1)
+    adjustCount(entry, -1)
     const owner = owners.get(keyId)
     if (owner === undefined) return
     owner.entries.delete(id)
@@ -130,7 +130,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
       const entry = entries.get(id)
       if (entry !== undefined) remove(entry)
     },
-    hasComparable: (scope) => comparable.has(scope),
+    hasComparable: (scope) => comparableCounts.has(scope),
     clear: (keyId) => {
       const cleared = keyId === undefined ? entries : owners.get(keyId)?.entries
       cleared?.forEach(remove)

@@ -74,10 +74,10 @@ export function createMiss(parts: CacheParts, lookup: Lookup, directives: CacheD
   }
 }
 
-type Answered = Pick<CachedAnswer, 'completion' | 'promptTokens'>
+type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
 /** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
-function storeAnswer(parts: CacheParts, lookup: Lookup, answered: Answered): MaybePromise<boolean> {
+function storeAnswer(parts: CacheParts, lookup: Lookup, answered: NewAnswer): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
   const { id, scope, text } = lookup.key
   const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
@@ -87,7 +87,7 @@ function storeAnswer(parts: CacheParts, lookup: Lookup, answered: Answered): May
   const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
   return whenReady(parts.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
-    // Not cancelled, because the answer is complete even if the caller has disconnected.
+    // Indexing continues after the caller disconnects, because the answer is complete.
     const indexing = { ...lookup, cancellation: undefined }
     const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)

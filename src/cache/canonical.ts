@@ -1,17 +1,17 @@
 import {
   ABOUT_LETTERS,
   ABOUT_WORDS,
-  AFTER_BOUND_ARTICLE,
+  AFTER_SIGNIFICANT_ARTICLE,
   AFTER_WOULD,
   BEFORE_ARTICLE,
   ENGLISH_HINTS,
-  ENGLISH_MARKS,
+  ENGLISH_MARKERS,
   FILLERS,
   NEGATIONS,
   NUMBER_WORDS,
   ORDER_MATTERS,
   QUESTION_WORDS,
-  SIZES,
+  SIZE_UNITS,
   expandContraction,
   normalizeSpelling,
 } from './english.ts'
@@ -27,7 +27,10 @@ export interface CanonicalToken extends Token {
 /** A text without insignificant differences: case, pleasantries, contractions, fillers and final punctuation. */
 export interface Canonical {
   readonly items: readonly CanonicalToken[]
-  /** Typos are forgiven if one of two texts is English. `none`: a text about spelling, in which each letter matters. */
+  /**
+   * When two texts are compared, typos are ignored if at least one of the texts is English. `none`: every character is
+   * significant, as in a text about spelling.
+   */
   readonly language: 'english' | 'unknown' | 'none'
 }
 
@@ -66,11 +69,11 @@ interface Traits {
 function traitsOf(tokens: readonly Token[]): Traits {
   const keys = new Set<string>()
   tokens.forEach((token, index) => {
-    if (!SIZES.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
+    if (!SIZE_UNITS.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
   })
   let [marks, hints, isAboutLetters, isAboutWords] = [0, 0, false, false]
   for (const key of keys) {
-    if (ENGLISH_MARKS.has(key)) marks += 1
+    if (ENGLISH_MARKERS.has(key)) marks += 1
     if (ENGLISH_HINTS.has(key)) hints += 1
     isAboutLetters ||= ABOUT_LETTERS.has(key)
     isAboutWords ||= ABOUT_WORDS.has(key)
@@ -87,9 +90,9 @@ function toExactToken(token: Token): CanonicalToken {
   return { ...token, key: token.raw }
 }
 
-/** Expands contractions. If `respells` is true, also normalizes spellings, synonyms and numbers, except in names. */
+/** Expands contractions. If `shouldRespell` is true, also normalizes spellings, synonyms and numbers, except in names. */
 function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Token[] {
-  const written: Token[] = []
+  const rewritten: Token[] = []
   let before = ''
   for (const [index, token] of tokens.entries()) {
     const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
@@ -97,12 +100,12 @@ function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Tok
       const plain = shouldRespell && isPlainWord(word) ? normalizeSpelling(word.key, before) : undefined
       before = word.key
       const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
-      if (number !== undefined) written.push({ ...word, kind: 'number', key: number })
-      else if (plain === undefined) written.push(word)
-      else written.push(...toWordTokens(word, plain))
+      if (number !== undefined) rewritten.push({ ...word, kind: 'number', key: number })
+      else if (plain === undefined) rewritten.push(word)
+      else rewritten.push(...toWordTokens(word, plain))
     }
   }
-  return written
+  return rewritten
 }
 
 const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
@@ -167,18 +170,18 @@ function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
  */
 function isOmissible(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]
-  const isFree =
+  const isArticleHere =
     before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
-  if (!isFree || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
-  const isWritten = article.key !== 'the' || article.startsSentence || article.raw === article.key
-  return isWritten && !AFTER_BOUND_ARTICLE.has(next.key) && isInside(afterNext)
+  if (!isArticleHere || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
+  const isInName = article.key === 'the' && !article.startsSentence && article.raw !== article.key
+  return !isInName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key) && isInsideSentence(afterNext)
 }
 
 /**
  * Returns false before the last word of a sentence, where the article is significant: `explain the matrix` differs from
  * `explain matrix`.
  */
-function isInside(afterNext: Token | undefined): boolean {
+function isInsideSentence(afterNext: Token | undefined): boolean {
   return afterNext !== undefined && afterNext.kind !== 'stop'
 }
 

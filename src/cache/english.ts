@@ -1,7 +1,7 @@
 /** Word lists that define insignificant differences between English texts. All other words must be equal. */
 
 /** Words that identify a text as English. They exclude common words of other languages in Latin script. */
-export const ENGLISH_MARKS: ReadonlySet<string> = words(
+export const ENGLISH_MARKERS: ReadonlySet<string> = words(
   `what how the are does who why which where when should you my explain would could with this these those that write tell
   please give show there their they your its been have from has it's what's whats who's how's where's don't doesn't didn't
   need suggest know think said because using steps every people isn't aren't can't i'm i've i'd did and about between she cannot`,
@@ -22,7 +22,7 @@ export const BEFORE_ARTICLE: ReadonlySet<string> = words(
 )
 
 /** Words before which an article is significant: a few is not few, the most is not most. */
-export const AFTER_BOUND_ARTICLE: ReadonlySet<string> = words(
+export const AFTER_SIGNIFICANT_ARTICLE: ReadonlySet<string> = words(
   `few little lot bit number couple great good most least more less best worst first last second third one other others
   same only half who whole all while`,
 )
@@ -101,7 +101,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
  * Words that are synonyms in any question. Must not contain numbers, negations, comparisons or words with a second
  * meaning.
  */
-const SAME_WORDS: ReadonlyMap<string, string> = pairs(
+const SYNONYMS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
   aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learned learned|spelt spelled|
@@ -117,7 +117,7 @@ const SAME_WORDS: ReadonlyMap<string, string> = pairs(
 )
 
 /** Synonymous verbs. A word is replaced only where it is a verb: a purchase order is not a buy order. */
-const SAME_VERBS: ReadonlyMap<string, string> = pairs(
+const VERB_SYNONYMS: ReadonlyMap<string, string> = pairs(
   `purchase buy|begin start|repair fix|assist help|utilize use|select choose|obtain get|require need|shut close|
   attempt try|demonstrate show|construct build`,
 )
@@ -127,14 +127,14 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 )
 
 /** Matches all words that SPELLINGS may change, so that most words need only one test. */
-const RESPELLED = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
+const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
 export function normalizeSpelling(word: string, before: string): readonly string[] | undefined {
-  const row = RESPELLED.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
+  const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
-  const verb = BEFORE_VERB.has(before) ? SAME_VERBS.get(spelled) : undefined
-  const plain = verb ?? SAME_WORDS.get(spelled) ?? spelled
+  const verb = BEFORE_VERB.has(before) ? VERB_SYNONYMS.get(spelled) : undefined
+  const plain = verb ?? SYNONYMS.get(spelled) ?? spelled
   return plain === word ? undefined : plain.split('-')
 }
 
@@ -145,7 +145,7 @@ export const NUMBER_WORDS: ReadonlyMap<string, string> = pairs(
 )
 
 /** Nouns that, after a number, specify the size of an answer: `in three sentences` does not ask about sentences. */
-export const SIZES: ReadonlySet<string> = words('sentence sentences characters letters syllables')
+export const SIZE_UNITS: ReadonlySet<string> = words('sentence sentences characters letters syllables')
 
 /** Words that mark a text about spelling or wording, in which every letter is significant. */
 export const ABOUT_LETTERS: ReadonlySet<string> = words(

@@ -90,15 +90,15 @@ async function tryForecast(
 
 export type BudgetWindow = Pick<Limit, 'counter' | 'owner' | 'every' | 'period'>
 
-/** The amount billed in a window, including the time before the budget had this window. */
+/** The amount billed in a window, including amounts billed before the budget had this window. */
 export interface WindowSpending extends Level {
   /** The part of `spent` that is missing from the counter. */
   readonly carried: number
 }
 
 /**
- * Returns the amount spent in each window. A counter contains only amounts that were billed while the budget had its
- * window. If the budget is new or its window has changed, the usage tallies supply the missing amount.
+ * Returns the amount spent in each window. A window's counter includes only amounts that were billed while the budget had
+ * that window. If the budget is new or its window has changed, the usage tallies supply the missing amount.
  *
  * The tallies are read before the counters. A settlement adds to both in one step, so a settlement between the two
  * reads is not mistaken for a missing amount.
@@ -140,8 +140,10 @@ function readHeldInOtherWindows(
 ): MaybePromise<readonly number[]> {
   const counters = windows.map((window) => countersOfOtherWindows(window, now))
   return chain(store.levels(counters.flat()), (levels) => {
-    let at = 0
-    return counters.map(({ length }) => levels.slice(at, (at += length)).reduce((sum, { held }) => sum + held, 0))
+    let offset = 0
+    return counters.map(({ length }) =>
+      levels.slice(offset, (offset += length)).reduce((sum, { held }) => sum + held, 0),
+    )
   })
 }
 
@@ -176,8 +178,8 @@ interface CachedAmounts {
  */
 export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
   /**
-   * By owner. A budget that returns to an earlier window lacks the amounts billed in between, so its cached amount must
-   * not be reused.
+   * By owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in between,
+   * so the cached amount must not be reused.
    */
   const cache = new Map<string, CachedAmounts>()
 

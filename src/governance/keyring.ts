@@ -203,7 +203,10 @@ export function changeAllowance<Amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
   if (every === undefined || every === null || windowField === undefined) return undefined
-  throw invalidField(windowField, 'the key has no limit for this duration. Set the limit too.')
+  throw invalidField(
+    windowField,
+    'the key has no limit to which this window applies. Set the limit in the same request.',
+  )
 }
 
 function changePermissions(permissions: Permissions, fields: WireForm<KeyChange>): Permissions {

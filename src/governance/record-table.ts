@@ -38,7 +38,7 @@ export interface LookupOptions {
   /** Time for which lookups are cached, in milliseconds. @default 2,000 */
   readonly cacheMs?: number | undefined
   /** If true, a lookup returns the last known value while the store is failing. @default false: the lookup rejects */
-  readonly keepsStale?: boolean
+  readonly servesStale?: boolean
 }
 
 export interface RecordTableOptions<T> extends LookupOptions {
@@ -60,7 +60,7 @@ export function isSafeId(id: string): boolean {
 }
 
 export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTable<T> {
-  const { store, now, prefix, label, schema, cacheMs = CACHE_MS, keepsStale = false } = options
+  const { store, now, prefix, label, schema, cacheMs = CACHE_MS, servesStale = false } = options
   const cache = createBoundedCache<T | undefined>(MAX_CACHED_RECORDS)
   /** The number of changes so far. The result of a lookup that began before a change must not be cached after it. */
   let changeCount = 0
@@ -105,7 +105,7 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
       if (countBefore === changeCount) cache.put(id, record, at + cacheMs)
       return record
     }
-    return fallBackToLast(load(id), remember, keepsStale ? cache.last(id) : undefined)
+    return fallBackToLast(load(id), remember, servesStale ? cache.last(id) : undefined)
   }
 
   async function write(id: string, expected: string | undefined, value: string | undefined): Promise<boolean> {
@@ -117,11 +117,11 @@ export function createRecordTable<T>(options: RecordTableOptions<T>): RecordTabl
     }
   }
 
-  async function change(id: string, make: (record: T) => T): Promise<{ readonly before: T; readonly after: T }> {
+  async function change(id: string, update: (record: T) => T): Promise<{ readonly before: T; readonly after: T }> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const text = await loadExisting(id)
       const before = parse(text)
-      const after = make(before)
+      const after = update(before)
       if (await write(id, text, JSON.stringify(after))) return { before, after }
     }
     throw conflictError()

@@ -39,7 +39,7 @@ export interface Quote {
   }
 }
 
-/** Limits the duration of a store call to the remaining store timeout of the request. */
+/** Waits for a store call for at most the remaining store timeout of the request. */
 export type WaitForStore = <Value>(call: MaybePromise<Value>) => MaybePromise<Value>
 
 /** Counts the prompt exactly. */
@@ -77,7 +77,7 @@ export interface Reservation {
    */
   settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
-   * Returns the data that `settle` writes. It can be stored and sent after a restart, because the store applies a
+   * Returns the data that `settle` writes. It can be stored and applied after a restart, because the store applies a
    * settlement only once.
    */
   settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement

@@ -176,7 +176,7 @@ export interface KeyLookup {
 export const HASH_PREFIX = 'key-hash:'
 
 export function createKeyLookup(options: LookupOptions): KeyLookup {
-  const { store, now, cacheMs = CACHE_MS, keepsStale = false } = options
+  const { store, now, cacheMs = CACHE_MS, servesStale = false } = options
   const keys = createRecordTable({ ...options, prefix: 'key:', label: 'virtual key', schema: storedKeySchema })
   /** Keyed by hash. Unknown secrets have a separate cache, because a flood of them would otherwise evict valid keys. */
   const idsByHash = createBoundedCache<string>(MAX_CACHED_RECORDS)
@@ -206,7 +206,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
       else if (countBefore === changeCount) unknownHashes.put(hash, undefined, at + cacheMs)
       return id
     }
-    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, keepsStale ? idsByHash.last(hash) : undefined)
+    return fallBackToLast(store.get(HASH_PREFIX + hash), remember, servesStale ? idsByHash.last(hash) : undefined)
   }
 
   function forget(hash: string): void {

@@ -2,8 +2,8 @@ import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 
 /**
- * Throws for a compressed body (its size is unknown until it is decompressed), another content type, or a length above
- * the limit.
+ * Throws for a compressed body (its size is unknown until it is decompressed), a content type other than JSON, or a
+ * length above the limit.
  */
 export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes: number): void {
   const encoding = request.header('content-encoding')

@@ -66,7 +66,7 @@ export class NodeSink implements ResponseSink {
       outgoing.writeHead(status, headers)
       return true
     } catch {
-      // A header value is not allowed in HTTP.
+      // Node throws if a header contains characters that HTTP does not allow.
       if (outgoing.headersSent) outgoing.destroy()
       else this.#sendFailure()
       return false
@@ -107,7 +107,7 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Lets Node close a connection without progress. Otherwise, an unread response would stay in memory indefinitely. */
+/** Lets Node close a connection that makes no progress. Otherwise, an unread response would stay in memory indefinitely. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return

@@ -18,7 +18,7 @@ export interface Match<Handler> {
   readonly variables: PathVariables
 }
 
-interface Row<Handler> {
+interface PathEntry<Handler> {
   readonly segments: readonly string[]
   readonly methods: Map<Method, Handler>
 }
@@ -33,38 +33,38 @@ export type Router<Handler> = (method: string, pathname: string) => Match<Handle
  * @default unknown paths throw 404
  */
 export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], fallback?: Handler): Router<Handler> {
-  const exact = new Map<string, Row<Handler>>()
-  const patterns: Row<Handler>[] = []
+  const exact = new Map<string, PathEntry<Handler>>()
+  const patterns: PathEntry<Handler>[] = []
   for (const { path, method, handle } of endpoints) {
     const segments = path.split('/')
     const isPattern = segments.some((segment) => segment.startsWith(':') || segment.startsWith('*'))
-    const known = isPattern ? patterns.find((row) => row.segments.join('/') === path) : exact.get(path)
-    const row: Row<Handler> = known ?? { segments, methods: new Map() }
-    row.methods.set(method, handle)
-    if (!isPattern) exact.set(path, row)
-    else if (known === undefined) patterns.push(row)
+    const known = isPattern ? patterns.find((entry) => entry.segments.join('/') === path) : exact.get(path)
+    const entry: PathEntry<Handler> = known ?? { segments, methods: new Map() }
+    entry.methods.set(method, handle)
+    if (!isPattern) exact.set(path, entry)
+    else if (known === undefined) patterns.push(entry)
   }
   return (method, pathname) => {
-    const found = findRow(pathname, exact, patterns)
+    const found = findEntry(pathname, exact, patterns)
     if (found === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
     if (found === undefined) throw unknownPath(pathname)
-    const handle = found.row.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
-    if (handle === undefined) throw wrongMethod(method, [...found.row.methods.keys()])
+    const handle = found.entry.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
+    if (handle === undefined) throw wrongMethod(method, [...found.entry.methods.keys()])
     return { handle, variables: found.variables }
   }
 }
 
-function findRow<Handler>(
+function findEntry<Handler>(
   pathname: string,
-  exact: ReadonlyMap<string, Row<Handler>>,
-  patterns: readonly Row<Handler>[],
-): { readonly row: Row<Handler>; readonly variables: PathVariables } | undefined {
-  const row = exact.get(pathname)
-  if (row !== undefined) return { row, variables: {} }
+  exact: ReadonlyMap<string, PathEntry<Handler>>,
+  patterns: readonly PathEntry<Handler>[],
+): { readonly entry: PathEntry<Handler>; readonly variables: PathVariables } | undefined {
+  const entry = exact.get(pathname)
+  if (entry !== undefined) return { entry, variables: {} }
   const segments = pathname.split('/')
   for (const candidate of patterns) {
     const variables = matchSegments(candidate.segments, segments)
-    if (variables !== undefined) return { row: candidate, variables }
+    if (variables !== undefined) return { entry: candidate, variables }
   }
   return undefined
 }
@@ -98,7 +98,7 @@ function decode(segment: string): string | undefined {
 function unknownPath(pathname: string): GatewayError {
   return new GatewayError(
     'not-found',
-    `The path ${printable(pathname)} does not exist. Check the base URL, and the option basePath if the gateway is mounted under a path.`,
+    `The path ${printable(pathname)} does not exist. Check the base URL, and the basePath option if the gateway is mounted under a path.`,
   )
 }
 

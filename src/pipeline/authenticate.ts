@@ -11,7 +11,7 @@ const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 
 /** Throws 401 if the request has no valid key. */
 export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
-  const pendingKey = findCaller(exchange.request, services)
+  const pendingKey = findCallerKey(exchange.request, services)
   return chain(waitForStore(exchange, pendingKey, services), (key) => {
     exchange.key = key
     return exchange as Authenticated
@@ -22,7 +22,7 @@ export function authenticate(exchange: Exchange, services: Services): MaybePromi
  * Returns the key sent in the headers. Throws 401 for an unknown, inactive or expired key, always with the same
  * message.
  */
-export function findCaller(
+export function findCallerKey(
   request: Pick<HttpRequest, 'header'>,
   { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
 ): MaybePromise<VirtualKey> {
@@ -56,7 +56,7 @@ export async function rateStatusOfCaller(
 ): Promise<RateStatus> {
   let key: VirtualKey | undefined
   try {
-    key = await findCaller(request, services)
+    key = await findCallerKey(request, services)
   } catch {
     // The error is sent with the rate status for a request without a key.
   }

@@ -303,7 +303,7 @@ function unlistedModel(id: string, { name }: Provider): Model {
 export function notEnabled(name: PassthroughName): GatewayError {
   return new GatewayError(
     'not-found',
-    `/v1/${name} is not enabled on this gateway. The operator can enable it with the option passthrough.${name}.`,
+    `/v1/${name} is not enabled on this gateway. The operator can enable it with the passthrough.${name} option.`,
   )
 }
 

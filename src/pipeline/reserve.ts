@@ -23,14 +23,14 @@ function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved
 
 /**
  * Returns the worst-case cost over all routes, because a fallback must not cost more than the reserved amount.
- * @param callsUpstream False if tokens must be counted without calling an upstream.
+ * @param mayCallUpstream False if tokens must be counted without calling an upstream.
  */
-export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
+export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
   const { prompt, resolved, size, margin, key } = parsed
   const candidateOf = (route: Route): QuoteCandidate => {
     const counter = size.counterFor(route)
     const candidate = { model: route.model, promptTokens: size.tokensToReserve(route) }
-    if (counter === undefined || (counter.callsUpstream && !callsUpstream)) return candidate
+    if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
     return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
   }
   return createQuote({
@@ -43,7 +43,7 @@ export function quote(parsed: Parsed, callsUpstream: boolean = true): Quote {
   })
 }
 
-type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
+type StoreWaitOptions = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 
 /**
  * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
@@ -52,7 +52,7 @@ type Waiting = Pick<Services, 'runtime' | 'storeTimeoutMs'>
 export function waitForStore<Value>(
   exchange: Exchange,
   pending: MaybePromise<Value>,
-  { runtime, storeTimeoutMs }: Waiting,
+  { runtime, storeTimeoutMs }: StoreWaitOptions,
 ): MaybePromise<Value> {
   if (!isPromise(pending)) return pending
   const startedAt = runtime.now()

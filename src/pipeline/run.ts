@@ -32,7 +32,7 @@ export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = aut
 export type Stage<Before, After> = (exchange: Before, services: Services) => MaybePromise<After | undefined>
 
 /** A stage with its types erased. The types of `next` ensure that each stage accepts the result of the previous one. */
-interface OrderedStage {
+interface ErasedStage {
   run(exchange: Exchange, services: Services): MaybePromise<Exchange | undefined>
 }
 
@@ -41,9 +41,9 @@ interface OrderedStage {
  * if any stage fails.
  */
 export class Stages<Last extends Exchange> {
-  readonly #stages: readonly OrderedStage[]
+  readonly #stages: readonly ErasedStage[]
 
-  private constructor(stages: readonly OrderedStage[]) {
+  private constructor(stages: readonly ErasedStage[]) {
     this.#stages = stages
   }
 

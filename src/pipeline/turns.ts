@@ -40,13 +40,13 @@ export function createTurns(store: TurnStore): StoredTurns {
   async function storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void> {
     const options = { ttlMs: UPSTREAM_ID_TTL_MS, quota: quotaOf('held-response', key.id) }
     const valid = ids.filter(isValidId).slice(0, MAX_STORED_IDS)
-    await Promise.all(valid.map((id) => store.set(providerName(key, id), provider, options)))
+    await Promise.all(valid.map((id) => store.set(providerStoreKey(key, id), provider, options)))
   }
 
   return {
     find: async (key, id) => parseAnswer(await readPart(store, { key, id, part: 'answer' })),
     findInput: async (key, id) => (await findTurn(store, key, id))?.input,
-    findProvider: async (key, id) => (isValidId(id) ? store.get(providerName(key, id)) : undefined),
+    findProvider: async (key, id) => (isValidId(id) ? store.get(providerStoreKey(key, id)) : undefined),
     storeProvider,
     recall: (format, key, body) => recall(store, { format, key }, body),
     store: async (answered, format, turn) => {
@@ -57,8 +57,8 @@ export function createTurns(store: TurnStore): StoredTurns {
     },
     delete: async (key, id) => {
       if (!isValidId(id)) return false
-      const names = [...PARTS.map((part) => partName({ key, id, part })), providerName(key, id)]
-      const deleted = await Promise.all(names.map((name) => store.delete(name)))
+      const storeKeys = [...PARTS.map((part) => partStoreKey({ key, id, part })), providerStoreKey(key, id)]
+      const deleted = await Promise.all(storeKeys.map((storeKey) => store.delete(storeKey)))
       return deleted.includes(true)
     },
   }
@@ -96,7 +96,7 @@ async function findProviders(
   const providers = new Map<string, string>()
   await forEachValue(
     ids.filter(isValidId),
-    async (id) => store.get(providerName(key, id)),
+    async (id) => store.get(providerStoreKey(key, id)),
     (id, provider) => providers.set(id, provider),
   )
   return providers
@@ -127,7 +127,7 @@ interface TurnLocation {
 const PARTS = ['answer', 'input'] as const
 
 async function readPart(store: TurnStore, location: TurnLocation): Promise<string | undefined> {
-  return isValidId(location.id) ? store.get(partName(location)) : undefined
+  return isValidId(location.id) ? store.get(partStoreKey(location)) : undefined
 }
 
 async function findTurn(store: TurnStore, key: VirtualKey, id: string): Promise<StoredTurn | undefined> {
@@ -149,7 +149,7 @@ async function findReferenced(
   await forEachValue(ids, readAnswer, (id, text) => {
     length += text.length
     if (length > MAX_RECALLED_LENGTH) {
-      throw tooManyReferences(`responses of more than ${MAX_RECALLED_LENGTH} characters`)
+      throw tooManyReferences(`responses with more than ${MAX_RECALLED_LENGTH} characters in total`)
     }
     const answer = parseAnswer(text)
     if (answer !== undefined) answers.set(id, answer)
@@ -162,18 +162,18 @@ async function writeTurn(store: TurnStore, key: VirtualKey, { id, input, answer 
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return
   const options = { ttlMs: TURN_TTL_MS, quota: quotaOf('turn', key.id) }
-  await Promise.allSettled(PARTS.map((part) => store.set(partName({ key, id, part }), texts[part], options)))
+  await Promise.allSettled(PARTS.map((part) => store.set(partStoreKey({ key, id, part }), texts[part], options)))
 }
 
 function isValidId(id: string): boolean {
   return /^[\w-]{1,200}$/.test(id)
 }
 
-function partName({ key, id, part }: TurnLocation): string {
+function partStoreKey({ key, id, part }: TurnLocation): string {
   return `turn:${key.id}:${id}:${part}`
 }
 
-function providerName(key: VirtualKey, id: string): string {
+function providerStoreKey(key: VirtualKey, id: string): string {
   return `held:${key.id}:${id}`
 }
 
@@ -208,7 +208,7 @@ function severalProviders(first: string, second: string): GatewayError {
 function tooManyReferences(found: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `input refers to ${found}. Send the items themselves, or continue by previous_response_id.`,
+    `input refers to ${found}. Send the items themselves, or continue the conversation with previous_response_id.`,
     { param: 'input' },
   )
 }

@@ -49,7 +49,7 @@ export interface VertexOptions extends VendorOptions {
   readonly location?: string
   /** The publisher of the models, which determines the format. @default 'google' */
   readonly publisher?: 'google' | 'anthropic'
-  /** Signs each call. @default `apiKey` is sent, usually from a function that returns an OAuth access token */
+  /** Signs each call. @default sends `apiKey`, which is usually a function that returns an OAuth access token */
   readonly sign?: SignRequest
 }
 
@@ -210,7 +210,7 @@ function sigV4(credentials: NonNullable<BedrockOptions['credentials']>, scope: S
     const { 'content-type': type } = headers
     const signable = type === undefined ? {} : { 'content-type': type }
     const signer = new AwsV4Signer({ ...(await credentials()), ...scope, method, url, body, headers: signable })
-    const signSigV4 = await signer.sign()
-    return { ...request, body, headers: { ...headers, ...Object.fromEntries(signSigV4.headers) } }
+    const signed = await signer.sign()
+    return { ...request, body, headers: { ...headers, ...Object.fromEntries(signed.headers) } }
   }
 }

@@ -202,21 +202,24 @@ async function callAfterFailure<T>(
 ): Promise<FailoverAnswer<T>> {
   const { candidate, call, number } = attempt
   attempt.record.recordFailure(error)
-  const retries = await loadRetries()
-  if (retries === undefined) {
+  const retryModule = await loadRetryModule()
+  if (retryModule === undefined) {
     reportFailure(attempt, error)
     return callNext(error)
   }
   try {
-    await retries.waitForRetry(attempt, error)
+    await retryModule.waitForRetry(attempt, error)
   } catch (failure) {
     return callNext(failure)
   }
   return callCandidate({ ...attempt, number: number + 1, record: call.attempts.begin(candidate) }, method, callNext)
 }
 
-/** Loaded after the first failure. Resolves with undefined if the module is missing, for example during a deployment. */
-async function loadRetries(): Promise<{ readonly waitForRetry: typeof waitForRetry } | undefined> {
+/**
+ * Loads the retry module, which is needed only after a failure. Resolves with undefined if the file is missing, for
+ * example during a deployment.
+ */
+async function loadRetryModule(): Promise<{ readonly waitForRetry: typeof waitForRetry } | undefined> {
   try {
     return await import('./retry.ts')
   } catch {
@@ -247,7 +250,7 @@ class OutgoingCall<P extends Prompt | undefined> {
   readonly cancellation: Cancellation
   readonly onAccepted: () => void
 
-  constructor({ options, call, candidate, record: paid }: UpstreamAttempt, prompt: P) {
+  constructor({ options, call, candidate, record }: UpstreamAttempt, prompt: P) {
     const { runtime, timeouts } = options
     const { firstByte, idle, connect, total } = timeouts
     this.prompt = prompt
@@ -257,7 +260,7 @@ class OutgoingCall<P extends Prompt | undefined> {
     this.headers = call.headers
     this.cancellation = call.cancellation
     this.onAccepted = () => {
-      paid.isBillable = true
+      record.isBillable = true
     }
   }
 

@@ -19,7 +19,7 @@ import { upstreamError } from '../upstream/upstream-failure.ts'
 import {
   checkAccepted,
   fetchJson,
-  isAccepted,
+  isSuccessful,
   isEventStream,
   readAnswer,
   readJson,
@@ -147,7 +147,7 @@ async function storedResponse(target: LoadedTarget, call: StoredResponseCall, ur
 
 async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassedAnswer> {
   const { path, ...outgoing } = call
-  const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isAccepted })
+  const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isSuccessful })
   if ('source' in response) return response
   if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)

@@ -88,7 +88,7 @@ function headersFor(
   call: RequestCall,
   { isStream, contentType = JSON_TYPE }: OutgoingRequest,
 ): Record<string, string> {
-  const accept = isStream === undefined ? JSON_TYPE : isStream === isAccepted ? '*/*' : STREAM_TYPE
+  const accept = isStream === undefined ? JSON_TYPE : isStream === isSuccessful ? '*/*' : STREAM_TYPE
   // A spread after other fields is several times slower.
   const requestHeaders: Record<string, string> = Object.assign(
     { 'content-type': contentType, accept, 'accept-encoding': 'identity' },
@@ -110,7 +110,7 @@ export function isEventStream(status: number, header: ResponseHeader): boolean {
   return status === 200 && type.trim().toLowerCase().startsWith(STREAM_TYPE) && !isEncoded(header)
 }
 
-export function isAccepted(status: number, header: ResponseHeader): boolean {
+export function isSuccessful(status: number, header: ResponseHeader): boolean {
   return status >= 200 && status < 300 && !isEncoded(header)
 }
 

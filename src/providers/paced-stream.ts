@@ -20,7 +20,7 @@ interface Connection {
 export class PacedStream {
   readonly #connection: Connection
   #receiver: SourceReceiver | undefined
-  #pieces: Uint8Array[] = []
+  #chunks: Uint8Array[] = []
   /** Size of `#pieces` in bytes. */
   #waitingBytes = 0
   /** Reports the end of the stream after all chunks are forwarded. */
@@ -50,7 +50,7 @@ export class PacedStream {
   }
 
   push(bytes: Uint8Array): void {
-    this.#pieces.push(bytes)
+    this.#chunks.push(bytes)
     this.#waitingBytes += bytes.byteLength
     if (this.#waitingBytes >= MAX_TURN_BYTES) return this.#deliver()
     if (this.#isScheduled) return
@@ -62,12 +62,12 @@ export class PacedStream {
 
   end(emitEnd: (receiver: SourceReceiver) => void): void {
     this.#emitEnd = emitEnd
-    if (this.#receiver !== undefined && this.#pieces.length === 0) this.#sendEnding(this.#receiver)
+    if (this.#receiver !== undefined && this.#chunks.length === 0) this.#sendEnding(this.#receiver)
   }
 
   /** Drops the remaining chunks and the end of the stream. */
   discard(): void {
-    this.#pieces = []
+    this.#chunks = []
     this.#waitingBytes = 0
     this.#emitEnd = undefined
   }
@@ -75,8 +75,8 @@ export class PacedStream {
   #deliver(): void {
     const receiver = this.#receiver
     if (receiver === undefined) return
-    while (this.#pieces.length > 0 && !this.#isYielding) receiver.onBytes(this.#takeSlice())
-    if (this.#pieces.length === 0) this.#sendEnding(receiver)
+    while (this.#chunks.length > 0 && !this.#isYielding) receiver.onBytes(this.#takeSlice())
+    if (this.#chunks.length === 0) this.#sendEnding(receiver)
   }
 
   #sendEnding(receiver: SourceReceiver): void {
@@ -87,37 +87,37 @@ export class PacedStream {
 
   /** Takes the bytes that may be forwarded in this turn. Yields when the limit of the turn is reached. */
   #takeSlice(): Uint8Array {
-    const piece = this.#takePiece()
-    const maxSize = Math.min(piece.byteLength, MAX_TURN_BYTES - this.#turnBytes)
+    const chunk = this.#takeChunk()
+    const maxSize = Math.min(chunk.byteLength, MAX_TURN_BYTES - this.#turnBytes)
     let size = 0
     while (size < maxSize && this.#turnLines < MAX_TURN_LINES) {
-      const lineFeed = piece.indexOf(LF, size)
+      const lineFeed = chunk.indexOf(LF, size)
       size = lineFeed === -1 ? maxSize : Math.min(maxSize, lineFeed + 1)
       this.#turnLines++
     }
     this.#turnBytes += size
     if (this.#turnBytes >= MAX_TURN_BYTES || this.#turnLines >= MAX_TURN_LINES) this.#yield()
     this.#waitingBytes -= size
-    if (size === piece.byteLength) return piece
-    this.#pieces.unshift(piece.subarray(size))
-    return piece.subarray(0, size)
+    if (size === chunk.byteLength) return chunk
+    this.#chunks.unshift(chunk.subarray(size))
+    return chunk.subarray(0, size)
   }
 
   /** Takes the first chunk, joined with the next chunks that fit in this turn. */
-  #takePiece(): Uint8Array {
-    const [only] = this.#pieces
-    if (only !== undefined && this.#pieces.length === 1) {
-      this.#pieces.length = 0
+  #takeChunk(): Uint8Array {
+    const [only] = this.#chunks
+    if (only !== undefined && this.#chunks.length === 1) {
+      this.#chunks.length = 0
       return only
     }
     let size = 0
     let count = 0
-    for (const { byteLength } of this.#pieces) {
+    for (const { byteLength } of this.#chunks) {
       if (count > 0 && size + byteLength > MAX_TURN_BYTES - this.#turnBytes) break
       size += byteLength
       count++
     }
-    return joinBytes(this.#pieces.splice(0, count), size)
+    return joinBytes(this.#chunks.splice(0, count), size)
   }
 
   #yield(): void {

@@ -202,7 +202,7 @@ export function readEnvironment(variables: readonly string[]): string | undefine
 
 /** Not retried, and does not open a circuit, because only the operator can fix the cause. */
 export function missingKey(provider: string, variables: readonly string[]): GatewayError {
-  const remedy = variables.length === 0 ? 'the option apiKey' : `${variables.join(' or ')}, or the option apiKey`
+  const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
   return new GatewayError('overloaded', `The provider "${provider}" has no API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isCallerSide: true,

@@ -9,7 +9,7 @@ import { timestamp } from '../governance/field-schema.ts'
 import { isSafeId, pageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
-import { findCaller, readBearer } from '../pipeline/authenticate.ts'
+import { findCallerKey, readBearer } from '../pipeline/authenticate.ts'
 import type { Endpoint } from '../http/router.ts'
 import { SharedRequest, toWebRequest } from '../http/web-handler.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
@@ -99,7 +99,7 @@ function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts)
 /** GET …/virtual-keys/limits: the limits of the calling key. Requires no admin key. */
 function ownLimits({ records, services }: AdminParts): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, services)
+    const key = await findCallerKey(call.request, services)
     const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
     sendJson(call.sink, 200, headers, JSON.stringify(await (await records()).keys.limits(key.id)))
   }

@@ -9,7 +9,7 @@ import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { type HttpRequest } from '../core/http.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
-import { findCaller } from '../pipeline/authenticate.ts'
+import { findCallerKey } from '../pipeline/authenticate.ts'
 import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
@@ -60,7 +60,7 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
 }
 
 function requireKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
-  return async (call) => handle(call, await findCaller(call.request, parts.services))
+  return async (call) => handle(call, await findCallerKey(call.request, parts.services))
 }
 
 async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {

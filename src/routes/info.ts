@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
-import { findCaller } from '../pipeline/authenticate.ts'
+import { findCallerKey } from '../pipeline/authenticate.ts'
 import type { Services } from '../pipeline/services.ts'
 import { noStoreHeaders, type Handler, idOf, sendWithRateStatus } from './endpoint.ts'
 import { toWire } from '../core/field-names.ts'
@@ -25,7 +25,7 @@ const MAX_PAGE_SIZE = 1000
 /** GET /v1/models: the models of the calling key, with the fields of both official clients. */
 export function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, services)
+    const key = await findCallerKey(call.request, services)
     const visible = models.filter((entry) => mayUse(key, entry.name))
     const page = pageOf(visible, call.query)
     return sendWithRateStatus(call, key, services, {
@@ -41,7 +41,7 @@ export function listModels(models: readonly ListedModel[], services: Services): 
 /** GET /v1/models/{id}. The id may contain slashes. */
 export function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, services)
+    const key = await findCallerKey(call.request, services)
     const name = idOf(call)
     const entry = models.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {

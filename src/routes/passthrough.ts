@@ -5,7 +5,7 @@ import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'
-import { authenticate, findCaller } from '../pipeline/authenticate.ts'
+import { authenticate, findCallerKey } from '../pipeline/authenticate.ts'
 import { passThrough } from '../pipeline/passthrough.ts'
 import {
   notEnabled,
@@ -88,7 +88,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
       method: 'GET',
       path: '/v1/files',
       handle: async (call) => {
-        const key = await findCaller(call.request, services)
+        const key = await findCallerKey(call.request, services)
         if (options.files === undefined) throw notEnabled('files')
         return sendWithRateStatus(call, key, services, await owners.list(key, call.query))
       },

@@ -9,7 +9,7 @@ import { parseBody } from '../formats/parse-body.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { writeSseEvent } from '../http/sse.ts'
-import { findCaller } from '../pipeline/authenticate.ts'
+import { findCallerKey } from '../pipeline/authenticate.ts'
 import { eventSinkOf } from '../pipeline/stream-answer.ts'
 import { baseHeaders, STREAM_HEADERS } from '../pipeline/response.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
@@ -25,7 +25,7 @@ import type { Call, Handler } from './endpoint.ts'
  */
 export function replayStream(services: Services): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, services)
+    const key = await findCallerKey(call.request, services)
     const rate = await services.ledger.status(key)
     const after = await readPosition(call.request, services)
     const send = await findAnswer(call, key, { after, services })

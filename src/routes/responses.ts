@@ -4,7 +4,7 @@ import type { JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { reserveOneRequest } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { findCaller } from '../pipeline/authenticate.ts'
+import { findCallerKey } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { idOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
@@ -52,7 +52,7 @@ type TurnAction = (key: VirtualKey, call: Call) => Promise<JsonObject>
 
 function storedResponseHandler(services: Services, action: ProviderAction, runOnTurns: TurnAction): Handler {
   return async (call) => {
-    const key = await findCaller(call.request, services)
+    const key = await findCallerKey(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
     const provider = await services.turns.findProvider(key, idOf(call))
     if (provider === undefined) return sendWithRateStatus(call, key, services, await runOnTurns(key, call))

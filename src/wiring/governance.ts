@@ -49,7 +49,7 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
   const { keyCacheMs, allowsUnreserved = false } = parts
-  const cacheOptions = { keepsStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
+  const cacheOptions = { servesStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
