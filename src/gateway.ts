@@ -50,7 +50,7 @@ export interface Gateway {
   /** The semantic cache. Neither method has an effect if the cache is disabled. */
   readonly cache: {
     /** Removes all stored answers, or the stored answers of one key. */
-    readonly clear: (which?: { readonly key?: string }) => Promise<void>
+    readonly clear: (filter?: { readonly key?: string }) => Promise<void>
     /** Reports that the request with this id (`X-Request-Id`) received the stored answer to a different question. */
     readonly reportWrongHit: (requestId: string) => Promise<void>
   }
@@ -176,7 +176,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     metrics,
     audit: { read: readAudit(observers.audit) },
     cache: {
-      clear: async (which) => cache?.clear(which),
+      clear: async (filter) => cache?.clear(filter),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
     },
     batches: { work: batches.work },

@@ -164,7 +164,7 @@ export const ABOUT_WORDS: ReadonlySet<string> = words(
 )
 
 /** Words that have a different meaning when capitalized. */
-export const CASE_MATTERS: ReadonlySet<string> = words(
+export const CASE_SENSITIVE_WORDS: ReadonlySet<string> = words(
   `us it who aids am pm or in polish turkey china nice reading bath march may august will mark bill grant jack rose dawn
   hope faith grace apple amazon shell target gap oracle windows word excel access teams swift go rust ruby cat pin ram
   job mercury mars lima chile chad jordan georgia java mobile orange guinea`,

@@ -1,13 +1,13 @@
 import type { Canonical, CanonicalToken } from './canonical.ts'
-import { CASE_MATTERS, NEGATIONS, QUESTION_WORDS } from './english.ts'
+import { CASE_SENSITIVE_WORDS, NEGATIONS, QUESTION_WORDS } from './english.ts'
 import { isPlainWord } from './tokenize.ts'
 import {
   differsAtEnd,
-  isFunctionTypo,
+  isFunctionWordTypo,
   isKeyboardError,
   isOneTypo,
   isSwapInside,
-  isTypingError,
+  isUnambiguousTypo,
   noLexicon,
   removePossessives,
   type Lexicon,
@@ -39,7 +39,7 @@ export interface GuardOptions {
  */
 export function findDifference(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
-  const state = { left: left.items, right: right.items, lexicon, typosLeft: options.maxTypos ?? 1 }
+  const state = { left: left.items, right: right.items, lexicon, remainingTypos: options.maxTypos ?? 1 }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [a, b] = [left.items[i], right.items[j]]
@@ -82,7 +82,7 @@ interface ComparisonState {
   readonly left: readonly CanonicalToken[]
   readonly right: readonly CanonicalToken[]
   readonly lexicon: Lexicon
-  typosLeft: number
+  remainingTypos: number
 }
 
 function extraArticles(a: CanonicalToken | undefined, b: CanonicalToken | undefined): readonly [boolean, boolean] {
@@ -103,12 +103,12 @@ function compare(
     return isCaseSignificant(a, b, before) ? 'case' : undefined
   }
   if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
-  if (state.typosLeft > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
-    state.typosLeft -= 1
+  if (state.remainingTypos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
+    state.remainingTypos -= 1
     return undefined
   }
-  if (state.typosLeft > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
-    state.typosLeft -= 1
+  if (state.remainingTypos > 0 && before?.kind !== 'number' && isMisspelled(a, b, state)) {
+    state.remainingTypos -= 1
     return undefined
   }
   const kind = kindOfDifference(a, state)
@@ -119,7 +119,7 @@ function compare(
 function isCaseSignificant(a: CanonicalToken, b: CanonicalToken, before: CanonicalToken | undefined): boolean {
   if (a.kind !== 'word' || a.raw === b.raw) return false
   if (before?.kind === 'number' && a.key.length <= 4) return true
-  return !a.startsSentence && !b.startsSentence && CASE_MATTERS.has(a.key) && isCapital(a) !== isCapital(b)
+  return !a.startsSentence && !b.startsSentence && CASE_SENSITIVE_WORDS.has(a.key) && hasCapital(a) !== hasCapital(b)
 }
 
 /** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
@@ -135,7 +135,7 @@ function hasMovedCapital(swapped: CanonicalToken, proper: CanonicalToken): boole
   return isSwapped && proper.kind === 'word' && proper.raw === second + first + swapped.raw.slice(2)
 }
 
-function isCapital(item: CanonicalToken): boolean {
+function hasCapital(item: CanonicalToken): boolean {
   return item.raw !== item.raw.toLowerCase()
 }
 
@@ -146,13 +146,13 @@ function mayForgiveTypos(left: Canonical, right: Canonical): boolean {
 }
 
 /** Minimum length of a content word. Shorter unknown words are often names in lower case. */
-const MIN_CONTEXT_LENGTH = 4
+const MIN_CONTENT_WORD_LENGTH = 4
 
 /** Minimum length of a misspelled word with a capital letter. Shorter words are often names. */
-const MIN_TITLE_LENGTH = 6
+const MIN_TITLE_CASE_LENGTH = 6
 
 /**
- * Returns true if one of two words is common and the other is a misspelling of it, not a word. In a long name, two
+ * Returns true if one of two words is common and the other is not a word but a misspelling of it. In a long name, two
  * letters may also be swapped if the result cannot be a word or a name: `Kisrten` is Kirsten.
  */
 function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonState): boolean {
@@ -162,17 +162,17 @@ function isMisspelled(a: CanonicalToken, b: CanonicalToken, state: ComparisonSta
   const isImpossible = classes.includes('impossible')
   const isTypo = classes.includes('common') && (isImpossible || classes.includes('unknown'))
   if (!isPlainWord(a) || !isPlainWord(b)) {
-    if (!isTitle(a) || !isTitle(b) || Math.min(left.length, right.length) < MIN_TITLE_LENGTH) return false
+    if (!isTitleCase(a) || !isTitleCase(b) || Math.min(left.length, right.length) < MIN_TITLE_CASE_LENGTH) return false
     if (!isOneTypo(left, right)) return false
     if (isTypo && isKeyboardError(left, right)) return true
     return isImpossible && classes[0] !== classes[1] && (isTypo || isSwapInside(left, right))
   }
   if (!isTypo) return false
-  if (isFunctionTypo(left, right)) return true
+  if (isFunctionWordTypo(left, right)) return true
   if (!isOneTypo(left, right)) return false
-  const isTypingMistake =
-    isTypingError(left, right) || (left.length > MIN_CONTEXT_LENGTH && isKeyboardError(left, right))
-  return isTypingMistake || isImpossible || hasContext(state.left, a, [left, right])
+  const isUnambiguous =
+    isUnambiguousTypo(left, right) || (left.length > MIN_CONTENT_WORD_LENGTH && isKeyboardError(left, right))
+  return isUnambiguous || isImpossible || hasContext(state.left, a, [left, right])
 }
 
 /** Classifies a word and its British spelling: `despize` is despise, not a misspelling of despite. */
@@ -183,7 +183,7 @@ function classOf(word: string, lexicon: Lexicon): ReturnType<Lexicon> {
   return british === word ? wordClass : lexicon(british)
 }
 
-function isTitle(item: CanonicalToken): boolean {
+function isTitleCase(item: CanonicalToken): boolean {
   return /^\p{Lu}[\p{Ll}'’]+$/u.test(item.raw)
 }
 
@@ -196,10 +196,10 @@ function hasContext(
   word: CanonicalToken,
   [left, right]: readonly [string, string],
 ): boolean {
-  const isShort = Math.min(left.length, right.length) <= MIN_CONTEXT_LENGTH
+  const isShort = Math.min(left.length, right.length) <= MIN_CONTENT_WORD_LENGTH
   const needed = isShort || differsAtEnd(left, right) ? 3 : 2
   const otherWords = items.filter(
-    (item) => item !== word && item.kind === 'word' && item.key.length >= MIN_CONTEXT_LENGTH,
+    (item) => item !== word && item.kind === 'word' && item.key.length >= MIN_CONTENT_WORD_LENGTH,
   )
   return otherWords.filter((item) => !QUESTION_WORDS.has(item.key)).length >= needed
 }

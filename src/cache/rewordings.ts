@@ -14,7 +14,7 @@ const CREATOR_VERBS: readonly (readonly [string, string])[] = [
   ['painter', 'painted'],
   ['composer', 'composed'],
 ]
-const SIZES: readonly (readonly [string, string])[] = [
+const MEASURES: readonly (readonly [string, string])[] = [
   ['tall', 'height'],
   ['old', 'age'],
   ['heavy', 'weight'],
@@ -50,8 +50,8 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
     ['^how (?:might|may) i (?=(?!not )[a-z]+ )', 'how to'],
     ['^how much (?:does|do) (.+) cost$', 'what is the price of $1'],
     ['^how much (?:does|do) (.+) weigh$', 'what is the weight of $1'],
-    ...SIZES.map(([size, noun]): readonly [string, string] => [
-      `^how ${size} (?:is|are) (.+)$`,
+    ...MEASURES.map(([adjective, noun]): readonly [string, string] => [
+      `^how ${adjective} (?:is|are) (.+)$`,
       `what is the ${noun} of $1`,
     ]),
     ['^how many (.+) are there (in|on|at|per) (?=.)', 'how many $1 are $2'],

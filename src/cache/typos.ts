@@ -6,14 +6,14 @@ const MIN_LENGTH = 4
 const MIN_LENGTH_FOR_VOWELS = 7
 const VOWELS = 'aeiouy'
 const CONSONANTS = /^[^aeiouy]+$/
-/** Last letters of other forms of the same word: `use` and `used`, `lend` and `lender`. */
+/** Letters that often distinguish two words at their end: `use` and `used`, `lend` and `lender`. */
 const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
- * Grammatical words. Their misspellings are recognized without context and with any vowel, because names rarely take
- * their place. Pronouns are excluded: `tell thom` is not `tell them`.
+ * Function words. Their misspellings are accepted without context, even with a wrong vowel, because names rarely replace
+ * them. Pronouns are excluded: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   `about above across after again against along also although among another around because been before behind being
@@ -26,7 +26,7 @@ const FUNCTION_WORDS: ReadonlySet<string> = new Set(
 /** Returns true for two words that the guard may accept as the same word. */
 export function mayBeTypo(left: string, right: string): boolean {
   const [one, other] = removePossessives(left, right)
-  return isOneTypo(one, other) || isFunctionTypo(one, other)
+  return isOneTypo(one, other) || isFunctionWordTypo(one, other)
 }
 
 export function removePossessives(left: string, right: string): readonly [string, string] {
@@ -42,7 +42,7 @@ export function isOneTypo(left: string, right: string): boolean {
   const short = left.length <= right.length ? left : right
   const long = short === left ? right : left
   if (short.length < MIN_LENGTH || long.length - short.length > 1 || short === long) return false
-  const from = commonStart(short, long)
+  const from = commonPrefixLength(short, long)
   // Cheapest check first: all letters after the typo must be equal.
   if (!long.endsWith(short.slice(from + 2))) return false
   if (from === 0 && !isSwap(short, long, 0)) return false
@@ -66,7 +66,7 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
 /**
  * Returns true if one word is a function word and the other is a misspelling of it, but not of another function word.
  */
-export function isFunctionTypo(left: string, right: string): boolean {
+export function isFunctionWordTypo(left: string, right: string): boolean {
   const isLeft = FUNCTION_WORDS.has(left)
   if (isLeft === FUNCTION_WORDS.has(right)) return false
   const [word, misspelled] = isLeft ? [left, right] : [right, left]
@@ -78,7 +78,7 @@ export function isFunctionTypo(left: string, right: string): boolean {
 /** Like `isOneTypo`, but for words of any length, with any vowel and any ending. */
 function isOneEdit(left: string, right: string): boolean {
   const [short, long] = byLength(left, right)
-  const from = commonStart(short, long)
+  const from = commonPrefixLength(short, long)
   if (isSwap(short, long, from)) return true
   if (from === 0 || long.length - short.length > 1) return false
   return short.slice(short.length < long.length ? from : from + 1) === long.slice(from + 1)
@@ -88,11 +88,11 @@ function isOneEdit(left: string, right: string): boolean {
  * Returns true for a typo that rarely turns one word into another: two swapped letters, a letter doubled by mistake, a
  * double letter written once, or any typo in a long word.
  */
-export function isTypingError(left: string, right: string): boolean {
+export function isUnambiguousTypo(left: string, right: string): boolean {
   if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true
   if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
   const [short, long] = byLength(left, right)
-  const from = commonStart(short, long)
+  const from = commonPrefixLength(short, long)
   return long[from] === long[from - 1]
 }
 
@@ -103,7 +103,7 @@ export function isTypingError(left: string, right: string): boolean {
  */
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
-  const from = commonStart(left, right)
+  const from = commonPrefixLength(left, right)
   const [one = '', other = ''] = [left.charAt(from), right.charAt(from)]
   if (from === left.length - 1 || (VOWELS.includes(one) && VOWELS.includes(other))) return false
   if (left.slice(from + 1) !== right.slice(from + 1)) return one === right.charAt(from + 1)
@@ -113,7 +113,7 @@ export function isKeyboardError(left: string, right: string): boolean {
 }
 
 export function isSwapInside(left: string, right: string): boolean {
-  const from = commonStart(left, right)
+  const from = commonPrefixLength(left, right)
   return from > 0 && isSwap(left, right, from)
 }
 
@@ -132,15 +132,15 @@ function byLength(left: string, right: string): readonly [string, string] {
   return left.length <= right.length ? [left, right] : [right, left]
 }
 
-function commonStart(left: string, right: string): number {
+function commonPrefixLength(left: string, right: string): number {
   let index = 0
   while (index < left.length && left[index] === right[index]) index += 1
   return index
 }
 
 /**
- * Classifies a lower-case word. Misspellings of `common` words are recognized; `real` words are all words and names one
- * typo away from a common word. About 1% of unknown words are classified as common or real, which prevents a hit.
+ * Classifies a lower-case word. Misspellings of `common` words are recognized; a `real` word is another word, or a
+ * name, one typo away from a common word. About 1% of unknown words are classified as common or real, which prevents a hit.
  * Common and real words are never classified as unknown. An `impossible` word is unknown and contains three letters
  * that almost never occur together, so it is a misspelling, not a name.
  */

@@ -95,17 +95,17 @@ export async function digestWithPauses(
   }
 }
 
-/** Returns the digests of long images and documents. */
-export function longMediaOf({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
+/** Returns the digests to compute for long images and documents. */
+export function longMediaDigests({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
   return sources.filter(isLong).map((source) => (hash) => digestSteps(source, source.data, hash))
 }
 
 /**
- * Returns the digests of the blocks with long images or documents in the last user message, and of earlier messages
- * with such blocks.
+ * Returns the digests to compute for the blocks with long images or documents in the last user message, and for earlier
+ * messages with such blocks.
  */
-export function longBlocksOf({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
+export function longBlockDigests({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
   const lastIndex = lastUserIndex(messages)
   const natives = messages.flatMap((message, index) => {
     const longParts = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))

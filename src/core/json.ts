@@ -123,7 +123,7 @@ export function closingQuote(bytes: Uint8Array, start: number, limit: number): n
   const { length } = bytes
   let at = start
   while (at < length) {
-    for (const near = Math.min(length, at + SHORT_STRING_BYTES); at < near; at++) {
+    for (const scanEnd = Math.min(length, at + SHORT_STRING_BYTES); at < scanEnd; at++) {
       const byte = bytes[at]
       if (byte === QUOTE) return at
       if (byte === BACKSLASH) at++
@@ -160,11 +160,11 @@ export function countEscapes(bytes: Uint8Array): number {
 }
 
 /** Maximum length of a `data:` URL before its data, in bytes. */
-export const MAX_URL_START_BYTES = 200
+export const MAX_DATA_URL_PREFIX_BYTES = 200
 
 /** Returns the index after `;base64,` if the string is a `data:` URL. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
-  const prefix = latin1(bytes, start, start + MAX_URL_START_BYTES)
+  const prefix = latin1(bytes, start, start + MAX_DATA_URL_PREFIX_BYTES)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
   return end === -1 ? start : start + end + ';base64,'.length
 }

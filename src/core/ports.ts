@@ -35,7 +35,7 @@ export interface Meter {
    * Returns the estimate if it far exceeds every threshold, or if the number of bytes is below every threshold. Returns
    * the exact count otherwise.
    */
-  sizeNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
+  countNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
   countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
   /** Returns the exact token count of all text in the body, including unknown fields. Excludes images and overhead. */
@@ -185,7 +185,7 @@ export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancella
   readonly contentType?: string
 }
 
-/** A successful answer. */
+/** The successful answer to a passthrough call. */
 export interface PassedAnswer {
   /** From 200 to 299. */
   readonly status: number
@@ -227,10 +227,10 @@ export interface Provider {
 }
 
 /**
- * `degraded`: at least one circuit of the provider is not closed. `away`: the circuits of all recently used models are
+ * `degraded`: at least one circuit of the provider is not closed. `unavailable`: the circuits of all recently used models are
  * open for all keys.
  */
-export type ProviderState = 'healthy' | 'degraded' | 'away'
+export type ProviderState = 'healthy' | 'degraded' | 'unavailable'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
 

@@ -101,7 +101,7 @@ export function isUnset(value: Json | undefined): boolean {
 }
 
 /** Rethrows `invalid-request` as `upstream`, because the invalid field came from the upstream. */
-export function readFromUpstream<T>(read: () => T): T {
+export function parseUpstream<T>(read: () => T): T {
   try {
     return read()
   } catch (error) {

@@ -1,6 +1,6 @@
 import { type ByteSearch, isNodeBytes, searchBytes } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import { type JsonObject, MAX_URL_START_BYTES } from '../core/json.ts'
+import { type JsonObject, MAX_DATA_URL_PREFIX_BYTES } from '../core/json.ts'
 import { decodeUtf8, parseJsonText, utf8Decoder } from './fields.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
@@ -166,7 +166,7 @@ const NEEDS_ESCAPE = /[\0-\x1f\\]/
 
 /** Parses base64 that has no escapes, after an optional `data:` prefix. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
-  const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_URL_START_BYTES)))
+  const isPlain = /^[ -[\]-~]*$/.test(decodeUtf8(bytes.subarray(0, MAX_DATA_URL_PREFIX_BYTES)))
   if (!isPlain) return yield* parseString(bytes)
   return isNodeBytes(bytes) ? bytes.latin1Slice() : decodeUtf8(bytes)
 }

@@ -45,7 +45,7 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
 ])
 
 /** Returns the name of a field for which the vendor charges more than the list price. */
-export function surchargeOf({ native: { value: body } }: Prompt): string | undefined {
+export function findSurchargedField({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
     const values = LIST_PRICE_VALUES.get(cachedNormalizedName(name))
     const value = body[name] ?? null
@@ -84,7 +84,7 @@ const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
  * Returns the path of a field that makes the vendor read data outside the body or run tools. For such a request, the
  * body size is not an upper bound on the tokens. Returns undefined for a self-contained prompt.
  */
-export function vendorWorkOf(prompt: Prompt): string | undefined {
+export function findVendorWork(prompt: Prompt): string | undefined {
   return findVendorField(prompt) ?? findVendorTool(prompt.tools) ?? findExternalContent(prompt.messages)
 }
 

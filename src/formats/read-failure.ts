@@ -222,7 +222,7 @@ function isSafeName(name: string): boolean {
     if (isFieldPath(name) || ABBREVIATIONS.has(name.toLowerCase())) return true
     if (!SINGLE_VERSION.test(name)) return false
   }
-  const pieces = name.split(/[-_+.]/).flatMap((piece) => piece.split(NOT_ASCII))
+  const pieces = name.split(/[-_+.]/).flatMap((piece) => piece.split(NON_ASCII))
   if (pieces.length > 1 && pieces.some((piece) => INFRASTRUCTURE_WORDS.has(piece.toLowerCase()))) return false
   if (pieces.filter((piece) => isMixed(piece)).length > MAX_MIXED_PIECES) return false
   return name.toLowerCase() !== 'localhost' && pieces.every(isSafePiece)
@@ -266,7 +266,7 @@ const MAX_MIXED_PIECES = 3
 const LEADING_MARKS = /^[$#*+.&~^-]*$/
 const TRAILING_MARKS = /^(?:[.%*+&~^$-]|:(?!:))*$/
 const ALLOWED_CHARACTERS = /^[A-Za-z0-9\p{L}\p{M}_+./-]+$/u
-const NOT_ASCII = /[\u{80}-\u{10ffff}]+/u
+const NON_ASCII = /[\u{80}-\u{10ffff}]+/u
 const SINGLE_VERSION = /^[A-Za-z0-9_+-]*\d\.\d[A-Za-z0-9_+-]*$/
 const API_VERSION = /^v\d+$/i
 const DASHED_ADDRESS = /\d{1,3}(?:-\d{1,3}){3}(?!\d)/

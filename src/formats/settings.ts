@@ -6,7 +6,7 @@ export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
 export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, isInteger: true }
 
 const MAX_CHOICES = 128
-const MAX_STOPS = 16
+const MAX_STOP_SEQUENCES = 16
 const MAX_TOOLS = 128
 const NON_NEGATIVE: NumberBounds = { min: 0 }
 export const ZERO_TO_ONE: NumberBounds = { min: 0, max: 1 }
@@ -76,7 +76,7 @@ function readStopSequences(value: Json | undefined): readonly string[] | undefin
   if (isAbsent(value)) return undefined
   if (typeof value === 'string') return [value]
   if (!Array.isArray(value)) throw fieldError('stop', value, 'a string or an array of strings')
-  return arrayAt(value, 'stop', MAX_STOPS).map((item, index) => stringAt(item, `stop[${index}]`))
+  return arrayAt(value, 'stop', MAX_STOP_SEQUENCES).map((item, index) => stringAt(item, `stop[${index}]`))
 }
 
 /** Returns undefined for an unknown choice. */
@@ -144,7 +144,7 @@ export function changedResponseSettings(body: JsonObject, settings: Settings): B
   })
 }
 
-const PERMANENT_SETTINGS: ReadonlySet<string> = new Set(['effort', 'user'])
+const NEVER_REMOVED: ReadonlySet<string> = new Set(['effort', 'user'])
 
 function changesBetween(
   before: Settings,
@@ -154,7 +154,7 @@ function changesBetween(
   const changes: BodyChanges = {}
   for (const name of Object.keys(fields) as (keyof Settings)[]) {
     const written = fields[name]
-    if (written === undefined || (after[name] === undefined && PERMANENT_SETTINGS.has(name))) continue
+    if (written === undefined || (after[name] === undefined && NEVER_REMOVED.has(name))) continue
     if (JSON.stringify(before[name]) !== JSON.stringify(after[name])) changes[written[0]] = written[1]
   }
   return changes

@@ -7,7 +7,7 @@ import { writeBlocks } from './messages/blocks.ts'
 import {
   changedSettings,
   contentBlocks,
-  type PathedMessage,
+  type MessageWithPath,
   resultId,
   writeMessageTool,
   writeTurns,
@@ -71,7 +71,7 @@ const DEFAULT_MAX_TOKENS = 4096
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   const ignored = omittedFields(prompt, rejectBlock, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
-  const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): PathedMessage => ({
+  const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): MessageWithPath => ({
     message,
     path: sourceFormatOf(prompt).pathOf(prompt, index),
   }))
@@ -103,7 +103,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
   return { body: JSON.stringify(body), ignored }
 }
 
-function isSystem({ message }: PathedMessage): boolean {
+function isSystem({ message }: MessageWithPath): boolean {
   return message.role === 'system'
 }
 

@@ -16,14 +16,14 @@ interface UsageFieldNames {
   readonly completionDetails: string
 }
 
-export const CHAT_COUNTS: UsageFieldNames = {
+export const CHAT_USAGE_FIELDS: UsageFieldNames = {
   prompt: 'prompt_tokens',
   promptDetails: 'prompt_tokens_details',
   completion: 'completion_tokens',
   completionDetails: 'completion_tokens_details',
 }
 
-export const RESPONSE_COUNTS: UsageFieldNames = {
+export const RESPONSE_USAGE_FIELDS: UsageFieldNames = {
   prompt: 'input_tokens',
   promptDetails: 'input_tokens_details',
   completion: 'output_tokens',
@@ -39,14 +39,14 @@ export function readUsage(value: Json | undefined, names: UsageFieldNames): Usag
   const prompt = tokensOf(usage[names.prompt])
   const completion = tokensOf(usage[names.completion])
   if (prompt === undefined || completion === undefined) return undefined
-  const inPrompt = asObject(usage[names.promptDetails])
-  const cached = tokensOf(inPrompt?.['cached_tokens']) ?? tokensOf(usage['prompt_cache_hit_tokens']) ?? 0
+  const promptDetails = asObject(usage[names.promptDetails])
+  const cached = tokensOf(promptDetails?.['cached_tokens']) ?? tokensOf(usage['prompt_cache_hit_tokens']) ?? 0
   const cacheRead = Math.min(prompt, cached)
-  const cacheWrite = Math.min(prompt - cacheRead, tokensOf(inPrompt?.['cache_write_tokens']) ?? 0)
+  const cacheWrite = Math.min(prompt - cacheRead, tokensOf(promptDetails?.['cache_write_tokens']) ?? 0)
   const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
   // Some vendors exclude reasoning from the completion count. The total then equals the sum of all three counts.
   const isSeparate =
-    names === CHAT_COUNTS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
+    names === CHAT_USAGE_FIELDS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
   const output = isSeparate ? completion + reasoning : completion
   return {
     inputTokens: prompt - cacheRead - cacheWrite,
@@ -59,14 +59,14 @@ export function readUsage(value: Json | undefined, names: UsageFieldNames): Usag
 }
 
 export function writeUsage(usage: Usage, names: UsageFieldNames): JsonObject {
-  const written = usage.cacheWriteTokens + usage.cacheWrite1hTokens
+  const cacheWrites = usage.cacheWriteTokens + usage.cacheWrite1hTokens
   return {
     [names.prompt]: promptTokens(usage),
     [names.completion]: usage.outputTokens,
     total_tokens: totalTokens(usage),
     [names.promptDetails]: {
       cached_tokens: usage.cacheReadTokens,
-      ...(written === 0 ? {} : { cache_write_tokens: written }),
+      ...(cacheWrites === 0 ? {} : { cache_write_tokens: cacheWrites }),
     },
     [names.completionDetails]: { reasoning_tokens: usage.reasoningTokens },
   }

@@ -178,7 +178,7 @@ export interface KeyUsage extends UsageTotals {
   readonly byModel: readonly ModelUsage[]
 }
 
-/** Request and token limits of a key. Without a limit, limit and remainder are 9007199254740991. Times are ISO 8601. */
+/** Request and token limits of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO 8601. */
 export interface KeyRateLimit {
   readonly requestLimit: number
   readonly requestRemaining: number
@@ -188,7 +188,7 @@ export interface KeyRateLimit {
   readonly tokenResetAt: string
 }
 
-/** Remaining amounts of a key. Without a limit, limit and remainder are 9007199254740991. Times are ISO 8601. */
+/** Remaining amounts of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO 8601. */
 export interface KeyLimits {
   readonly remainingRequests: number
   readonly requestLimit: number

@@ -75,10 +75,10 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
 export interface Keys extends RecordMethods<NewKey, KeyChange, KeyRecord, KeyPage, CreatedKey> {
   /** Resolves with the usage in the current window of the key's budget, or in this month if the key has no budget. */
   usage(id: string): Promise<KeyUsage>
-  /** Resolves with the request and token limits and their remainders. */
+  /** Resolves with the request and token limits, and the amount that remains of each. */
   rateLimit(id: string): Promise<KeyRateLimit>
   /**
-   * Resolves with the remaining requests, tokens and money. If several limits apply, the smallest remainder is
+   * Resolves with the remaining requests, tokens and money. If several limits apply, the smallest remaining amount is
    * reported.
    */
   limits(id: string): Promise<KeyLimits>

@@ -26,7 +26,7 @@ const MIN_OUTPUT = 16
 const MAX_UNCOUNTED_SHARE = 0.1
 
 /**
- * A free request claims no budget except a budget of 0. Values that no limit needs are not computed, because counting a
+ * A free request makes no claim on budgets, except on a budget of 0, which must reject it. Values that no limit needs are not computed, because counting a
  * long prompt takes time.
  */
 export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
@@ -144,7 +144,7 @@ export function limitError(
   if (limit.kind === 'budget') {
     return new GatewayError(
       'budget-exceeded',
-      `${limit.label} is reached: the remainder of ${formatUsd(toNanoUsd(limit.max))} per ${window} does not cover this request. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
+      `${limit.label} is exceeded: this request could cost more than the amount that remains of ${formatUsd(toNanoUsd(limit.max))} per ${window}. Lower max_tokens, retry after ${retryAt}, or raise the limit.`,
       { rate },
     )
   }
@@ -159,6 +159,6 @@ export function limitError(
   const text =
     limit.kind === 'requests'
       ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
-      : `the remainder of ${limit.max} tokens per ${window} does not cover the ${tokens} tokens of this prompt. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
+      : `this prompt has ${tokens} tokens, and fewer remain of ${limit.max} per ${window}. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
   return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }

@@ -19,7 +19,7 @@ import { readSpent, type BudgetWindow } from './forecast.ts'
 
 /** Usage and remaining limits of keys, in the form of the admin API. */
 export interface UsageReports {
-  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remainder. */
+  /** `GET …/virtual-keys/limits`. Of several limits of one kind, returns the one with the smallest remaining amount. */
   limits(key: VirtualKey): Promise<WireForm<KeyLimits>>
   /** `GET …/virtual-keys/{id}/rate-limit`. */
   rateLimit(key: VirtualKey): Promise<WireForm<KeyRateLimit>>

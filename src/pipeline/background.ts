@@ -2,7 +2,7 @@ import type { Completion } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
-import { billFor, billForPart, expectedBill } from './charge.ts'
+import { billFor, billForIncomplete, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
 import { asFailure, settle } from './settle.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
@@ -62,7 +62,7 @@ class BackgroundWork {
         this.#isClosing = true
         this.#wake()
       },
-      ended: this.#follow(),
+      ended: this.#pollUntilComplete(),
     })
   }
 
@@ -70,7 +70,7 @@ class BackgroundWork {
     return this.#answered.format.turns?.isUnfinished(this.#completion) === true
   }
 
-  async #follow(): Promise<void> {
+  async #pollUntilComplete(): Promise<void> {
     const { runtime } = this.#services
     let waitMs = FIRST_WAIT_MS
     while (this.#isUnfinished && !this.#isClosing && runtime.now() < this.#deadline) {
@@ -116,7 +116,7 @@ class BackgroundWork {
     })
   }
 
-  /** Bills an incomplete response by the last usage that the upstream reported. */
+  /** Bills an incomplete response for the usage that the upstream last reported. */
   async #settle(): Promise<void> {
     const [answered, services] = [this.#answered, this.#services]
     const completion = this.#completion
@@ -125,7 +125,7 @@ class BackgroundWork {
       const isComplete = valueOf(completion)['status'] === 'completed'
       const bill = isComplete
         ? billFor(answered, answer, services.meter)
-        : billForPart(answered, answer, services.meter)
+        : billForIncomplete(answered, answer, services.meter)
       await settle(
         answered,
         isComplete ? { status: 200, bill, completion: () => completion } : { status: 200, bill },

@@ -19,7 +19,7 @@ export interface BilledAnswer {
   completion(): Completion
 }
 
-/** Counts a long prompt if the bill needs the local count. Yields to the event loop while counting. */
+/** Counts the tokens of a long prompt if the bill needs the local count. Yields to the event loop while counting. */
 export function prepareBill({ plan }: Planned): MaybePromise<void> {
   return plan.kind === 'upstream' && plan.attempts.hasUnreportedPrompt ? plan.counts.prepare?.() : undefined
 }
@@ -32,7 +32,7 @@ export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter):
   if (usage !== undefined && promptTokens(usage) > 0 && isOutputReported(usage, answer)) {
     return billOf(answered, plan, { route: routeOf(answered), usage, isEstimated: false })
   }
-  return billForPart(answered, answer, meter)
+  return billForIncomplete(answered, answer, meter)
 }
 
 function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
@@ -46,7 +46,7 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
  * reported, so the bill uses the greater of the reported and the local count. The local count is capped at the reserved
  * output.
  */
-export function billForPart(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
+export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
   const { parts, furtherText = '' } = answer.completion()
@@ -61,7 +61,7 @@ export function billForPart(answered: Answered, answer: BilledAnswer, meter: Met
 /** Length of the slices that are counted separately, in UTF-16 code units. */
 const SLICE_LENGTH = 65_536
 
-/** Counts texts locally up to `limit`. Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
+/** Counts the tokens of `texts` locally, up to `limit`. Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
 export function countUpTo(
   limit: number,
   texts: readonly string[],
@@ -78,13 +78,13 @@ export function countUpTo(
 
 /**
  * Returns the bill for a request without an answer, or undefined if no upstream charged for a call. Bills the key for
- * calls of small models that the caller requested by header, up to the reserved amount. The operator pays for all other
+ * calls to small models that the caller requested by header, up to the reserved amount. The operator pays for all other
  * calls.
  */
 export function billForFailure(planned: Planned): Bill | undefined {
   const { plan, margin, reservation } = planned
   if (plan.kind === 'replay') return undefined
-  const { spent, requestedSpent = ZERO, rewrite } = plan.optimization
+  const { spent, requestedCost = ZERO, rewrite } = plan.optimization
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counts.sent),
@@ -97,7 +97,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     completionTokens: 0,
     theoretical: ZERO,
     actual,
-    billed: toNanoUsd(Math.min(times(requestedSpent, margin), reserved)),
+    billed: toNanoUsd(Math.min(times(requestedCost, margin), reserved)),
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,
@@ -162,7 +162,7 @@ function routeOf({ route, resolved }: Planned): Route {
   return route ?? resolved.routes[0]
 }
 
-/** The bill in bodies and streams. Amounts are converted to dollars when they are read. */
+/** The bill as reported in response bodies and streams. Amounts are converted to dollars when they are read. */
 export class BillMetrics implements SvcMetrics {
   readonly #bill: Bill
 

@@ -27,7 +27,7 @@ import type { Services, SharedAnswer } from './services.ts'
  * Publishes the stream of the request that holds the claim, so that identical requests in other processes can follow
  * it.
  */
-export function publishToOthers(
+export function publishToOtherProcesses(
   live: PublishedAnswer,
   claim: AnswerClaim,
   keyId: string,
@@ -81,7 +81,7 @@ export async function followStream(
   { live, leader }: FollowedStream,
   services: Services,
 ): Promise<{ readonly replay: ReplayPlan } | undefined> {
-  const dialect = live.about['dialect']
+  const dialect = live.metadata['dialect']
   if (live.subscribers?.isOver === true || !isDialect(dialect)) return undefined
   const answer = new FollowedAnswer(live, READERS[dialect](), newAnswerId(reserved, services.runtime))
   const cancel = services.runtime.after(FIRST_CONTENT_TIMEOUT_MS, () => answer.abort())
@@ -142,13 +142,13 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   #isOver = false
   #isPaused = false
   #resume: () => void = () => {}
-  #begin: (hasContent: boolean) => void = () => {}
+  #resolveContent: (hasContent: boolean) => void = () => {}
 
   constructor(live: LiveStream, reader: StreamReader, ownId: string | undefined) {
     this.#live = live
     this.#reader = reader
     this.#ownId = ownId
-    this.hasContent = new Promise((resolve) => (this.#begin = resolve))
+    this.hasContent = new Promise((resolve) => (this.#resolveContent = resolve))
     const leaveSubscribers = live.subscribers?.join()
     const stop = live.follow(this)
     this.#leave = () => {
@@ -246,7 +246,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
     else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
     else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#ownId ?? part.id })
     else this.#forward(part)
-    if (part.type.endsWith('-delta')) this.#begin(true)
+    if (part.type.endsWith('-delta')) this.#resolveContent(true)
   }
 
   #forward(part: StreamPart): void {
@@ -257,7 +257,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
   #close(): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#begin(false)
+    this.#resolveContent(false)
     this.#leave?.()
   }
 }

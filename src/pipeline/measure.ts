@@ -2,7 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { supportsDialect } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { surchargeOf, vendorWorkOf } from '../formats/prompt-size.ts'
+import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import type { Authenticated, TokenCounter, ResolvedModel, Route, Size } from './exchange.ts'
@@ -112,7 +112,7 @@ export class PromptSize implements Size {
   }
 
   get #asksForVendorWork(): boolean {
-    return (this.#hasVendorWork ??= vendorWorkOf(this.#prompt) !== undefined)
+    return (this.#hasVendorWork ??= findVendorWork(this.#prompt) !== undefined)
   }
 
   #boundFor({ model, provider }: Route): number {
@@ -130,7 +130,7 @@ function typicalTokensOutsideText({ frame, images }: PromptWeight): number {
 
 /** Throws if the prompt requests vendor-side work that the gateway does not allow. */
 export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limits'>): void {
-  const param = limits.vendorTools === 'refuse' ? vendorWorkOf(prompt) : undefined
+  const param = limits.vendorTools === 'refuse' ? findVendorWork(prompt) : undefined
   if (param === undefined) return
   throw new GatewayError(
     'tools-disabled',
@@ -141,7 +141,7 @@ export function checkVendorWork(prompt: Prompt, { limits }: Pick<Services, 'limi
 
 /** Throws if a field makes the vendor charge more than the list price that the gateway bills. */
 export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limits }: Pick<Services, 'limits'>): void {
-  const param = limits.surcharges === 'refuse' ? surchargeOf(prompt) : undefined
+  const param = limits.surcharges === 'refuse' ? findSurchargedField(prompt) : undefined
   if (param === undefined || !routes.some(({ provider }) => supportsDialect(provider, prompt.native.dialect))) return
   throw new GatewayError('invalid-request', `${param} selects a price above the list price. Remove it.`, { param })
 }

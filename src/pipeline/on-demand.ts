@@ -6,13 +6,13 @@ import { isJsonObject } from '../core/json.ts'
  * Code for rare requests, loaded on the first of them. Kept in one module, because each additional dynamic import would
  * split shared code into more chunks.
  */
-export { digestWithPauses, longBlocksOf, longMediaOf } from '../core/digest.ts'
+export { digestWithPauses, longBlockDigests, longMediaDigests } from '../core/digest.ts'
 export { portablePrompt } from '../formats/portable.ts'
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
 /** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
-export function checkJson(completion: Completion): Completion {
+export function unwrapJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
   const text = answerText.join('').trim()
@@ -38,4 +38,4 @@ function notJson(): GatewayError {
   )
 }
 
-export { followStream, publishToOthers, createClaimSearch } from './follow.ts'
+export { followStream, publishToOtherProcesses, createClaimSearch } from './follow.ts'

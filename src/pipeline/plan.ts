@@ -31,7 +31,7 @@ function planPrompt(reserved: Reserved, recalled: RecallMiss, services: Services
 function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): MaybePromise<Planned> {
   const { steering, size, resolved } = reserved
   const { model } = resolved.routes[0]
-  if (services.waterfall.isBelow({ model, steering }, () => size.bound)) return planUnchanged(reserved, recalled)
+  if (services.waterfall.isTooSmall({ model, steering }, () => size.bound)) return planUnchanged(reserved, recalled)
   return optimize(reserved, recalled, services).catch((error: unknown) => {
     recalled.keeper.finish({ status: 500 })
     throw error
@@ -101,8 +101,8 @@ async function optimize(reserved: Reserved, { keeper, spent }: RecallMiss, servi
 }
 
 async function digestMedia(prompt: Prompt): Promise<void> {
-  const { digestWithPauses, longMediaOf } = await import('./on-demand.ts')
-  await digestWithPauses(longMediaOf(prompt), { hash: sha256, pause: yieldToEventLoop })
+  const { digestWithPauses, longMediaDigests } = await import('./on-demand.ts')
+  await digestWithPauses(longMediaDigests(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
 /** Returns true for background work and for conversations stored by the upstream. Neither is cached or optimized. */

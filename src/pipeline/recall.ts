@@ -40,8 +40,8 @@ export function recall(reserved: Reserved, services: Services): MaybePromise<Rec
 }
 
 async function digestBlocks({ prompt }: Reserved): Promise<void> {
-  const { digestWithPauses, longBlocksOf } = await import('./on-demand.ts')
-  await digestWithPauses(longBlocksOf(prompt), { hash: sha256, pause: yieldToEventLoop })
+  const { digestWithPauses, longBlockDigests } = await import('./on-demand.ts')
+  await digestWithPauses(longBlockDigests(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
 function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
@@ -178,7 +178,7 @@ function shareStream(
 ): void {
   leader.publish(live)
   if (claim?.values === undefined) return
-  void loadFollowing().then((onDemand) => onDemand.publishToOthers(live, claim, reserved.key.id, services))
+  void loadFollowing().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
 }
 
 interface KeeperOptions {

@@ -34,7 +34,7 @@ function respondWithCompleteAnswer(
   services: Services,
 ): MaybePromise<undefined> {
   if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
-  return loadJsonCheck().then(({ checkJson }) => sendCompleteAnswer(answered, checkJson(completion), services))
+  return loadJsonCheck().then(({ unwrapJson }) => sendCompleteAnswer(answered, unwrapJson(completion), services))
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {

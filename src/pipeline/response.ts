@@ -54,7 +54,7 @@ export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'pro
   return route?.provider.dialect === 'anthropic'
 }
 
-export const loadJsonCheck: () => Promise<{ checkJson(completion: Completion): Completion }> = lazy(
+export const loadJsonCheck: () => Promise<{ unwrapJson(completion: Completion): Completion }> = lazy(
   () => import('./on-demand.ts'),
 )
 

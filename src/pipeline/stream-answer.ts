@@ -4,7 +4,7 @@ import { chain } from '../core/async.ts'
 import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
-import { billFor, billForPart, BillMetrics, expectedBill } from './charge.ts'
+import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
 import { asFailure, clientDisconnected, release, settle } from './settle.ts'
 import type { Answered, RequestOutcome } from './exchange.ts'
 import {
@@ -78,7 +78,7 @@ class StreamAnswer {
     const buffer = this.#buffer
     if (!buffer.isStored) return
     plan.keeper?.share?.({
-      about: { dialect: format.dialect },
+      metadata: { dialect: format.dialect },
       ended: buffer.ended,
       follow: (sink) => buffer.follow(0, sink),
       summary: () => ({ usage: { ...this.#stream.translator.usage } }),
@@ -147,7 +147,7 @@ class StreamAnswer {
   #end(): void {
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
     loadJsonCheck()
-      .then(({ checkJson }) => checkJson(this.#stream.translator.completion()))
+      .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),
         (error: unknown) => this.#guard(() => this.#fail(error)),
@@ -197,7 +197,7 @@ class StreamAnswer {
 
   #partialBill(): Bill {
     const { translator } = this.#stream
-    const createBill = translator.hasFinishReason ? billFor : billForPart
+    const createBill = translator.hasFinishReason ? billFor : billForIncomplete
     return createBill(this.#answered, translator, this.#services.meter)
   }
 

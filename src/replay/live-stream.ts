@@ -21,7 +21,7 @@ export interface StreamLocation {
 
 export interface LiveStream {
   /** Properties that a follower needs to interpret the events. */
-  readonly about: JsonObject
+  readonly metadata: JsonObject
   follow(sink: EventSink): () => void
   /** Returns data that is known only at the end, such as the usage. */
   summary(): JsonObject
@@ -77,7 +77,7 @@ async function publish(
   const token = runtime.uuid()
   const stored = await values.get(headKey(name))
   const expected = readHead(stored)?.parts === undefined ? undefined : stored
-  const value = JSON.stringify({ token, about: stream.about })
+  const value = JSON.stringify({ token, about: stream.metadata })
   const leaseRequest = { name: headKey(name), expected, value, leaseMs: LEASE_MS, quota }
   const lease = await acquireLease({ store: values, ...runtime }, leaseRequest)
   if (lease === undefined) return
@@ -202,7 +202,7 @@ interface FollowContext {
 function followedStream(head: Head, context: FollowContext): LiveStream {
   let summary: JsonObject = {}
   return {
-    about: head.about,
+    metadata: head.about,
     summary: () => summary,
     follow: (sink) => {
       const reader = createReader(sink)

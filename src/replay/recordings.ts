@@ -137,7 +137,7 @@ export class Recordings {
   async #publish({ live, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {
     const { publishStream } = await import('./live-stream.ts')
     const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
-    const stream = { about: {}, ended: live.ended, follow, summary: () => ({}), subscribers }
+    const stream = { metadata: {}, ended: live.ended, follow, summary: () => ({}), subscribers }
     const location = { values: this.#options.store, name, quota: quotaOf('live-stream', owner) }
     return publishStream(stream, location, this.#options)
   }

@@ -146,7 +146,7 @@ export function ready(parts: StatusParts): Handler {
   return async (call) => {
     const store = await isStoreReachable(parts)
     const states = Object.entries(parts.providers())
-    const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'away']))
+    const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'unavailable']))
     const isRoutingUp = Object.values(providers).some(Boolean)
     const isReady = (store || parts.servesWithoutStore) && isRoutingUp
     const body = { ready: isReady, dependencies: { bifrost: isRoutingUp, redis: store, providers } }

@@ -41,7 +41,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const { level } = job.steering
     if (level === undefined || level === 'off') return { declined: 'no savings level is set', spent: ZERO }
     const cap = LEVEL_CAPS[level]
-    const size = await tools.meter.sizeNear(job.prompt, [cap], job.signal)
+    const size = await tools.meter.countNear(job.prompt, [cap], job.signal)
     const tokens = size <= cap ? size : await tools.meter.countOf(job.prompt, job.signal)
     if (tokens <= cap) return { declined: `the prompt is within ${cap} tokens`, spent: ZERO }
     const shortened = (await repeatCut(job, cap)) ?? (await cutAgain(job, cap))

@@ -94,7 +94,7 @@ export interface WaterfallResult {
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd
   /** The part of `spent` for tiers requested by a header. @default 0 */
-  readonly requestedSpent?: NanoUsd
+  readonly requestedCost?: NanoUsd
   readonly verdicts: readonly TierVerdict[]
   /**
    * Reports how many tokens the upstream read from its cache, which corrects the expectation for later turns. Never
@@ -107,7 +107,7 @@ export interface Waterfall {
   /** Never rejects. A tier failure is reported as a verdict. */
   (job: TierJob): Promise<WaterfallResult>
   /** Returns true if no tier rewrites a prompt of at most this many tokens. The prompt is then not counted. */
-  isBelow(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
+  isTooSmall(request: Pick<TierJob, 'model' | 'steering'>, maxTokens: () => number): boolean
 }
 
 /** Tokens above which a tier may run without a header. */

@@ -125,7 +125,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
   const verdicts = new Map<Tier, TierVerdict>()
   const candidates = await tiersToTry({ ...parts, tiers }, job, history, verdicts)
   let declined: Declined = { spent: ZERO }
-  let requestedSpent: NanoUsd = ZERO
+  let requestedCost: NanoUsd = ZERO
   const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
   for (const candidate of candidates) {
     const { tier } = candidate
@@ -136,7 +136,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
     }
     const attempt = await attemptTier(tier, separateTrialState(job), parts)
     const spent = add(declined.spent, attempt.spent)
-    if (isRequestedByHeader(job, tier.tier)) requestedSpent = add(requestedSpent, attempt.spent)
+    if (isRequestedByHeader(job, tier.tier)) requestedCost = add(requestedCost, attempt.spent)
     verdicts.set(tier, attempt.verdict)
     const { rewrite, tokens } = attempt
     if (rewrite === undefined) {
@@ -146,11 +146,11 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
     const continues = attempt.continues && history.rewritten.tier === tier.tier
     const warm = continues ? warmTokens(history.rewritten, job, history) : 0
     const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
-    return { rewrite, tokens, spent, requestedSpent, verdicts: verdictsInOrder(), sentAs }
+    return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
   }
   const { spent } = declined
   const sentAs = { tokens: job.tokens, warm: 0 }
-  return { tokens: job.tokens, spent, requestedSpent, verdicts: verdictsInOrder(), sentAs }
+  return { tokens: job.tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
 }
 
 async function lowestCallCost(
@@ -210,7 +210,7 @@ async function countNearThreshold(
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const limits = Object.values(thresholdsFor(job, thresholds))
-  return { ...job, tokens: await withFallback(job.tokens, meter.sizeNear(prompt, limits, signal)) }
+  return { ...job, tokens: await withFallback(job.tokens, meter.countNear(prompt, limits, signal)) }
 }
 
 /** A conversation that is too small to be rewritten without a header needs no history. */

@@ -120,7 +120,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     prepare,
     estimateOf: (prompt) => sumOf(prompt, estimate),
     countOf,
-    async sizeNear(prompt, thresholds, signal) {
+    async countNear(prompt, thresholds, signal) {
       await prepare(prompt, signal)
       const estimated = sumOf(prompt, estimate)
       const near = thresholds.filter((at) => estimated < at * CERTAIN_MULTIPLE)

@@ -128,7 +128,7 @@ export function createSavings(configured: SavingsOptions | undefined, parts: Sav
     observe({ ...job, shadow: parts.runtime.random() < share ? 'tried' : 'not-tried' }).catch(parts.onShadowFailure)
     return unchangedResult(job)
   }
-  return Object.assign(shadowed, { isBelow: waterfall.isBelow })
+  return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
 }
 
 function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
@@ -145,13 +145,13 @@ function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: Savin
     const waterfall = await load()
     return waterfall(job)
   }
-  const isBelow: Waterfall['isBelow'] = ({ model, steering }, maxTokens) => {
+  const isTooSmall: Waterfall['isTooSmall'] = ({ model, steering }, maxTokens) => {
     if (hasCustomTiers) return false
     const { level } = steering
     if (level !== undefined) return level === 'off' || maxTokens() <= LEVEL_CAPS[level]
     return !steering.vanishing && !steering.recursive && maxTokens() <= minTrackedTokens(model, thresholds)
   }
-  return Object.assign(optimize, { isBelow })
+  return Object.assign(optimize, { isTooSmall })
 }
 
 function mayApply(job: TierJob, thresholds: Thresholds): boolean {
@@ -194,7 +194,7 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     lookUp: (question) => loaded?.lookUp(question) ?? load().then((cache) => cache.lookUp(question)),
     peek: (question) => loaded?.peek(question) ?? load().then((cache) => cache.peek(question)),
     reportWrongHit: (id) => loaded?.reportWrongHit(id),
-    clear: (which) => loaded?.clear(which),
+    clear: (filter) => loaded?.clear(filter),
     stats: () => loaded?.stats() ?? NO_STATISTICS,
     flush: async () => loaded?.flush(),
   }

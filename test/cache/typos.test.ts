@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadEnglish } from '../../src/cache/typos.ts'
-import { isOneTypo, isTypingError } from '../../src/cache/typos.ts'
+import { isOneTypo, isUnambiguousTypo } from '../../src/cache/typos.ts'
 
 describe('a typo', () => {
   it.each([
@@ -33,11 +33,11 @@ describe('a typo', () => {
   })
 
   it('is assumed in a short word only if it is a common typing error', () => {
-    expect(isTypingError('demo', 'deno')).toBe(false)
-    expect(isTypingError('trio', 'trino')).toBe(false)
-    expect(isTypingError('form', 'from')).toBe(true)
-    expect(isTypingError('happy', 'hapy')).toBe(true)
-    expect(isTypingError('continent', 'contimemt')).toBe(true)
+    expect(isUnambiguousTypo('demo', 'deno')).toBe(false)
+    expect(isUnambiguousTypo('trio', 'trino')).toBe(false)
+    expect(isUnambiguousTypo('form', 'from')).toBe(true)
+    expect(isUnambiguousTypo('happy', 'hapy')).toBe(true)
+    expect(isUnambiguousTypo('continent', 'contimemt')).toBe(true)
   })
 })
 

@@ -1,6 +1,6 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestWithPauses, digestOf, digestOfJson, longBlocksOf, longMediaOf } from '../../src/core/digest.ts'
+import { digestWithPauses, digestOf, digestOfJson, longBlockDigests, longMediaDigests } from '../../src/core/digest.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -50,7 +50,7 @@ describe('the digest of a text', () => {
     const data = 'abcd'.repeat(LONG / 4)
     const prompt = promptWith(data)
     let turns = 0
-    await digestWithPauses([...longMediaOf(prompt), ...longBlocksOf(prompt)], {
+    await digestWithPauses([...longMediaDigests(prompt), ...longBlockDigests(prompt)], {
       hash: sha256,
       pause: async () => void turns++,
     })
@@ -82,6 +82,6 @@ describe('the digest of a text', () => {
 
   it('is not computed in advance for a prompt without long media', () => {
     const prompt = promptWith('abcd')
-    expect([...longMediaOf(prompt), ...longBlocksOf(prompt)]).toEqual([])
+    expect([...longMediaDigests(prompt), ...longBlockDigests(prompt)]).toEqual([])
   })
 })

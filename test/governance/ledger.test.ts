@@ -192,7 +192,9 @@ describe('budgets', () => {
     const error = await attempt(() => place.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
-    expect(message).toContain('The shared budget "Team A" is reached: the remainder of $5.000000 per week')
+    expect(message).toContain(
+      'The shared budget "Team A" is exceeded: this request could cost more than the amount that remains of $5.000000 per week',
+    )
     expect(message).not.toContain('1.23')
     expect(message).not.toContain('3.76')
   })

@@ -15,7 +15,7 @@ function createPlace() {
   const location = { values, name: 'answer', quota: quotaOf('live-stream', 'key') }
   const buffer = new EventBuffer({ reserve: () => true, release: () => {} })
   const stream = {
-    about: {},
+    metadata: {},
     ended: buffer.ended,
     follow: (sink: EventSink) => buffer.follow(0, sink),
     summary: () => ({}),

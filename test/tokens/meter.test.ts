@@ -49,9 +49,9 @@ describe('the meter', () => {
     const { tokenizer, counted } = watched()
     const meter = createMeter(tokenizer)
     const small = prompt(message('word '.repeat(100)))
-    expect(await meter.sizeNear(small, [20_000])).toBe(meter.estimateOf(small))
+    expect(await meter.countNear(small, [20_000])).toBe(meter.estimateOf(small))
     expect(counted()).toBe(0)
-    expect(await meter.sizeNear(small, [105])).toBe(await meter.countOf(small))
+    expect(await meter.countNear(small, [105])).toBe(await meter.countOf(small))
     expect(counted()).toBe(1)
   })
 

@@ -14,7 +14,7 @@ import {
   type BlockState,
   parseUpstreamEvent,
 } from '../answer-fields.ts'
-import { readFinishReason, CHAT_COUNTS, readUsage } from '../usage.ts'
+import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
 import { streamFailure } from '../read-failure.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
@@ -28,7 +28,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
   const parts = [...thinkingParts(message), ...contentParts(message['content']), ...refusalParts(refusal), ...calls]
-  const usage = readUsage(body['usage'], CHAT_COUNTS)
+  const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
   const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   const { id, model } = identityOf(body)
   const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
@@ -151,7 +151,7 @@ export function createReader(): StreamReader {
 }
 
 function usageParts(chunk: JsonObject): readonly StreamPart[] {
-  const usage = readUsage(chunk['usage'], CHAT_COUNTS)
+  const usage = readUsage(chunk['usage'], CHAT_USAGE_FIELDS)
   return usage === undefined ? [] : [{ type: 'usage', usage }]
 }
 

@@ -12,7 +12,7 @@ import {
   type Usage,
   type Completion,
 } from '../../core/answer.ts'
-import { writeFinishReason, CHAT_COUNTS, writeUsage } from '../usage.ts'
+import { writeFinishReason, CHAT_USAGE_FIELDS, writeUsage } from '../usage.ts'
 import type { Part } from '../../core/prompt.ts'
 
 /**
@@ -89,7 +89,7 @@ function createChunkBuilder(created: number) {
     usageChunk: (): SseEvent | undefined =>
       usage === undefined
         ? undefined
-        : createEvent({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_COUNTS) }),
+        : createEvent({ choices: [], usage: writeUsage({ ...NO_USAGE, ...usage }, CHAT_USAGE_FIELDS) }),
   }
 }
 
@@ -217,7 +217,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
         finish_reason: writeFinishReason(completion.finish),
       },
     ],
-    ...(completion.usage === undefined ? {} : { usage: writeUsage(completion.usage, CHAT_COUNTS) }),
+    ...(completion.usage === undefined ? {} : { usage: writeUsage(completion.usage, CHAT_USAGE_FIELDS) }),
   })
 }
 

@@ -1,6 +1,6 @@
 import { NO_USAGE, type Completion, type StreamPart, type StreamChunk, type StreamReader } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import { fieldError, readFromUpstream, objectAt, stringAt } from '../fields.ts'
+import { fieldError, parseUpstream, objectAt, stringAt } from '../fields.ts'
 import { messageFailure } from '../read-failure.ts'
 import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseUpstreamEvent } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
@@ -14,7 +14,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const usage = asObject(body['usage'])
   const stopSequence = asString(body['stop_sequence'])
   const { id, model } = identityOf(body)
-  const parts = readFromUpstream(() => {
+  const parts = parseUpstream(() => {
     if (!Array.isArray(content)) throw fieldError('content', content, 'an array of content blocks')
     return readBlocks(content as readonly Json[], 'content')
   })
@@ -40,7 +40,7 @@ const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
 /**
  * Keeps the data of an event and uses the type in the data as the event name. Drops events after `message_stop`. Throws
- * `upstream` for events of another format, and the failure in an `error` event.
+ * `upstream` for an event of another format. For an `error` event, throws the failure that the event reports.
  */
 export function createReader(): StreamReader {
   const state: ReaderState = {
@@ -57,7 +57,7 @@ export function createReader(): StreamReader {
     const type = typeOf(data)
     const text = data === received ? event.data : JSON.stringify(data)
     const native = { dialect: 'anthropic', event: { ...event, event: type, data: text } } as const
-    return { parts: readFromUpstream(() => readEvent(state, type, data)), native }
+    return { parts: parseUpstream(() => readEvent(state, type, data)), native }
   }
 }
 
@@ -77,7 +77,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'content_block_stop':
       return state.blocks(type, data)
     case 'message_delta':
-      return readEnd(state, data)
+      return readMessageDelta(state, data)
     case 'message_stop':
       return readStop(state)
     case 'error':
@@ -97,7 +97,7 @@ function readStart(state: ReaderState, message: JsonObject): readonly StreamPart
   ]
 }
 
-function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
+function readMessageDelta(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const usage = readNewUsage(state, asObject(data['usage']))
   const delta = asObject(data['delta'])
   const reason = asString(delta?.['stop_reason'])
@@ -151,20 +151,20 @@ function createBlockReader(): BlockReader {
   const open = new Map<unknown, OpenBlock>()
   let calls = 0
   return (event, data) => {
-    const at = data['index']
+    const index = data['index']
     if (event === 'content_block_start') {
       const block = objectAt(data['content_block'], 'content_block')
       const opened = openBlock(block, calls)
       if (opened.kind === 'tool') calls++
-      open.set(at, opened)
+      open.set(index, opened)
       return startParts(block, opened)
     }
     if (event === 'content_block_stop') {
-      const closed = open.get(at)
-      open.delete(at)
+      const closed = open.get(index)
+      open.delete(index)
       return closed === undefined ? [] : stopParts(closed)
     }
-    return deltaParts(objectAt(data['delta'], 'delta'), open.get(at))
+    return deltaParts(objectAt(data['delta'], 'delta'), open.get(index))
   }
 }
 

@@ -39,7 +39,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 function changedMessages(prompt: Prompt): BodyChanges {
   const body = prompt.native.value
   const [first, ...rest] = prompt.messages
-  const system = isOuterSystem(first, body) ? first : undefined
+  const system = isTopLevelSystem(first, body) ? first : undefined
   const conversation = system === undefined ? prompt.messages : rest
   const isSameSystem = system === undefined ? isAbsent(body['system']) : system.native !== undefined
   return {
@@ -51,12 +51,12 @@ function changedMessages(prompt: Prompt): BodyChanges {
 }
 
 /** Matches the message that was read from `system`, and a rewritten first system message. */
-function isOuterSystem(first: Message | undefined, body: JsonObject): first is Message {
+function isTopLevelSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
 }
 
-export interface PathedMessage {
+export interface MessageWithPath {
   readonly message: Message
   /** The path in the caller's request, such as `messages[3]`. */
   readonly path: string
@@ -76,7 +76,7 @@ interface Turn {
  * Drops empty messages, then joins adjacent messages with the same role into one turn. A user turn begins with one
  * result per call.
  */
-export function writeTurns(messages: readonly PathedMessage[]): readonly JsonObject[] {
+export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
   const turns: Turn[] = []
   for (const { message, path } of messages) {
     const native = message.native?.dialect === 'anthropic' ? message.native.value : undefined

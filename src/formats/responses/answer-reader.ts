@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
 import { responseFailure } from '../read-failure.ts'
-import { readResponseFinishReason, RESPONSE_COUNTS, readUsage } from '../usage.ts'
+import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readUsage } from '../usage.ts'
 import {
   fillResponseCallIds,
   identityOf,
@@ -20,7 +20,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
     throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
   }
   const items = asArray(body['output']).filter(isJsonObject)
-  const usage = readUsage(body['usage'], RESPONSE_COUNTS)
+  const usage = readUsage(body['usage'], RESPONSE_USAGE_FIELDS)
   const hasCalls = items.some((item) => item['type'] === 'function_call')
   const hasRefusal = items.some((item) =>
     asArray(item['content']).some((block) => asObject(block)?.['type'] === 'refusal'),
@@ -182,7 +182,7 @@ function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[
 
 function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const response = asObject(data['response']) ?? {}
-  const usage = readUsage(response['usage'], RESPONSE_COUNTS)
+  const usage = readUsage(response['usage'], RESPONSE_USAGE_FIELDS)
   const finish = readResponseFinishReason(response, state.calls.size > 0, state.hasRefused)
   return [
     ...readStart(state, data),

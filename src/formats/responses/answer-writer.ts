@@ -11,7 +11,7 @@ import { asObject, type JsonObject, type Json } from '../../core/json.ts'
 import type { SvcMetrics, StreamWriter, WriteContext } from '../format.ts'
 import { writeMetrics } from '../chat/answer-writer.ts'
 import { writeResponseFailureEvent } from '../failures.ts'
-import { writeResponseStatus, RESPONSE_COUNTS, writeUsage } from '../usage.ts'
+import { writeResponseStatus, RESPONSE_USAGE_FIELDS, writeUsage } from '../usage.ts'
 import { createOutputWriter, type OutputWriter, type ResponseEvent } from './output-items.ts'
 import { LAST_EVENTS } from './answer-reader.ts'
 import { collectToolset, type OriginalTool } from '../portable.ts'
@@ -92,7 +92,8 @@ function createResponseWriter(context: WriteContext) {
       const { response: head, output } = state.head ?? start('', context.prompt.model)
       const ending = writeResponseStatus(state.finish)
       const closing = output.finish(ending.status)
-      const usage = state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_COUNTS)
+      const usage =
+        state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_USAGE_FIELDS)
       const svc_metrics = writeMetrics(metrics)
       const response = { ...head, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]

@@ -1,7 +1,7 @@
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { fieldError, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
-import { readInput, inputItems, itemsOf, responseId, responseOfItem, idStem } from './items.ts'
+import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem } from './items.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
 import type { ClientFormat, StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
 import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
@@ -72,9 +72,9 @@ function referencesIn(body: JsonObject): References {
   for (const item of asArray(body['input'])) {
     const id = referencedId(item)
     if (id === undefined) continue
-    const response = responseOfItem(id)
-    if (response === undefined) foreign.add(id)
-    else referenced.add(response)
+    const answerId = responseIdOfItem(id)
+    if (answerId === undefined) foreign.add(id)
+    else referenced.add(answerId)
   }
   return {
     previousTurnId: asString(body['previous_response_id']),
@@ -94,7 +94,7 @@ function isUnfinished({ native }: Completion): boolean {
 }
 
 function idsOf(answer: JsonObject): readonly string[] {
-  return [answer, ...asArray(answer['output'])].flatMap((holder) => asString(asObject(holder)?.['id']) ?? [])
+  return [answer, ...asArray(answer['output'])].flatMap((object) => asString(asObject(object)?.['id']) ?? [])
 }
 
 /** Returns the id of a referenced item. An item with only an id is a reference. */
@@ -132,7 +132,7 @@ function previousConversation(id: string, { previousTurn }: RecalledTurns): read
 function resolveReference(item: Json, param: string, { referencedAnswers, upstreamIds }: RecalledTurns): Json {
   const id = referencedId(item)
   if (id === undefined || upstreamIds.has(id)) return item
-  const answer = referencedAnswers.get(responseOfItem(id) ?? '')
+  const answer = referencedAnswers.get(responseIdOfItem(id) ?? '')
   const answerItem = asArray(answer?.['output']).find((output) => asObject(output)?.['id'] === id)
   if (answerItem !== undefined) return answerItem
   throw new GatewayError(

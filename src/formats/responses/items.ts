@@ -67,7 +67,7 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
 }
 
 /**
- * Text after text starts another answer. Text after a call belongs to the same answer, before the result of the call.
+ * Text after text starts another answer. Text after a call belongs to the same answer if no result precedes it.
  */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
@@ -121,8 +121,8 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
 }
 
 /**
- * Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, because answers contain the
- * same item.
+ * Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, because it also
+ * reads the items of upstream answers.
  */
 export function readThought(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
@@ -182,12 +182,12 @@ function readFile(block: JsonObject, native: Native): Part {
 const SIGNATURE_PREFIX = 'svc-seal:'
 const REDACTED_PREFIX = 'svc-cipher:'
 
-interface ReasoningSecrets {
+interface OpaqueReasoning {
   readonly signature?: string
   readonly redacted?: string
 }
 
-function encodeReasoning({ signature, redacted }: ReasoningSecrets): string | undefined {
+function encodeReasoning({ signature, redacted }: OpaqueReasoning): string | undefined {
   if (redacted !== undefined) return REDACTED_PREFIX + redacted
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
 }
@@ -199,14 +199,14 @@ export function isEncodedReasoning(item: JsonObject): boolean {
 }
 
 /** Returns an empty object for the vendor's own content. */
-export function decodeReasoning(content: unknown): ReasoningSecrets {
+export function decodeReasoning(content: unknown): OpaqueReasoning {
   if (typeof content !== 'string') return {}
   if (content.startsWith(SIGNATURE_PREFIX)) return { signature: content.slice(SIGNATURE_PREFIX.length) }
   return content.startsWith(REDACTED_PREFIX) ? { redacted: content.slice(REDACTED_PREFIX.length) } : {}
 }
 
-export function reasoningItem(id: string, text: string, secrets: ReasoningSecrets): JsonObject {
-  const encoded = encodeReasoning(secrets)
+export function reasoningItem(id: string, text: string, opaque: OpaqueReasoning): JsonObject {
+  const encoded = encodeReasoning(opaque)
   return {
     id,
     type: 'reasoning',
@@ -229,7 +229,7 @@ export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): 
 }
 
 /** Returns undefined for an id that the gateway did not create. */
-export function responseOfItem(id: string): string | undefined {
+export function responseIdOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
 }

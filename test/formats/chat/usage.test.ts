@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { CHAT_COUNTS, readUsage } from '../../../src/formats/usage.ts'
+import { CHAT_USAGE_FIELDS, readUsage } from '../../../src/formats/usage.ts'
 
 const outputOf = (usage: JsonObject): readonly (number | undefined)[] => {
-  const read = readUsage({ prompt_tokens: 10, completion_tokens: 20, ...usage }, CHAT_COUNTS)
+  const read = readUsage({ prompt_tokens: 10, completion_tokens: 20, ...usage }, CHAT_USAGE_FIELDS)
   return [read?.outputTokens, read?.reasoningTokens]
 }
 const reasoning = (tokens: number): JsonObject => ({ completion_tokens_details: { reasoning_tokens: tokens } })
