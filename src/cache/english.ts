@@ -104,7 +104,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
 const SYNONYMS: ReadonlyMap<string, string> = pairs(
   `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
-  aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learned learned|spelt spelled|
+  aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learnt learned|spelt spelled|
   burnt burned|whilst while|amongst among|towards toward|advert ad|adverts ads|advertisement ad|advertisements ads|
   info information|enormous huge|frequently often|gonna going-to|wanna want-to|u you|ur your|pls please|plz please|
   thx thanks|btw by-the-way|sofa couch|autumn fall|photograph photo|photographs photos|refrigerator fridge|

@@ -11,6 +11,7 @@ describe('the canonical form', () => {
     ['Hi! Could you please tell me where the old tower is? Thanks a lot!', 'where is old tower'],
     ['How can I sing?', 'how to sing'],
     ['What colour is it?', 'what color is it'],
+    ['Where have you learnt to weave?', 'where have you learned to weave'],
     ['What is C++?', 'what is c + +'],
     ['What is 5kg - 3kg?', 'what is 5 kg - 3 kg'],
     ['Is 50% of ~7 fine? #3', 'is 50 % of ~ 7 fine ? # 3'],
