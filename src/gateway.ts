@@ -12,7 +12,7 @@ import {
 } from './options.ts'
 import { asFailure } from './pipeline/settle.ts'
 import type { Services } from './pipeline/services.ts'
-import { createDirectory } from './providers/catalog.ts'
+import { createModelDirectory } from './providers/catalog.ts'
 import { createCircuitBreaker } from './providers/circuit-breaker.ts'
 import { createFailover } from './providers/failover.ts'
 import { createAudit, type Audit, type AuditPage, type AuditQuery } from './records/audit.ts'
@@ -81,7 +81,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     after: runtime.after,
     timeoutMs: Math.ceil(storeTimeoutMs * STORE_CALL_SHARE),
   })
-  const directory = createDirectory({ providers: options.providers, catalog: options.catalog })
+  const directory = createModelDirectory({ providers: options.providers, catalog: options.catalog })
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts }
   const breaker = createCircuitBreaker(options.circuitBreaker)
   const failover = createFailover({ runtime, timeouts, breaker })

@@ -181,7 +181,7 @@ export function toHeaderText(text: string): string {
 }
 
 /**
- * The bill of one request. Amounts are in dollars with six fraction digits. Token counts refer to the prompt,
+ * The bill of one request. Amounts are in dollars with six decimal places. Token counts refer to the prompt,
  * except the completion tokens.
  */
 export interface ResponseBill {

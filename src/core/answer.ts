@@ -42,7 +42,7 @@ export interface Completion {
    * The text of all choices after the first (`n`). Its tokens are counted for the bill if the upstream reports no
    * usage. `native` contains the choices.
    */
-  readonly furtherText?: string
+  readonly otherChoicesText?: string
   readonly finish: FinishReason
   readonly stopSequence?: string
   /** Absent if the upstream reported no usage. */
@@ -80,8 +80,8 @@ export type StreamPart =
 /** One received event of a streamed answer and its parts, if any. */
 export interface StreamChunk {
   readonly parts: readonly StreamPart[]
-  /** The text that this event appends to `Completion.furtherText`. */
-  readonly furtherText?: string
+  /** The text that this event appends to `Completion.otherChoicesText`. */
+  readonly otherChoicesText?: string
   /** The received event. A writer of the same dialect forwards the event unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly event: SseEvent }
 }

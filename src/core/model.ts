@@ -47,7 +47,7 @@ export interface Model {
   /**
    * Upper bound on the ratio of the model's token count to the o200k count. Lowers the reservation for models without a
    * `tokenizer`.
-   * @default the prompt is reserved by its bytes
+   * @default the reservation is based on the size of the prompt in bytes
    */
   readonly tokenFactor?: number
   /** Maximum number of tokens for one image. @default 9600 */

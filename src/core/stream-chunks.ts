@@ -34,7 +34,7 @@ type Block = TextBlock | ThinkingBlock | ToolCallBlock | { readonly type: 'opaqu
 export class Collector {
   readonly #blocks: Block[] = []
   readonly #calls = new Map<number, ToolCallBlock>()
-  readonly #furtherTexts: string[] = []
+  readonly #otherChoicesTexts: string[] = []
   #id = ''
   #model = ''
   #text: TextBlock | undefined
@@ -46,7 +46,7 @@ export class Collector {
 
   add(chunk: StreamChunk): void {
     for (const part of chunk.parts) this.#addPart(part)
-    if (chunk.furtherText !== undefined) this.#furtherTexts.push(chunk.furtherText)
+    if (chunk.otherChoicesText !== undefined) this.#otherChoicesTexts.push(chunk.otherChoicesText)
   }
 
   /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
@@ -55,7 +55,7 @@ export class Collector {
       id: this.#id,
       model: this.#model,
       parts: this.#blocks.map(toPart),
-      ...(this.#furtherTexts.length === 0 ? {} : { furtherText: this.#furtherTexts.join('') }),
+      ...(this.#otherChoicesTexts.length === 0 ? {} : { otherChoicesText: this.#otherChoicesTexts.join('') }),
       finish: this.#finish ?? 'stop',
       ...(this.#stopSequence === undefined ? {} : { stopSequence: this.#stopSequence }),
       ...(this.#usage === undefined ? {} : { usage: { ...NO_USAGE, ...this.#usage } }),
@@ -154,8 +154,8 @@ function toPart(block: Block): Part {
 }
 
 /**
- * Returns the chunks of a stream that replays a stored answer. Images, documents and tool results are replayed as opaque
- * parts. The replayed text, reasoning and tool calls have no `native`.
+ * Returns the chunks of a stream that replays a stored answer. Images, documents and tool results are replayed as
+ * opaque parts. The replayed text, reasoning and tool calls have no `native`.
  */
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion

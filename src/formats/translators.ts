@@ -116,13 +116,13 @@ function writeTools(prompt: Prompt): JsonObject {
 const rejectBlock = rejectContentFor('this model, which uses the messages format')
 
 /**
- * Renames tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the messages format
- * requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
+ * Replaces the ids of tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the
+ * messages format requires. Some chat clients restart the numbering in each turn, or use the function name as the id.
  */
 function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
   const ids: CallIds = { usedIds: new Set(), newIds: new Map(), suffixes: new Map() }
   return messages.map((message) => {
-    const parts = message.parts.map((part) => renamePart(part, ids))
+    const parts = message.parts.map((part) => replaceCallId(part, ids))
     return parts.every((part, index) => part === message.parts[index]) ? message : { ...message, parts }
   })
 }
@@ -130,11 +130,14 @@ function makeCallIdsUnique(messages: readonly Message[]): readonly Message[] {
 interface CallIds {
   readonly usedIds: Set<string>
   readonly newIds: Map<string, string>
-  /** The last number appended to each id. Restarting each search at 1 would take quadratic time for repeated ids. */
+  /**
+   * The last number appended to each id. Restarting each search at the first number would take quadratic time for
+   * repeated ids.
+   */
   readonly suffixes: Map<string, number>
 }
 
-function renamePart(part: Part, ids: CallIds): Part {
+function replaceCallId(part: Part, ids: CallIds): Part {
   if (part.type === 'tool-call') {
     const id = findUnusedId(part.id, ids)
     ids.usedIds.add(id)
@@ -157,14 +160,14 @@ function findUnusedId(id: string, { usedIds, suffixes }: CallIds): string {
 
 /**
  * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `reject`
- * for a required field. Always throws for a tool that is not a function.
+ * for a field that may change the answer. Always throws for a tool that is not a function.
  */
 export function omittedFields(prompt: Prompt, reject: RejectContent, toolField = ''): readonly string[] {
   const source = sourceFormatOf(prompt)
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
   for (const hint of source.findNestedHints(prompt)) names.add(hint)
-  for (const { param, description, details, isEssential } of requiredFields(prompt, source)) {
+  for (const { param, description, details, isEssential } of unsupportedFields(prompt, source)) {
     if (prompt.isLossy !== true || isEssential === true) throw reject(param, description, details)
     names.add(param)
   }
@@ -174,7 +177,7 @@ export function omittedFields(prompt: Prompt, reject: RejectContent, toolField =
   return [...names]
 }
 
-function* requiredFields(prompt: Prompt, source: SourceFormat): UnsupportedFields {
+function* unsupportedFields(prompt: Prompt, source: SourceFormat): UnsupportedFields {
   const { native, settings } = prompt
   const body = native.value
   for (const [name, value = null] of Object.entries(body)) {
@@ -220,8 +223,8 @@ function unpairedCallError(id: string, problem: string): GatewayError {
 }
 
 /**
- * The format rejects tool blocks if no tools are declared, so tools that the conversation calls are declared again. The
- * caller must set `tool_choice` to prevent their use.
+ * The format rejects tool blocks if no tools are declared, so the tools that the conversation calls are declared
+ * without parameters. The body must set `tool_choice` to `none` to prevent their use.
  */
 function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

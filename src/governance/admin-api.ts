@@ -147,7 +147,7 @@ export interface UsageTotals {
     readonly total: number
     readonly saved: number
   }
-  /** Dollars with six fraction digits. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
+  /** Dollars with six decimal places. `savingsUsd` equals `theoreticalUsd` minus `actualUsd`. */
   readonly cost: {
     /** At list price, without optimization. */
     readonly theoreticalUsd: number
@@ -178,7 +178,10 @@ export interface KeyUsage extends UsageTotals {
   readonly byModel: readonly ModelUsage[]
 }
 
-/** Request and token limits of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO 8601. */
+/**
+ * Request and token limits of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times
+ * are ISO 8601.
+ */
 export interface KeyRateLimit {
   readonly requestLimit: number
   readonly requestRemaining: number
@@ -188,7 +191,10 @@ export interface KeyRateLimit {
   readonly tokenResetAt: string
 }
 
-/** Remaining amounts of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO 8601. */
+/**
+ * Remaining amounts of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO
+ * 8601.
+ */
 export interface KeyLimits {
   readonly remainingRequests: number
   readonly requestLimit: number

@@ -58,8 +58,8 @@ export function createSseParser(maxEventChars: number): SseParser {
 }
 
 /**
- * Serializes an event. The id comes first, as in forwarded events, which are sent unchanged after it. Each line of the
- * data becomes a data line, which parsers join with LF. Line breaks and NUL are removed from event names and ids.
+ * Serializes an event. Writes the id first, because a forwarded event is sent unchanged after its id line. Each line of
+ * the data becomes a data line, which parsers join with LF. Line breaks and NUL are removed from event names and ids.
  */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent

@@ -14,8 +14,8 @@ export interface BatchOptions {
   /** Time after which other processes can claim the items of a killed process, in milliseconds. @default 60_000 */
   readonly leaseMs?: number
   /**
-   * Keeps a serverless host awake while items are processed. @default items are processed only while the process is
-   * running
+   * Keeps a serverless host awake while items are processed. @default items are processed only while the host keeps the
+   * process active
    */
   readonly waitUntil?: (promise: Promise<unknown>) => void
 }
@@ -30,7 +30,8 @@ export interface BatchDependencies {
 /** Processes the batches of a store. Several processes can share a store. */
 export interface BatchWorker {
   /**
-   * Polls for items now and then periodically, without waiting for the result. Resumes the paused batches of the key.
+   * Polls for items immediately and then at intervals, without waiting for the result. Resumes the paused batches of
+   * the key.
    */
   wake(keyId?: string): void
   /** Polls for items immediately. Resolves when no more items can currently be processed. */
@@ -42,7 +43,7 @@ export interface BatchWorker {
 const LEASE_MS = 60_000
 const CONCURRENCY = 4
 
-export function openBatches(
+export function createBatchProcessing(
   { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
   { store, services, findKeyById, traffic }: BatchDependencies,
 ): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
@@ -83,7 +84,7 @@ const POLL_MS = 15_000
 const CLEANUP_INTERVAL_MS = 600_000
 const MIN_DELAY_MS = 20
 /**
- * Initial delay after a failure, in milliseconds. After internal errors, the delay doubles with each consecutive error.
+ * Delay after a failure, in milliseconds. Each consecutive internal error doubles it, starting with the first.
  */
 const BACKOFF_MS = 5_000
 /** Maximum number of doublings. The longest delay is 320 seconds. */
@@ -93,7 +94,7 @@ const MAX_DOUBLINGS = 6
  * raise the limit in the meantime.
  */
 const MAX_PAUSE_MS = 300_000
-/** Number of batches to open per turn of the event loop. */
+/** Number of polls to create per turn of the event loop. */
 const BATCHES_PER_TURN = 100
 
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
@@ -224,7 +225,8 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(waitForIdle())
     } catch {
-      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the process runs.
+      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the host keeps the
+      // process active.
     }
   }
 

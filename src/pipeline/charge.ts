@@ -37,8 +37,8 @@ export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter):
 
 function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
   if (usage.outputTokens > 0) return true
-  const { parts, furtherText = '' } = answer.completion()
-  return parts.length === 0 && furtherText === ''
+  const { parts, otherChoicesText = '' } = answer.completion()
+  return parts.length === 0 && otherChoicesText === ''
 }
 
 /**
@@ -49,9 +49,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const { parts, furtherText = '' } = answer.completion()
+  const { parts, otherChoicesText = '' } = answer.completion()
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
-  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), furtherText], meter)
+  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), otherChoicesText], meter)
   const route = routeOf(answered)
   const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
@@ -61,7 +61,10 @@ export function billForIncomplete(answered: Answered, answer: BilledAnswer, mete
 /** Length of the slices that are counted separately, in UTF-16 code units. */
 const SLICE_LENGTH = 65_536
 
-/** Counts the tokens of `texts` locally, up to `limit`. Counting all of a 30 MB answer would block the event loop for 0.7 seconds. */
+/**
+ * Counts the tokens of `texts` locally, up to `limit`. Counting all of a 30 MB answer would block the event loop for
+ * 0.7 seconds.
+ */
 export function countUpTo(
   limit: number,
   texts: readonly string[],

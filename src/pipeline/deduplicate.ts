@@ -3,7 +3,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { sha256 } from '#hash'
 import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
-import type { RepeatedAnswer } from '../replay/idempotency.ts'
+import type { ReplayedAnswer } from '../replay/idempotency.ts'
 import { eventSinkOf } from './stream-answer.ts'
 import { baseHeaders } from './response.ts'
 import { release } from './settle.ts'
@@ -34,7 +34,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
     signal: cancellation.signal,
     timeoutMs: services.timeouts.total,
   })
-  if (claimed.role === 'repetition') return repeat(parsed, claimed.repeated, services)
+  if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services)
   parsed.idempotencyClaim = claimed.first
   return parsed
 }
@@ -52,24 +52,24 @@ function invalidIdempotencyKey(): GatewayError {
  * request makes no reservation or upstream call, and is not billed. An answer that is still being streamed is sent from
  * its beginning.
  */
-async function repeat(parsed: Parsed, repeated: RepeatedAnswer, services: Services): Promise<undefined> {
+async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Services): Promise<undefined> {
   const { key, id, sink } = parsed
   try {
-    const status = repeated.kind === 'complete' ? repeated.answer.status : 200
+    const status = replayed.kind === 'complete' ? replayed.answer.status : 200
     const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
     await release(parsed, { status }, services)
-    if (repeated.kind === 'complete') {
-      sink.send(status, { ...headers, ...repeated.answer.head }, repeated.answer.body)
+    if (replayed.kind === 'complete') {
+      sink.send(status, { ...headers, ...replayed.answer.head }, replayed.answer.body)
       return
     }
-    sink.begin(status, { ...headers, ...repeated.head })
-    const stopReading = repeated.recording.follow(0, eventSinkOf(parsed, services))
+    sink.begin(status, { ...headers, ...replayed.head })
+    const stopReading = replayed.recording.follow(0, eventSinkOf(parsed, services))
     parsed.onDisconnect = () => {
       stopReading()
-      repeated.leave()
+      replayed.leave()
     }
   } catch (error) {
-    if (repeated.kind === 'live') repeated.leave()
+    if (replayed.kind === 'live') replayed.leave()
     throw error
   }
 }

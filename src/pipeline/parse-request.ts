@@ -12,7 +12,7 @@ import { checkSteeringNames, headersOf, type HttpRequest, maySteer, readFlag } f
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { answeringRoutes, operatingRoutes } from './resolve.ts'
+import { answeringRoutes, routesForOperation } from './resolve.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY_BYTES } from './body-capacity.ts'
 import type { Authenticated, Parsed, ResolvedModel, Route } from './exchange.ts'
@@ -61,7 +61,7 @@ function setPrompt(
   checkPromptLength(read, services.limits.promptBytes)
   const candidates = services.resolve(read.model, key)
   checkAccess(key, { prompt: read, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
-  const answering = operatingRoutes(answeringRoutes(candidates), read)
+  const answering = routesForOperation(answeringRoutes(candidates), read)
   const resolved = restrictRoutes?.(answering) ?? answering
   checkTemperature(read, resolved, services.limits.maxTemperature)
   checkThread(read, resolved)

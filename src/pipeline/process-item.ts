@@ -66,8 +66,8 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   }
 
   /**
-   * Settles a stored result again, because the process that stored it may have died before settling it. The ledger
-   * applies a settlement only once.
+   * Settles the reservation of a stored result again, because the process that stored the result may have stopped
+   * before settling. The store applies a settlement only once.
    */
   async function settleAgain(claim: ItemClaim, result: ItemResult): Promise<undefined> {
     if (result.settlement !== undefined) await store.settle(result.settlement)

@@ -66,7 +66,7 @@ export function toResolvedModel(name: string, [first, ...others]: readonly Route
 function invalidModelName(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'model: expected <provider>/<model_id> in at most 200 letters, digits and . _ : @ + - /.',
+    'model: expected <provider>/<model_id> with at most 200 characters: letters, digits and any of . _ : @ + - /.',
     { param: 'model' },
   )
 }
@@ -119,15 +119,16 @@ export function embeddingRoutes(resolved: ResolvedModel): ResolvedModel {
 }
 
 /** Returns the routes that support the prompt's operation. Throws 400 if there is none. */
-export function operatingRoutes(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
+export function routesForOperation(resolved: ResolvedModel, { operation, native }: Prompt): ResolvedModel {
   if (operation === undefined) return resolved
   return restrictTo(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
 }
 
 const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'
-const ONLY_EMBEDS = 'embeds texts and answers no prompts. Send it to POST /v1/embeddings, or choose another model'
+const ONLY_EMBEDS =
+  'is an embedding model and cannot answer prompts. Use it with POST /v1/embeddings, or choose another model'
 const ONLY_ANSWERS =
-  'does not embed texts. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
+  'does not support embeddings. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
 
 function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved

@@ -82,28 +82,28 @@ export async function openStream(
   answer: AsyncIterable<StreamChunk> | AnswerSource,
   holdMs: number,
 ): Promise<UpstreamStream> {
-  const { options, candidate, pass, record: paid } = attempt
+  const { options, candidate, pass, record } = attempt
   const { runtime, timeouts } = options
   const { name } = candidate.provider
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, name)
   const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
-  paid.recordAnswer(stream.translator)
-  // Streams of custom providers have no deadline.
+  record.recordAnswer(stream.translator)
+  // Streams of custom providers do not enforce the deadline themselves.
   const onTimeout = (): void => stream.fail(totalTimeoutError(name, timeouts.total))
-  const cancel = isAnswerSource(answer) ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
+  const cancelTimer = isAnswerSource(answer) ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
   // Called synchronously if the client has already disconnected.
   const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
     await opened
   } catch (error) {
-    cancel()
+    cancelTimer()
     throw error
   } finally {
     unsubscribe()
   }
   const endWith = (report: () => void): void => {
-    cancel()
+    cancelTimer()
     report()
   }
   stream.observeEnd({

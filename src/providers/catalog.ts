@@ -13,7 +13,7 @@ import {
   nonEmptySchema,
   parseOptions,
   providerNameSchema,
-  samplersSchema,
+  samplingSchema,
   thresholdFactorSchema,
   tokenCountSchema,
   type ModelEntry,
@@ -39,8 +39,8 @@ export interface CatalogAlias {
 /** Models and aliases in addition to those of the providers. */
 export interface CatalogOptions {
   /**
-   * Models by `<provider>/<model_id>`. Their fields override those of the provider. A price is required for a model
-   * that the provider does not list.
+   * Models with ids of the form `<provider>/<model_id>`. Their fields override those of the provider. A price is
+   * required for a model that the provider does not list.
    */
   readonly models?: readonly ModelEntry[]
   /** Aliases in addition to the built-in ones. An alias replaces a built-in alias of the same name. */
@@ -57,12 +57,12 @@ export interface CatalogRoute {
 }
 
 /** The models that the gateway serves. */
-export interface Directory {
+export interface ModelDirectory {
   /** Resolves an alias or `<provider>/<model_id>`. Returns undefined if no provider serves the name. */
   resolve(name: string): CatalogRoute | undefined
   /**
    * Returns the routes for a model id without a provider: the routes of all providers that list the id, or else of
-   * those that list the id with another date, or else of the first provider that accepts any id.
+   * those that list the id with another date, or else of the first provider that accepts the id.
    */
   routesFor(id: string): readonly CatalogRoute[]
   provider(name: string): Provider | undefined
@@ -80,7 +80,7 @@ const aliasSchema: z.ZodMiniType<CatalogAlias> = z.strictObject({
   displayName: z.exactOptional(nonEmptySchema),
   contextWindow: z.exactOptional(tokenCountSchema),
   maxOutputTokens: z.exactOptional(tokenCountSchema),
-  defaults: z.exactOptional(samplersSchema),
+  defaults: z.exactOptional(samplingSchema),
   thresholdFactor: z.exactOptional(thresholdFactorSchema),
 })
 
@@ -95,10 +95,10 @@ const catalogSchema: z.ZodMiniType<{ readonly catalog: CatalogOptions }> = z.str
  * Throws `invalid-request` for invalid options, duplicate provider names, and aliases whose target no provider serves.
  * Built-in aliases of unconfigured providers are omitted.
  */
-export function createDirectory(options: {
+export function createModelDirectory(options: {
   readonly providers: readonly Provider[]
   readonly catalog?: CatalogOptions | undefined
-}): Directory {
+}): ModelDirectory {
   const { catalog } = parseOptions('createGateway', catalogSchema, { catalog: options.catalog ?? {} })
   const providers = providersByName(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)

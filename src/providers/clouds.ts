@@ -4,7 +4,7 @@ import type { Provider } from '../core/ports.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import type { EndpointUrl } from './http-provider.ts'
 import type { SignRequest } from './http-request.ts'
-import { functionSchema, parseOptions, trimSlash } from './provider-options.ts'
+import { functionSchema, parseOptions, trimTrailingSlashes } from './provider-options.ts'
 import {
   CHAT_FORMAT,
   type Credentials,
@@ -29,7 +29,7 @@ const geminiSchema: z.ZodMiniType<VendorOptions> = z.strictObject(vendorFields)
 export function gemini(options: VendorOptions = {}): Provider {
   const parsed = parseOptions('gemini', geminiSchema, options)
   const { name = 'gemini', apiKey, baseUrl = 'https://generativelanguage.googleapis.com' } = parsed
-  const root = `${trimSlash(baseUrl).replace(/\/v1beta$/, '')}/v1beta`
+  const root = `${trimTrailingSlashes(baseUrl).replace(/\/v1beta$/, '')}/v1beta`
   const variables = ['GEMINI_API_KEY', 'GOOGLE_API_KEY']
   return vendorProvider(parsed, {
     functionName: 'gemini',
@@ -73,7 +73,7 @@ export function vertex(options: VertexOptions): Provider {
   const parsed = parseOptions('vertex', vertexSchema, options)
   const { name = 'vertex', project, location = 'global', publisher = 'google', apiKey, sign } = parsed
   const host = location === 'global' ? 'aiplatform.googleapis.com' : `${location}-aiplatform.googleapis.com`
-  const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
+  const root = trimTrailingSlashes(parsed.baseUrl ?? `https://${host}`)
   const modelsUrl = `${root}/v1/projects/${project}/locations/${location}/publishers/${publisher}/models`
   const isGoogle = publisher === 'google'
   return vendorProvider(parsed, {
@@ -156,7 +156,7 @@ export function bedrock(options: BedrockOptions): Provider {
   const region = parsed.region ?? readEnvironment(['AWS_REGION']) ?? 'us-east-1'
   const isChat = api === 'chat'
   const host = isChat ? `bedrock-runtime.${region}.amazonaws.com` : `bedrock-mantle.${region}.api.aws`
-  const root = trimSlash(parsed.baseUrl ?? `https://${host}`)
+  const root = trimTrailingSlashes(parsed.baseUrl ?? `https://${host}`)
   return vendorProvider(parsed, {
     functionName: 'bedrock',
     name,

@@ -31,7 +31,7 @@ function requiredTool(prompt: Prompt): Tool | undefined {
 function composeText(prompt: Prompt, model: Model): string {
   const { shape } = prompt.settings
   if (shape?.type === 'schema') return JSON.stringify(fillSchema(shape.schema, questionOf(prompt)))
-  const text = sentencesFor(prompt, model)
+  const text = extractText(prompt, model)
   return shape?.type === 'json' ? JSON.stringify({ answer: text }) : text
 }
 
@@ -42,7 +42,7 @@ const ANSWER_SENTENCES = 5
 const MAX_SUMMARY_SHARE = 0.25
 const CHARS_PER_TOKEN = 4
 
-function sentencesFor(prompt: Prompt, model: Model): string {
+function extractText(prompt: Prompt, model: Model): string {
   const question = questionOf(prompt)
   const texts = prompt.messages.map(textOfMessage)
   const characters = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
@@ -162,8 +162,8 @@ interface ExtractLimits {
 
 /** Maximum length of a sentence. Longer sentences are split. */
 const MAX_SENTENCE_LENGTH = 500
-/** Maximum number of sentences. Only the last ones are read. */
-const MAX_SENTENCES = 100_000
+/** Maximum number of sentences to read. In longer prompts, only the last sentences are read. */
+const MAX_READ_SENTENCES = 100_000
 
 /** Minimum score of a sentence, as a fraction of the best score. */
 const MIN_SCORE_SHARE = 0.35
@@ -213,7 +213,7 @@ function splitLong(text: string): readonly string[] {
 function readSentences(texts: readonly string[]): readonly Sentence[] {
   const unique = new Set(texts.flatMap(splitSentences))
   return [...unique]
-    .slice(-MAX_SENTENCES)
+    .slice(-MAX_READ_SENTENCES)
     .map((text, position) => ({ text, position, terms: termsOf(text) }))
     .filter((sentence) => sentence.terms.length > 0)
 }
@@ -234,9 +234,9 @@ function selectBest(
   limits: ExtractLimits,
   minShare: number,
 ): readonly string[] {
-  const rank = createRanker(sentences, query)
+  const scoreOf = createScorer(sentences, query)
   const ranked = sentences
-    .map((sentence) => ({ sentence, score: rank(sentence) }))
+    .map((sentence) => ({ sentence, score: scoreOf(sentence) }))
     .filter(({ score }) => score > 0)
     .toSorted((one, other) => other.score - one.score || one.sentence.position - other.sentence.position)
   const minScore = (ranked[0]?.score ?? 0) * minShare
@@ -252,7 +252,7 @@ function selectBest(
 }
 
 /** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
-function createRanker(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
+function createScorer(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentenceCounts = new Map<string, number>()
   let termCount = 0
   for (const { terms } of sentences) {

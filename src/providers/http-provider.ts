@@ -47,7 +47,7 @@ export interface HttpProviderOptions extends RequestOptions {
   readonly secondFormat?: SecondFormat
   readonly models: readonly Model[]
   readonly model: (id: string) => Model | undefined
-  /** Full URLs. Only the model id depends on the request. */
+  /** Full URLs. A function receives the parts that depend on the request. */
   readonly urls: {
     readonly create: EndpointUrl
     readonly embed?: EndpointUrl
@@ -132,11 +132,11 @@ async function stream(
   if (response.status >= 400) return throwRejection(target, call, response)
   checkAccepted(target, call, response)
   if ('source' in response) return { answer: response.source, ignored }
-  throw upstreamError(target.name, 'did not answer with an event stream, although the request is streamed')
+  throw upstreamError(target.name, 'did not answer with an event stream, although the request asked for one')
 }
 
-function urlFor(address: EndpointUrl, { model }: { readonly model: Model }, isStream = false): string {
-  return typeof address === 'string' ? address : address(encodeURIComponent(model.id), isStream)
+function urlFor(endpoint: EndpointUrl, { model }: { readonly model: Model }, isStream = false): string {
+  return typeof endpoint === 'string' ? endpoint : endpoint(encodeURIComponent(model.id), isStream)
 }
 
 async function storedResponse(target: LoadedTarget, call: StoredResponseCall, url: string): Promise<string> {
@@ -154,12 +154,12 @@ async function passThrough(target: LoadedTarget, call: PassthroughCall, base: st
   throw upstreamError(target.name, `answered with status ${response.status}`)
 }
 
-async function embedTexts(target: LoadedTarget, call: EmbedCall, address: EndpointUrl): Promise<Embedded> {
+async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: EndpointUrl): Promise<Embedded> {
   const { readEmbeddings } = await import('../formats/translators.ts')
   const { native, received, inputs } = call.request
   const { id } = call.model
   const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
-  const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(address, call), body })
+  const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(endpoint, call), body })
   return readAnswer(target.name, () => readEmbeddings(value, inputs.length))
 }
 

@@ -79,8 +79,8 @@ interface ProviderModelsOptions {
   readonly defaultPrice?: Price | undefined
 }
 
-const CONTEXT_WINDOW_TOKENS = 128_000
-const MAX_OUTPUT_TOKENS = 16_384
+const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
+const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
 /** Throws `invalid-request` for a model without a price, a duplicate model, or an unknown small model. */
 export function createProviderModels(options: ProviderModelsOptions): Pick<Provider, 'models' | 'model'> {
@@ -122,12 +122,12 @@ function modelFor(entry: ModelEntry, known: Model | undefined, options: Provider
 
 /** Fills in the defaults of `ModelEntry`. */
 export function completeModel(entry: ModelEntry & { readonly price: Price }, family: string): Model {
-  const { contextWindow = CONTEXT_WINDOW_TOKENS } = entry
+  const { contextWindow = DEFAULT_CONTEXT_WINDOW_TOKENS } = entry
   return {
     ...entry,
     family: entry.family ?? familyOf(entry.id) ?? family,
     contextWindow,
-    maxOutputTokens: entry.maxOutputTokens ?? Math.min(MAX_OUTPUT_TOKENS, contextWindow),
+    maxOutputTokens: entry.maxOutputTokens ?? Math.min(DEFAULT_MAX_OUTPUT_TOKENS, contextWindow),
   }
 }
 

@@ -3,7 +3,13 @@ import { GatewayError } from '../core/errors.ts'
 import type { Provider } from '../core/ports.ts'
 import { type KnownModel, readCatalog } from './models.ts'
 import openaiCatalog from './models/openai.json' with { type: 'json' }
-import { baseUrlSchema, nonEmptySchema, parseOptions, providerNameSchema, trimSlash } from './provider-options.ts'
+import {
+  baseUrlSchema,
+  nonEmptySchema,
+  parseOptions,
+  providerNameSchema,
+  trimTrailingSlashes,
+} from './provider-options.ts'
 import {
   type ApiKey,
   CHAT_FORMAT,
@@ -70,7 +76,7 @@ export function chatProvider(
 ): Provider {
   const { name, apiKey, family = name, responses = false } = options
   const hasKey = apiKey !== undefined || variables.length > 0
-  const base = trimSlash(options.baseUrl)
+  const base = trimTrailingSlashes(options.baseUrl)
   return vendorProvider(options, {
     functionName,
     name,
@@ -146,7 +152,7 @@ export const ANTHROPIC_MODELS: readonly KnownModel[] = readCatalog(anthropicCata
 export function anthropic(options: AnthropicOptions = {}): Provider {
   const parsed = parseOptions('anthropic', anthropicSchema, options)
   const { name = 'anthropic', apiKey, baseUrl = 'https://api.anthropic.com', version = '2023-06-01' } = parsed
-  const root = `${trimSlash(baseUrl).replace(/\/v1$/, '')}/v1`
+  const root = `${trimTrailingSlashes(baseUrl).replace(/\/v1$/, '')}/v1`
   return vendorProvider(parsed, {
     functionName: 'anthropic',
     name,

@@ -14,7 +14,7 @@ import {
   millisecondsSchema,
   nonEmptySchema,
   parseOptions,
-  trimSlash,
+  trimTrailingSlashes,
 } from './provider-options.ts'
 
 /** Options of `openaiEmbedder()`. */
@@ -72,7 +72,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
   } = parseOptions('openaiEmbedder', schema, options)
   let transport: Transport | undefined
   const endpoint: EmbeddingEndpoint = {
-    url: `${trimSlash(baseUrl)}/embeddings`,
+    url: `${trimTrailingSlashes(baseUrl)}/embeddings`,
     model,
     dimensions,
     headers: {

@@ -37,7 +37,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   return {
     applyTo: (known, vendor) => {
       const byId = new Map(known.map((model) => [model.id, model]))
-      const pricedModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((id) => listModels(id))
+      const pricedModels = [vendor, ...(VENDOR_IDS[vendor] ?? [])].flatMap((vendorId) => listModels(vendorId))
       for (const model of pricedModels.filter(({ price }) => price.input + price.output > 0)) {
         byId.set(model.id, { ...model, ...byId.get(model.id), price: model.price, pricedAt })
       }
@@ -46,25 +46,25 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
   }
 }
 
-type ListVendorModels = (id: string) => readonly Omit<KnownModel, 'pricedAt'>[]
+type ListVendorModels = (vendorId: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
 /** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
 function readModelsDev(file: JsonObject): ListVendorModels | undefined {
   const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
   if (!isModelsDev) return undefined
-  return (id) => {
-    const vendor = Object.hasOwn(file, id) ? asObject(file[id]) : undefined
+  return (vendorId) => {
+    const vendor = Object.hasOwn(file, vendorId) ? asObject(file[vendorId]) : undefined
     return Object.entries(asObject(vendor?.['models']) ?? {}).flatMap(([modelId, value]) => {
       const model = asObject(value)
       const cost = asObject(model?.['cost'])
-      if (model === undefined || cost === undefined || !isTextModel(model)) return []
+      if (model === undefined || cost === undefined || !isCurrentTextModel(model)) return []
       const price = modelsDevPrice(modelId, cost)
       return [modelOf(modelId, price, asObject(model['limit']) ?? {}, ['context', 'output'])]
     })
   }
 }
 
-function isTextModel(model: JsonObject): boolean {
+function isCurrentTextModel(model: JsonObject): boolean {
   const output = asObject(model['modalities'])?.['output']
   return model['status'] !== 'deprecated' && (!Array.isArray(output) || (output.length === 1 && output[0] === 'text'))
 }
@@ -91,18 +91,18 @@ function readLitellm(file: JsonObject): ListVendorModels | undefined {
     return isJsonObject(value) && vendor !== undefined ? [{ id, vendor, row: value }] : []
   })
   if (entries.length === 0) return undefined
-  return (id) =>
+  return (vendorId) =>
     entries
-      .filter(({ vendor, row }) => vendor === id && isPricedPerToken(row))
+      .filter(({ vendor, row }) => vendor === vendorId && isPricedTextModel(row))
       .map((entry) => {
-        const modelId = entry.id.startsWith(`${id}/`) ? entry.id.slice(id.length + 1) : entry.id
+        const modelId = entry.id.startsWith(`${vendorId}/`) ? entry.id.slice(vendorId.length + 1) : entry.id
         return modelOf(modelId, litellmPrice(modelId, entry.row), entry.row, ['max_input_tokens', 'max_output_tokens'])
       })
 }
 
 const TEXT_MODES: readonly unknown[] = [undefined, 'chat', 'responses', 'completion', 'embedding']
 
-function isPricedPerToken(row: JsonObject): boolean {
+function isPricedTextModel(row: JsonObject): boolean {
   return row['input_cost_per_token'] !== undefined && TEXT_MODES.includes(row['mode'])
 }
 
@@ -145,9 +145,8 @@ const MAX_PRICE = 10_000
 function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars
-  throw optionError(
-    `the price of "${id}" is ${JSON.stringify(value)}; expected 0 to ${MAX_PRICE} dollars per million tokens`,
-  )
+  const price = `${JSON.stringify(value)}${factor === 1 ? '' : ' per token'}`
+  throw optionError(`the price of "${id}" is ${price}; expected 0 to ${MAX_PRICE} dollars per million tokens`)
 }
 
 function optionError(problem: string): GatewayError {

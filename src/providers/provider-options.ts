@@ -15,7 +15,7 @@ export interface ModelEntry extends Omit<
   readonly family?: string
   /** @default 128_000 */
   readonly contextWindow?: number
-  /** @default 16_384, or a smaller context window */
+  /** @default 16_384, or the context window if it is smaller */
   readonly maxOutputTokens?: number
 }
 
@@ -62,7 +62,7 @@ const numberBetween = (min: number, max: number): Schema<number> => {
   return z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }))
 }
 
-export const samplersSchema: Schema<NonNullable<Model['defaults']>> = z.strictObject({
+export const samplingSchema: Schema<NonNullable<Model['defaults']>> = z.strictObject({
   temperature: z.exactOptional(numberBetween(0, 2)),
   topP: z.exactOptional(numberBetween(0, 1)),
 })
@@ -80,7 +80,7 @@ const modelFields = {
   price: z.exactOptional(priceSchema),
   pricedAt: z.exactOptional(z.iso.date({ error: 'expected a date, YYYY-MM-DD' })),
   small: z.exactOptional(modelIdSchema),
-  defaults: z.exactOptional(samplersSchema),
+  defaults: z.exactOptional(samplingSchema),
   refusesBothSamplers: z.exactOptional(z.boolean()),
   refusesSamplers: z.exactOptional(z.boolean()),
   efforts: z.exactOptional(z.array(nonEmptySchema)),
@@ -99,16 +99,16 @@ export const providerNameSchema: Schema<string> = z
 
 export const baseUrlSchema: Schema<string> = z
   .string()
-  .check(z.refine(isPlainAddress, { error: 'expected an http or https URL without credentials, query or fragment' }))
+  .check(z.refine(isPlainUrl, { error: 'expected an http or https URL without credentials, query or fragment' }))
 
-function isPlainAddress(text: string): boolean {
+function isPlainUrl(text: string): boolean {
   if (!URL.canParse(text)) return false
   const { protocol, username, password, search, hash } = new URL(text)
   return (protocol === 'https:' || protocol === 'http:') && username + password + search + hash === ''
 }
 
-export function trimSlash(address: string): string {
-  return address.replace(/\/+$/, '')
+export function trimTrailingSlashes(url: string): string {
+  return url.replace(/\/+$/, '')
 }
 
 export const apiKeySchema: Schema<string> = z

@@ -3,7 +3,7 @@ import type { Provider } from '../core/ports.ts'
 import { familyOf, type KnownModel, readCatalog } from './models.ts'
 import catalog from './models/vendors.json' with { type: 'json' }
 import { chatProvider } from './openai-anthropic.ts'
-import { nonEmptySchema, parseOptions, trimSlash } from './provider-options.ts'
+import { nonEmptySchema, parseOptions, trimTrailingSlashes } from './provider-options.ts'
 import {
   type ApiKey,
   apiKeyOptionSchema,
@@ -100,7 +100,7 @@ export function azureOpenai(options: AzureOpenaiOptions): Provider {
     const message = 'azureOpenai: resource: expected the name of the resource, got undefined.'
     throw new GatewayError('invalid-request', message)
   }
-  const root = trimSlash(baseUrl ?? `https://${resource}.openai.azure.com`)
+  const root = trimTrailingSlashes(baseUrl ?? `https://${resource}.openai.azure.com`)
   const variables = ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY']
   return vendorProvider(parsed, {
     functionName: 'azureOpenai',

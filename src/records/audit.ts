@@ -18,7 +18,7 @@ export interface AuditRecord {
   readonly tokensUsed: number
   /** Billed amount in cents, rounded half up. */
   readonly costCents: number
-  /** Billed amount in dollars, with six fraction digits. */
+  /** Billed amount in dollars, with six decimal places. */
   readonly costUsd: number
   /** The response's `X-Request-Id`. */
   readonly requestId: string
@@ -28,7 +28,7 @@ export interface AuditRecord {
   readonly failure: FailureKind | null
 }
 
-/** Filters of audit records. */
+/** Filters for audit records. */
 export interface AuditQuery {
   /** Id of a virtual key. @default all keys, and requests without a key */
   readonly keyId?: string

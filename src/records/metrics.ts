@@ -117,7 +117,7 @@ export class Metrics {
   }
 }
 
-/** Rounds to six fraction digits. Returns 0 if `total` is 0. */
+/** Rounds to six decimal places. Returns 0 if `total` is 0. */
 function fraction(part: number, total: number): number {
   return total === 0 ? 0 : Math.round((part / total) * 1e6) / 1e6
 }
@@ -208,7 +208,7 @@ export class RecentRate {
 
   /**
    * Returns events per second over the last minute, or since the start if that is more recent. Rounded to three
-   * fraction digits.
+   * decimal places.
    */
   perSecond(now: number): number {
     const currentSecond = Math.floor(now / 1000)

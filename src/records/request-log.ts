@@ -30,7 +30,7 @@ export interface RequestLogRecord extends LogLine {
   readonly strategy: string | null
   /** Billed amount in cents, rounded half up. */
   readonly cost_cents: number
-  /** Cost at list price without optimization. Dollar amounts have six fraction digits. */
+  /** Cost at list price without optimization. Dollar amounts have six decimal places. */
   readonly theoretical_usd: number
   /** Amount paid to upstreams. */
   readonly actual_usd: number

@@ -38,7 +38,7 @@ interface LiveAnswer {
 }
 
 /** The answer to the first request. `leave` detaches this caller from the stream. */
-export type RepeatedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
+export type ReplayedAnswer = CompleteAnswer | (LiveAnswer & { readonly leave: () => void })
 
 /** Reports the end of the first request. Only the first report has an effect. Never rejects. */
 export interface FirstRequest {
@@ -55,7 +55,7 @@ export interface FirstRequest {
 
 export type RequestClaim =
   | { readonly role: 'first'; readonly first: FirstRequest }
-  | { readonly role: 'repetition'; readonly repeated: RepeatedAnswer }
+  | { readonly role: 'repetition'; readonly replayed: ReplayedAnswer }
 
 export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'after'> {
   readonly store: Store
@@ -103,8 +103,8 @@ export class Idempotency {
     for (;;) {
       const run = this.#runs.get(name)
       if (run === undefined) return this.#lead(name, request, timeLimit)
-      const repeated = await join(run, request, timeLimit)
-      if (repeated !== undefined) return { role: 'repetition', repeated }
+      const replayed = await join(run, request, timeLimit)
+      if (replayed !== undefined) return { role: 'repetition', replayed }
     }
   }
 
@@ -128,7 +128,7 @@ export class Idempotency {
       }
       run.outcome.resolve(found)
       end()
-      return { role: 'repetition', repeated: found }
+      return { role: 'repetition', replayed: found }
     } catch (error) {
       end()
       throw error
@@ -229,7 +229,7 @@ async function join(
   { request: first, begun, outcome, over }: Run,
   request: IdempotentRequest,
   timeLimit: () => TimeLimit,
-): Promise<RepeatedAnswer | undefined> {
+): Promise<ReplayedAnswer | undefined> {
   if (first.fingerprint !== request.fingerprint) {
     if (await withTimeout(begun.promise, timeLimit())) throw otherRequest()
     return undefined

@@ -13,7 +13,7 @@ export interface PackerEntry {
   /** Value per token. Determines the order of complete segments. */
   value: number
   /** Score divided by the best score. Determines the order of snippets. */
-  share: number
+  relativeScore: number
   state: 'out' | 'excerpt' | 'full'
   messages: readonly Message[]
   pickedSnippets: Snippet[]
@@ -128,7 +128,9 @@ export function createPacker(
   const measure = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
     for (const entry of unmeasured) pack(entry, 'excerpt', await sizeOf(entry, signal))
     unmeasured.clear()
-    const cheapestFirst = entries.filter((entry) => entry.state === 'excerpt').toSorted((a, b) => a.share - b.share)
+    const cheapestFirst = entries
+      .filter((entry) => entry.state === 'excerpt')
+      .toSorted((a, b) => a.relativeScore - b.relativeScore)
     for (const entry of cheapestFirst) await shrink(entry, signal)
     for (const entry of cheapestFirst) {
       if (usedTokens <= capacity) return
@@ -194,7 +196,7 @@ function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): rea
   if (entry.state === 'full') return []
   const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
-    const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.share
+    const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.relativeScore
     return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + frame / 4) ** SIZE_POWER }
   })
 }

@@ -6,7 +6,7 @@ import { add, costOf, toNanoUsd, subtract, times, ZERO, type NanoUsd } from '../
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
-import { hasCacheControl, hasCacheMarks, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
+import { hasCacheControl, hasCacheBreakpoints, UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 
 export interface CacheableRequest {
   readonly prompt: Prompt
@@ -119,7 +119,7 @@ function minPrefixTokens({ id }: Model): number {
 
 /** Looks for markers in parts, tools and tool results, and for the field that makes the vendor place markers. */
 function isMarkedByCaller(prompt: Prompt): boolean {
-  if (prompt.native.value['cache_control'] !== undefined || hasCacheMarks(prompt)) return true
+  if (prompt.native.value['cache_control'] !== undefined || hasCacheBreakpoints(prompt)) return true
   const parts = prompt.messages.flatMap((message) => message.parts)
   return parts.some((part) => part.type === 'tool-result' && part.content.some(hasCacheControl))
 }

@@ -50,7 +50,7 @@ const MIN_TOOL_SHARE = 0.2
  */
 const LENGTH_POWER = 0.6
 const LENGTH_POWER_WITH_TOOLS = 0.75
-/** Lower for a question about an answer, because answers are long and rarely repeat their terms. */
+/** Lower for a question about an answer, because answers are long and rarely repeat the terms of the question. */
 const ANSWER_LENGTH_POWER = 0.2
 const ANSWER_LENGTH_PENALTY = 0.4
 const ANSWER_SHARE = 0.75
@@ -75,7 +75,7 @@ const MIN_NEIGHBOR_CAPACITY = 8000
 const DECAY = 1
 /** Maximum number of rounds that fill unused tokens, which remain because snippet sizes are estimates. */
 const MAX_FILLING_ROUNDS = 4
-const FULL_SHARE = 0.998
+const FILLED_SHARE = 0.998
 
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<SelectionResult> {
   const entries = await analyzeAll(job, tools)
@@ -84,8 +84,8 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     entries.map((entry) => entry.analysis.counts),
     pause,
   )
-  const hasTools = shareOfTools(entries) > MIN_TOOL_SHARE
-  const prefersAnswers = job.asksForAnswer === true && !hasTools
+  const isToolHeavy = shareOfTools(entries) > MIN_TOOL_SHARE
+  const prefersAnswers = job.asksForAnswer === true && !isToolHeavy
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
@@ -93,24 +93,24 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const segmentScores = isMeeting
     ? addTopicScores(wordScores, await scoreTopics(corpus.texts, query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
-  const usesNeighbors = !hasTools && (isMeeting || job.capacity >= MIN_NEIGHBOR_CAPACITY)
-  rank(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, hasTools)
+  const usesNeighbors = !isToolHeavy && (isMeeting || job.capacity >= MIN_NEIGHBOR_CAPACITY)
+  rank(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, isToolHeavy)
   await pause()
   const packer = createPacker(job.capacity, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
   const newestFirst = entries.toReversed()
 
   if (prefersAnswers) packAnswers(packer, entries)
-  packFixedShares(packer, entries, { byValue, newestFirst, job, hasTools })
+  packFixedShares(packer, entries, { byValue, newestFirst, job, isToolHeavy })
   await packer.measure(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
-  packer.packSegments(relevant, hasTools ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
+  packer.packSegments(relevant, isToolHeavy ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
   const scores = await scoreSnippets(
     entries.map((entry) => entry.analysis),
     query,
     pause,
   )
-  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens() < job.capacity * FULL_SHARE; round++) {
+  for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens() < job.capacity * FILLED_SHARE; round++) {
     const hasPacked = await packer.packBestSnippets(entries, scores)
     await packer.measure(entries, job.signal)
     if (!hasPacked) break
@@ -135,7 +135,7 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
     let tokens = 0
     for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
     const analysis = await tools.analyze(segment, job.owner)
-    const unpacked = { value: 0, share: 0, state: 'out', messages: [], usedTokens: 0 } as const
+    const unpacked = { value: 0, relativeScore: 0, state: 'out', messages: [], usedTokens: 0 } as const
     entries.push({ segment, index, tokens, analysis, ...unpacked, pickedSnippets: [] })
     const due = tools.pause()
     if (due === undefined) continue
@@ -183,20 +183,20 @@ function addNeighborScores(scores: Float64Array): Float64Array {
 }
 
 /** A segment's value is its score plus half of its partner's score, weighted by length and age. */
-function rank(entries: readonly PackerEntry[], scores: Float64Array, hasTools: boolean): void {
-  const [decay, power] = hasTools ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
+function rank(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy: boolean): void {
+  const [decay, power] = isToolHeavy ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
   for (const [at, entry] of entries.entries()) {
     const score = scores[at] ?? 0
     const recency = Math.exp((-decay * (entries.length - 1 - at)) / Math.max(1, entries.length))
-    entry.share = (recency * score) / best
+    entry.relativeScore = (recency * score) / best
     entry.value = (recency * (score + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
   }
 }
 
 /**
- * The partner of a question is its answer, and vice versa. Between user messages without answers, returns a quarter of
- * the scores of the messages before and after.
+ * The partner of a question is its answer, and vice versa. For a user message without an answer, returns a quarter of
+ * the combined scores of the adjacent user messages.
  */
 function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
@@ -211,7 +211,7 @@ function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at:
 /** Must run first, because short user messages would otherwise fill the capacity. */
 function packAnswers(packer: Packer, entries: readonly PackerEntry[]): void {
   const valueOf = ({ value, tokens }: PackerEntry): number => value * tokens ** (LENGTH_POWER - ANSWER_LENGTH_POWER)
-  const answers = entries.filter(({ segment, share }) => segment.kind === 'assistant' && share > 0)
+  const answers = entries.filter(({ segment, relativeScore }) => segment.kind === 'assistant' && relativeScore > 0)
   packer.packSegments(
     answers.toSorted((a, b) => valueOf(b) - valueOf(a)),
     packer.capacity * ANSWER_SHARE,
@@ -222,13 +222,13 @@ interface FixedShares {
   readonly byValue: readonly PackerEntry[]
   readonly newestFirst: readonly PackerEntry[]
   readonly job: SelectionJob
-  readonly hasTools: boolean
+  readonly isToolHeavy: boolean
 }
 
 function packFixedShares(
   packer: Packer,
   entries: readonly PackerEntry[],
-  { byValue, newestFirst, job, hasTools }: FixedShares,
+  { byValue, newestFirst, job, isToolHeavy }: FixedShares,
 ): void {
   const { capacity } = packer
   const [newestStep, ...earlierSteps] = newestFirst.filter((entry) => job.steps.has(entry.segment))
@@ -244,7 +244,7 @@ function packFixedShares(
   const isUser = (entry: PackerEntry): boolean => entry.segment.kind === 'user'
   const userEntries = entries.filter(isUser)
   const userTokens = sumOfTokens(userEntries)
-  const share = !hasTools && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
+  const share = !isToolHeavy && userTokens <= capacity * USER_SHARE ? USER_SHARE : USER_SHARE_WITH_TOOLS
   packer.packSegments(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
   packer.packSegments(entries.slice(0, 1), capacity * HEAD_SHARE)
   packer.packSegments(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)

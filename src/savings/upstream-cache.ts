@@ -24,8 +24,8 @@ export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd
 }
 
 /**
- * Returns the number of tokens by which a cached prompt should grow before the next cut. Minimizes the cost of cuts
- * plus the cost of reading the added tokens; each turn adds `growth` tokens.
+ * Returns the number of tokens by which a cached prompt should grow before it is shortened again. Minimizes the cost of
+ * shortening plus the cost of reading the added tokens; each turn adds `growth` tokens.
  */
 export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): number {
   if (!hasCachePrice(model)) return 0
@@ -34,8 +34,11 @@ export function bestGrowth(model: Model, cutCost: NanoUsd, growth: number): numb
   return Math.round(Math.sqrt((2 * cutCost * growth) / Math.max(1, readCost)))
 }
 
-/** Returns true if the caller marked a prefix with `cache_control`. Only a header can then cause a rewrite. */
-export function hasCacheMarks({ tools, messages }: Prompt): boolean {
+/**
+ * Returns true if the caller marked a prefix with `cache_control`. Such a prompt is rewritten only if a steering header
+ * requests it.
+ */
+export function hasCacheBreakpoints({ tools, messages }: Prompt): boolean {
   return tools.some(hasCacheControl) || messages.some(({ parts }) => parts.some(hasCacheControl))
 }
 

@@ -33,7 +33,7 @@ import {
 } from './tier.ts'
 import {
   correctTrust,
-  hasCacheMarks,
+  hasCacheBreakpoints,
   NEW_CONVERSATION,
   recallHistory,
   rememberSent,
@@ -182,7 +182,7 @@ async function tiersToTry(
   for (const tier of tiers) {
     if (!tier.wants(job)) skip(tier, 'not-wanted', 'not selected by a header or by the size of the prompt')
     else if (isRequestedByHeader(job, tier.tier)) requested.push({ tier })
-    else if (hasCacheMarks(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
+    else if (hasCacheBreakpoints(job.prompt)) skip(tier, 'declined', 'the caller marked a prefix with cache_control')
     else optional.push(tier)
   }
   const chosen = await withFallback([], chooseTiers(optional, separateTrialState(job), history, meter))

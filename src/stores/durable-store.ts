@@ -52,9 +52,10 @@ const UNSAFE_UNIT = /\ufdd0|\p{Surrogate}/gu
 const ESCAPED_UNIT = /\ufdd0([0-9a-f]{4})/g
 
 /**
- * Encodes any string as valid UTF-8. PostgreSQL rejects NUL and lone surrogates, and SQLite and Redis clients truncate
- * or replace them. Each becomes the noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged, and an
- * encoded prefix of a string is also a prefix of the encoded string.
+ * Encodes any string so that every store returns it unchanged. PostgreSQL rejects NUL and lone surrogates, and SQLite
+ * and Redis clients truncate or replace them. Each of them, and U+FDD0 itself, becomes the noncharacter U+FDD0 and four
+ * hexadecimal digits. Other text is unchanged, and an encoded prefix of a string is also a prefix of the encoded
+ * string.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE_UNIT, escapeUnit).replaceAll('\0', escapeUnit)

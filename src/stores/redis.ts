@@ -69,7 +69,7 @@ export function redisStore(options: RedisStoreOptions): Store {
   }
 }
 
-/** An unknown cursor starts from the beginning. */
+/** A malformed cursor starts from the beginning. */
 function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
   const cursor = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
   return { limit, after: cursor, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }

@@ -122,8 +122,8 @@ export class AnswerTranslator {
   /** True if the answer received so far has text, thinking or a tool call. */
   get hasText(): boolean {
     if (this.#hasRelayed) return true
-    const { parts, furtherText = '' } = this.completion()
-    return furtherText !== '' || parts.some((part) => textOfPart(part) !== '')
+    const { parts, otherChoicesText = '' } = this.completion()
+    return otherChoicesText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
 
   get usage(): Usage | undefined {

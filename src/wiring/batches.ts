@@ -1,7 +1,7 @@
 import { lazy } from '../core/async.ts'
 import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
-import type { BatchOptions, BatchDependencies, openBatches } from '../pipeline/batch-worker.ts'
+import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
 import type { Traffic } from '../pipeline/services.ts'
 
 export const checkBatches: OptionCheck = optionsOf({
@@ -10,7 +10,7 @@ export const checkBatches: OptionCheck = optionsOf({
   waitUntil: functionCheck('waitUntil(promise)'),
 })
 
-type OpenBatches = ReturnType<typeof openBatches>
+type OpenBatches = ReturnType<typeof createBatchProcessing>
 
 /** The batches of a gateway. Their module is loaded on first use. */
 export interface Batches {
@@ -22,7 +22,9 @@ export interface Batches {
 }
 
 export function createBatches(options: BatchOptions | undefined, sources: BatchDependencies): Batches {
-  const load = lazy(async () => (await import('../pipeline/batch-worker.ts')).openBatches(options ?? {}, sources))
+  const load = lazy(async () =>
+    (await import('../pipeline/batch-worker.ts')).createBatchProcessing(options ?? {}, sources),
+  )
   let isOpened = false
   let isStarted = false
   const open = (): Promise<OpenBatches> => {

@@ -9,7 +9,7 @@ import { createRouter, type Endpoint, type Match, type Router } from '../http/ro
 import { countStages, embeddingStages } from '../pipeline/further-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
 import type { Services, Traffic } from '../pipeline/services.ts'
-import type { Directory } from '../providers/catalog.ts'
+import type { ModelDirectory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
@@ -26,7 +26,7 @@ export { createAuthorize } from '../routes/admin.ts'
 
 export interface EndpointParts {
   readonly services: Services
-  readonly directory: Directory
+  readonly directory: ModelDirectory
   readonly store: Store
   readonly servesWithoutStore: boolean
   /** Returns the reports of the circuits by `<provider>/<model_id>`. */

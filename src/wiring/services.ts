@@ -9,7 +9,7 @@ import { createResolve } from '../pipeline/resolve.ts'
 import { writeContext } from '../pipeline/response.ts'
 import type { Limits, Services, Turns } from '../pipeline/services.ts'
 import { createObservers, type ObserverTargets } from '../pipeline/observe-requests.ts'
-import type { Directory } from '../providers/catalog.ts'
+import type { ModelDirectory } from '../providers/catalog.ts'
 import type { Failover } from '../providers/failover.ts'
 import { smallModelFor } from '../providers/small-model.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
@@ -32,7 +32,7 @@ export interface ServiceSources {
   readonly runtime: Runtime
   readonly store: Store
   readonly governance: Governance
-  readonly directory: Directory
+  readonly directory: ModelDirectory
   readonly failover: Failover
   readonly timeouts: Timeouts
   readonly storeTimeoutMs: number

@@ -9,7 +9,7 @@ import {
 } from '../../src/providers/openai-anthropic.ts'
 import { familyOf } from '../../src/providers/models.ts'
 import anthropicCatalog from '../../src/providers/models/anthropic.json' with { type: 'json' }
-import { createDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
+import { createModelDirectory, type CatalogOptions } from '../../src/providers/catalog.ts'
 import { priceSchema } from '../../src/providers/provider-options.ts'
 import { failureOf } from '../support/provider-call.ts'
 
@@ -62,7 +62,7 @@ describe('families', () => {
 
 describe('the directory', () => {
   it('resolves <provider>/<model_id>, split at the first slash', () => {
-    const directory = createDirectory({ providers: [...vendors, local] })
+    const directory = createModelDirectory({ providers: [...vendors, local] })
     expect(directory.resolve('openai/gpt-4o')).toMatchObject({
       name: 'openai/gpt-4o',
       provider: { name: 'openai' },
@@ -95,11 +95,11 @@ describe('the directory', () => {
     'local/a\r\nx: y',
     `local/${'x'.repeat(300)}`,
   ])('does not resolve %j', (name) => {
-    expect(createDirectory({ providers: [...vendors, local] }).resolve(name)).toBeUndefined()
+    expect(createModelDirectory({ providers: [...vendors, local] }).resolve(name)).toBeUndefined()
   })
 
   it('lists the identifiers of the message gateway with their context windows and defaults', () => {
-    const directory = createDirectory({ providers: vendors })
+    const directory = createModelDirectory({ providers: vendors })
     const windows = anthropicCatalog.aliases.map(({ id }) => [id, directory.resolve(id)?.model.contextWindow])
     expect(windows).toEqual([
       ['model-sonnet-4-20250514', 200_000],
@@ -118,7 +118,7 @@ describe('the directory', () => {
   })
 
   it('lists aliases, then the models of the providers, and each listed name resolves to the listed model', () => {
-    const directory = createDirectory({ providers: [...vendors, local] })
+    const directory = createModelDirectory({ providers: [...vendors, local] })
     const names = directory.list().map(({ name }) => name)
     expect(names.slice(0, 4)).toEqual(anthropicCatalog.aliases.map(({ id }) => id))
     expect(names).toContain('openai/gpt-6-luna')
@@ -128,7 +128,7 @@ describe('the directory', () => {
   })
 
   it('has no alias of a provider that is not configured', () => {
-    const directory = createDirectory({ providers: [local] })
+    const directory = createModelDirectory({ providers: [local] })
     expect(directory.list()).toEqual([])
     expect(directory.resolve('model-opus-4-20250514')).toBeUndefined()
   })
@@ -138,7 +138,7 @@ describe('the directory', () => {
       { id: 'model-opus-4-20250514', target: 'local/big', contextWindow: 64_000, maxOutputTokens: 1000 },
       { id: 'fast', target: 'local/small', displayName: 'The fast one', thresholdFactor: 2 },
     ]
-    const directory = createDirectory({ providers: [local], catalog: { aliases } })
+    const directory = createModelDirectory({ providers: [local], catalog: { aliases } })
     expect(directory.list().map(({ name }) => name)).toEqual(['model-opus-4-20250514', 'fast'])
     expect(directory.resolve('model-opus-4-20250514')).toMatchObject({
       provider: { name: 'local' },
@@ -151,7 +151,7 @@ describe('the directory', () => {
     const aliases = [
       { id: 'a', target: 'anthropic/claude-haiku-4-5', contextWindow: 900_000, maxOutputTokens: 900_000 },
     ]
-    const model = createDirectory({ providers: vendors, catalog: { aliases } }).resolve('a')?.model as Model
+    const model = createModelDirectory({ providers: vendors, catalog: { aliases } }).resolve('a')?.model as Model
     expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
   })
 
@@ -161,7 +161,7 @@ describe('the directory', () => {
       { id: 'new', target: 'anthropic/claude-sonnet-5-5', defaults },
       { id: 'old', target: 'anthropic/claude-haiku-4-5', defaults },
     ]
-    const directory = createDirectory({ providers: vendors, catalog: { aliases } })
+    const directory = createModelDirectory({ providers: vendors, catalog: { aliases } })
     expect(directory.resolve('new')?.model.defaults).toBeUndefined()
     expect(directory.resolve('old')?.model.defaults).toEqual(defaults)
   })
@@ -171,7 +171,7 @@ describe('the directory', () => {
       { id: 'openai/gpt-4o', price: { input: 1, output: 2 } },
       { id: 'anthropic/claude-next', price: { input: 1, output: 2 }, contextWindow: 10_000 },
     ]
-    const directory = createDirectory({ providers: vendors, catalog: { models } })
+    const directory = createModelDirectory({ providers: vendors, catalog: { models } })
     expect(directory.resolve('openai/gpt-4o')?.model).toMatchObject({
       id: 'gpt-4o',
       price: { input: 1, output: 2 },
@@ -225,12 +225,12 @@ describe('the directory', () => {
       'createGateway: catalog.extra: there is no such option. The options are models, aliases.',
     ],
   ])('refuses %j', async (catalog, text) => {
-    const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: vendors, catalog })))
+    const failure = await failureOf(Promise.resolve().then(() => createModelDirectory({ providers: vendors, catalog })))
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
   })
 
   it('refuses two providers with the same name', async () => {
-    const failure = await failureOf(Promise.resolve().then(() => createDirectory({ providers: [local, local] })))
+    const failure = await failureOf(Promise.resolve().then(() => createModelDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
       'createGateway: providers[1]: the name "local" is used by another provider: set another name.',
     )
@@ -239,7 +239,7 @@ describe('the directory', () => {
 
 describe('two accounts at one vendor', () => {
   it('are used under different names', () => {
-    const directory = createDirectory({
+    const directory = createModelDirectory({
       providers: [
         openai({ apiKey: 'k' }),
         openai({ name: 'openai-eu', apiKey: 'k' }),

@@ -61,7 +61,7 @@ async function firstOf(asking: Asking): Promise<FirstRequest> {
 
 async function answerOf(asking: Asking): Promise<unknown> {
   const claim = await asking.claim
-  return claim.role === 'repetition' && claim.repeated.kind === 'complete' ? claim.repeated.answer : claim.role
+  return claim.role === 'repetition' && claim.replayed.kind === 'complete' ? claim.replayed.answer : claim.role
 }
 
 /** Resolves after all work that needs no timer. */
@@ -346,7 +346,7 @@ describe('an idempotency key in several processes', () => {
             const asking = ask(processes[index]!)
             asked.push(asking)
             void asking.claim.then(
-              (claim) => (claim.role === 'first' ? running.push(claim.first) : told.push(claim.repeated)),
+              (claim) => (claim.role === 'first' ? running.push(claim.first) : told.push(claim.replayed)),
               () => {},
             )
           }
@@ -361,7 +361,7 @@ describe('an idempotency key in several processes', () => {
           if (kind === 'forget') await running.pop()?.forget()
         }
         expect(remembered).toBeLessThanOrEqual(1)
-        for (const repeated of told) expect(repeated).toEqual({ kind: 'complete', answer: ANSWER })
+        for (const replayed of told) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })
       }),
       { numRuns: 200 },
     )

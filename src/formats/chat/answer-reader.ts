@@ -23,19 +23,22 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const choice = choices[0]
   const message = asObject(choice?.['message'])
   if (choice === undefined || message === undefined) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no choices with a message.')
+    throw new GatewayError(
+      'upstream',
+      'The model provider sent no answer: the response body has no choices with a message.',
+    )
   }
   const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
   const parts = [...thinkingParts(message), ...contentParts(message['content']), ...refusalParts(refusal), ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
-  const furtherText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
+  const otherChoicesText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
   const { id, model } = identityOf(body)
   const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
   const native = nativeAnswer('openai', body, received, text)
   const completion =
     usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
-  return furtherText.length === 0 ? completion : { ...completion, furtherText: furtherText.join('') }
+  return otherChoicesText.length === 0 ? completion : { ...completion, otherChoicesText: otherChoicesText.join('') }
 }
 
 export function textOfMessage(message: JsonObject = {}): string {
@@ -139,10 +142,10 @@ export function createReader(): StreamReader {
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
     const sent = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
-    const furtherText = furtherTextOf(chunk)
+    const otherChoicesText = otherChoicesTextOf(chunk)
     return {
       parts: readChunk(state, chunk),
-      ...(furtherText !== '' && { furtherText }),
+      ...(otherChoicesText !== '' && { otherChoicesText }),
       native: { dialect: 'openai', event: sent },
     }
   }
@@ -168,7 +171,7 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
   return [...parts, ...usageParts(chunk), ...end]
 }
 
-function furtherTextOf(chunk: JsonObject): string {
+function otherChoicesTextOf(chunk: JsonObject): string {
   let text = ''
   for (const item of asArray(chunk['choices'])) {
     const choice = asObject(item)

@@ -18,7 +18,7 @@ import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** The body of a stream also requests usage, which billing requires. */
+/** The body of a streaming request also asks for usage, which billing requires. */
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
 }
@@ -79,14 +79,16 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
   return [{ role: 'assistant', content: text, tool_calls: calls.map(writeChatCall) }]
 }
 
-/** Writes each tool result as a separate message. Moves images in results to the following user message. */
+/**
+ * Writes each tool result as a separate message. Moves images and documents in results to the following user message.
+ */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
   const moved = results.flatMap(attachmentsOf)
   const content = [...moved, ...contentParts(message)]
-  const tools = results.map((result) => writeResult(result, param))
-  if (content.length === 0 && tools.length > 0) return tools
-  return [...tools, { role: 'user', content: writeContent(content, param) }]
+  const toolMessages = results.map((result) => writeResult(result, param))
+  if (content.length === 0 && toolMessages.length > 0) return toolMessages
+  return [...toolMessages, { role: 'user', content: writeContent(content, param) }]
 }
 
 function writeResult(result: ToolResultPart, param: string): JsonObject {
@@ -124,9 +126,9 @@ type ContentPart = Extract<Part, { readonly type: 'text' | 'image' | 'document' 
 
 /** Writes content with a single text part as a string, because every server supports strings. */
 function writeContent(parts: readonly ContentPart[], param: string): Json {
-  const [only] = parts
-  if (only === undefined) return ''
-  if (parts.length === 1 && only.type === 'text' && nativeOf(only.native) === undefined) return only.text
+  const [first] = parts
+  if (first === undefined) return ''
+  if (parts.length === 1 && first.type === 'text' && nativeOf(first.native) === undefined) return first.text
   return parts.map((part) => writeContentPart(part, param))
 }
 
@@ -137,7 +139,10 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'text':
       return { type: 'text', text: part.text }
     case 'image':
-      return { type: 'image_url', image_url: { url: urlOf(part.source, (what) => rejectContent(param, what)) } }
+      return {
+        type: 'image_url',
+        image_url: { url: urlOf(part.source, (description) => rejectContent(param, description)) },
+      }
     case 'document':
       return writeDocument(part, param)
     case 'opaque':
@@ -150,7 +155,7 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'text', text }
   if (source.type === 'url') throw rejectContent(param, 'a document URL')
-  const data = urlOf(source, (what) => rejectContent(param, what))
+  const data = urlOf(source, (description) => rejectContent(param, description))
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 
@@ -158,7 +163,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-export const rejectContent: RejectContent = rejectContentFor('a model of the chat format')
+export const rejectContent: RejectContent = rejectContentFor('a model that uses the chat format')
 
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',

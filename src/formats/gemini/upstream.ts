@@ -210,7 +210,7 @@ export function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
   if (candidate === undefined && !isBlocked) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no candidates.')
+    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no candidates.')
   }
   const parts = partsOf(candidate).flatMap(readPart)
   const hasCalls = parts.some(({ type }) => type === 'tool-call')

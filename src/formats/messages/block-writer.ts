@@ -14,7 +14,7 @@ interface Block {
   /**
    * Returns true when the input of a tool call is complete. Absent for a block that ends when the next block begins.
    */
-  readonly inputEnd?: (piece: string) => boolean
+  readonly endsInput?: (piece: string) => boolean
   isComplete: boolean
   isStarted: boolean
   hasDeltas: boolean
@@ -80,12 +80,12 @@ function currentBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block
   return block
 }
 
-function addBlock(state: BlockWriterState, content: JsonObject, inputEnd?: Block['inputEnd']): Block {
+function addBlock(state: BlockWriterState, content: JsonObject, endsInput?: Block['endsInput']): Block {
   const block: Block = {
     content,
     deltas: [],
-    ...(inputEnd === undefined ? {} : { inputEnd }),
-    isComplete: inputEnd === undefined,
+    ...(endsInput === undefined ? {} : { endsInput }),
+    isComplete: endsInput === undefined,
     isStarted: false,
     hasDeltas: false,
     isClosed: false,
@@ -104,13 +104,13 @@ function thinkingDeltas(part: Extract<StreamPart, { readonly type: 'thinking-del
 }
 
 function addInput(block: Block | undefined, input: string): void {
-  if (block?.inputEnd === undefined || input === '') return
+  if (block?.endsInput === undefined || input === '') return
   if (block.isClosed) {
     if (input.trim() === '') return
     throw new GatewayError('upstream', 'The model provider continued the input of a tool call that had ended.')
   }
   block.deltas.push({ type: 'input_json_delta', partial_json: input })
-  block.isComplete = block.inputEnd(input)
+  block.isComplete = block.endsInput(input)
 }
 
 /** Adds a block that only this format supports, or a delta of the preceding block. */
@@ -155,7 +155,7 @@ function openBlockEvents(block: Block, index: number): readonly SseEvent[] {
 /** A call without arguments gets the input `{}`, as in the vendor's streams. */
 function closeBlockEvents(block: Block, index: number): readonly SseEvent[] {
   const stop = toSseEvent({ type: 'content_block_stop', index })
-  if (block.inputEnd === undefined || block.hasDeltas) return [stop]
+  if (block.endsInput === undefined || block.hasDeltas) return [stop]
   const delta = { type: 'input_json_delta', partial_json: '{}' }
   return [toSseEvent({ type: 'content_block_delta', index, delta }), stop]
 }

@@ -17,7 +17,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const body = fillResponseCallIds(received)
   if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
   if (!Array.isArray(body['output'])) {
-    throw new GatewayError('upstream', 'The model provider sent no answer: its body has no output.')
+    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no output.')
   }
   const items = asArray(body['output']).filter(isJsonObject)
   const usage = readUsage(body['usage'], RESPONSE_USAGE_FIELDS)
@@ -75,7 +75,7 @@ interface ReaderState {
   readonly calls: Map<unknown, Call>
 }
 
-/** Keeps the data of an event and uses the type in the data as the event name. */
+/** Keeps the data of an event, adds missing call ids, and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasRefused: false, calls: new Map() }
   const fillCallIds = createResponseCallIdFiller()

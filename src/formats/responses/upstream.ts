@@ -175,7 +175,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-export const rejectContent: RejectContent = rejectContentFor('a model of the responses format')
+export const rejectContent: RejectContent = rejectContentFor('a model that uses the responses format')
 
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',

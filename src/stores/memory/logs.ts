@@ -109,11 +109,11 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
   }
 
   /** Returns the largest share, or the share `writer` if it is equally large. */
-  function largestShare(writer: string): Share | undefined {
+  function largestShare(ownShareName: string): Share | undefined {
     const largest = bySize.takeDue(0)
     if (largest === undefined) return undefined
     reposition(largest)
-    const own = shares.get(writer)
+    const own = shares.get(ownShareName)
     return own?.dueAt === largest.dueAt ? own : largest
   }
 

@@ -85,8 +85,8 @@ export function textIn(row: Row, column: string): string {
 }
 
 /**
- * Entry n upgrades a file from `user_version` n to n + 1. Released entries do not change. Triggers keep the sums in
- * `shares` and `pools` up to date.
+ * Entry n upgrades a file from `user_version` n to n + 1. An entry must not change after it has been published.
+ * Triggers keep the sums in `shares` and `pools` up to date.
  */
 const MIGRATIONS: readonly string[] = [
   `

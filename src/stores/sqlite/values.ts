@@ -203,7 +203,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** An unknown cursor starts from the beginning. */
+/** A malformed cursor starts from the beginning. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }
