@@ -157,7 +157,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function remove(keyId: string, id: string): Promise<void> {
     const batch = await read(keyId, id)
-    if (batch.state !== 'ended') throw notEnded('deleted')
+    if (batch.state !== 'ended') throw notEnded('it cannot be deleted')
     await deleteBatch(parts, { keyId, id })
   }
 
@@ -199,10 +199,10 @@ function unknownBatch(): GatewayError {
   )
 }
 
-export function notEnded(action: string): GatewayError {
+export function notEnded(consequence: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `The batch has not ended, so it cannot be ${action} yet. Wait until its processing_status is ended, or cancel it.`,
+    `The batch has not ended, so ${consequence} yet. Wait until its processing_status is ended, or cancel it.`,
   )
 }
 

@@ -141,7 +141,7 @@ interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * The offline embedder needs no vectors. A local index needs no limits, because the memory store removes the vector of
+ * With the offline embedder, candidates are found by their words, without vectors. A local index needs no limits, because the memory store removes the vector of
  * each entry that it evicts.
  */
 function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {

@@ -50,7 +50,7 @@ export interface KeySettings {
   readonly maxTokens?: number | null | undefined
   /** Rejects requests that contain tools. @default false */
   readonly disableTools?: boolean | null | undefined
-  /** Request and token limits by name. Limits that are set on the key replace those of its plan. @default none */
+  /** A named set of request and token limits. Limits that are set on the key replace those of its plan. @default none */
   readonly plan?: PlanName | null | undefined
   /** When the key expires, ISO 8601 with a time zone. @default never */
   readonly expiresAt?: string | null | undefined
@@ -87,7 +87,7 @@ export interface ListedKey {
   readonly keyPrefix: string
   readonly isActive: boolean
   /**
-   * Amount billed in the current window of the budget, or in this month without a budget. In cents, rounded half up.
+   * Amount billed in the current window of the budget, or in the current month if the key has no budget. In cents, rounded half up.
    */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
@@ -118,10 +118,11 @@ export interface KeyRecord extends ListedKey {
   readonly disableTools: boolean
 }
 
-/** A provider in the record of a key. An empty list allows all models. */
+/** A provider in the record of a key. */
 export interface KeyProviderRecord {
   readonly provider: string
   readonly weight: number
+  /** Empty if all models are allowed. */
   readonly allowedModels: readonly string[]
 }
 

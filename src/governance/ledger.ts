@@ -32,8 +32,8 @@ import type { VirtualKey } from './virtual-key.ts'
 /** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
   /**
-   * Reserves one request, the prompt's tokens and the worst-case cost from every limit of the key, in one atomic step.
-   * If a limit does not allow this, the prompt is counted more exactly, if possible, and the step is repeated. Throws
+   * Reserves one request, the prompt's tokens and the worst-case cost against every limit of the key, in one atomic step.
+   * If a limit does not allow this, the prompt is counted more precisely, if possible, and the step is repeated. Throws
    * `rate-limited` or `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
    * A request that fails after its reservation is settled with zeros. It counts against the request limits, because it
@@ -42,7 +42,7 @@ export interface Ledger {
    * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values of `X-RateLimit-*` without reserving. Without a valid key, both limits are 0. */
+  /** Returns the values of `X-RateLimit-*` without reserving. Without a valid key, the limit and the remaining quota are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** Computes the result of `reserve` without reserving. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
@@ -65,7 +65,10 @@ export interface LedgerOptions {
 
 const EXPIRES_AFTER_MS = 600_000
 
-/** Returns ids that are unique across processes: a random prefix and a counter, which cost less than a UUID each. */
+/**
+ * Returns a function that generates ids that are unique across processes. Each is a random prefix and a counter, because
+ * a UUID per id would be slower.
+ */
 function uniqueIds(uuid: () => string): () => string {
   let prefix: string | undefined
   let count = 0
@@ -93,7 +96,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     )
   }
 
-  /** Repeats the reservation with more exact quotes until a quote is accepted or no recount remains. */
+  /** Repeats the reservation with more precise quotes until a quote is accepted or no recount remains. */
   async function reserveRecounted(key: VirtualKey, refusal: Refusal, wait: WaitForStore): Promise<Reservation> {
     let requestStatus: RateStatus | undefined
     for (let { recount, error } = refusal; ;) {
@@ -165,7 +168,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     }
   }
 
-  /** Takes one request from each request limit, because the exact count calls an upstream. */
+  /** Counts one request against each request limit, because the exact count calls an upstream. */
   async function chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const { limits, claims } = claimsFor((await wait(windowsOf(key, at))).limits, ONE_REQUEST)
@@ -231,7 +234,7 @@ export function createLedger(options: LedgerOptions): Ledger {
 interface Attempt {
   readonly key: VirtualKey
   readonly quote: Quote
-  /** Status of the request limits. Set once a request has been taken from them. */
+  /** Status of the request limits. Set once a request has been counted against them. */
   readonly requestStatus?: RateStatus | undefined
   readonly wait: WaitForStore
 }

@@ -32,7 +32,7 @@ export interface Quote {
   readonly uncountedCost?: NanoUsd
   /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
   promptBound?(model: Model): number
-  /** Recounts that yield a more exact quote. Used if a limit rejects this quote. */
+  /** Recounts that yield a more precise quote. Used if a limit rejects this quote. */
   readonly recount?: {
     readonly tokens?: Recount
     readonly budget?: Recount

@@ -63,7 +63,7 @@ export interface UpstreamAnswer<Answer> extends ProviderAnswer<Answer> {
   readonly route: Route
 }
 
-/** Finds the key that has a secret. Rejects with `overloaded` if the store fails. */
+/** Finds the key with the given secret. Rejects with `overloaded` if the store fails. */
 export type FindKey = (secret: string) => MaybePromise<VirtualKey | undefined>
 
 /** See governance/ledger.ts. */
@@ -157,7 +157,7 @@ export interface RecalledBody {
   readonly restrictRoutes?: (resolved: ResolvedModel) => ResolvedModel
 }
 
-/** Stored turns. Later requests of the same key refer to them by their ids. */
+/** Stored turns. Later requests with the same key can refer to them by their ids. */
 export interface Turns {
   recall(format: ClientFormat, key: VirtualKey, body: JsonObject): MaybePromise<RecalledBody>
   /** Stores the turn, unless its format has no turns or the caller opts out. */
@@ -170,7 +170,7 @@ export interface Turns {
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
   /** Records that the provider stores these responses and items. */
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
-  /** Resolves with true if the turn or the name of its provider was stored. */
+  /** Resolves with true if a stored turn or provider name was deleted. */
   delete(key: VirtualKey, id: string): Promise<boolean>
 }
 
@@ -200,7 +200,7 @@ export interface Services {
   readonly waterfall: Waterfall
   /** Absent if the markers are disabled. */
   readonly promptCache?: PromptCache | undefined
-  /** Returns the same savings without side effects. */
+  /** Returns a waterfall and a prompt cache that have no side effects. */
   readonly dryRun: () => Pick<Services, 'waterfall' | 'promptCache'>
   readonly smallModel: (route: Route) => SmallModel | undefined
   readonly upstream: Upstream

@@ -163,7 +163,7 @@ function levelOf(finished: FinishedRequest): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** A returned promise is not awaited. If the sink throws or rejects, the record is dropped. */
+/** Requests do not wait for a promise that the sink returns. If the sink throws or rejects, the record is dropped. */
 type Sink<Value> = (record: Value) => unknown
 
 /** Maximum number of pending records in an asynchronous sink. Further records are dropped. */

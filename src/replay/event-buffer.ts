@@ -36,7 +36,7 @@ interface Reader {
 }
 
 /**
- * An event stream with several readers. Each starts at any event and reads at its own speed. The producer is paused
+ * An event stream with several readers. Each can start at any event and reads at its own speed. The producer is paused
  * only while all readers are blocked, so the fastest reader determines its speed.
  */
 export class EventBuffer {

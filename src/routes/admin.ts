@@ -174,7 +174,10 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   }
 }
 
-/** Authorization of the admin API and the metrics. If neither field is set, all of their endpoints respond with 401. */
+/**
+ * Authorization of the admin API and the metrics. If neither field is set, all of their endpoints respond with 401,
+ * except `GET …/virtual-keys/limits`, which requires a virtual key instead.
+ */
 export interface AdminOptions {
   /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string

@@ -19,7 +19,7 @@ import { readLimit } from './info.ts'
 
 export interface BatchRouteParts {
   readonly repository: BatchRepository
-  /** Called if a batch of the key has unfinished items. */
+  /** Called after a batch of the key has been created or cancelled. */
   readonly wake: (keyId: string) => void
   readonly services: Pick<
     Services,
@@ -151,7 +151,7 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
 
 async function sendResults(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.repository.read(key.id, idOf(call))
-  if (batch.state !== 'ended') throw notEnded('read')
+  if (batch.state !== 'ended') throw notEnded('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }

@@ -200,7 +200,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
   return isJsonObject(body) ? body : {}
 }
 
-/** Delay between two polls for a message that another process generates, in milliseconds. */
+/** Delay between polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
 /** Maximum size of the body, which contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
@@ -223,7 +223,7 @@ function checkPosition(after: number, count: number): void {
   )
 }
 
-/** The message is the same for an unknown id and for another key's message. */
+/** The error is the same for an unknown id and for the id of another key's message. */
 function messageNotFound(): GatewayError {
   return new GatewayError(
     'not-found',

@@ -194,8 +194,8 @@ export function sendUnchanged(tokens: number, warm: number): SendOption {
 }
 
 /**
- * Returns true if a candidate may replace the last option: this request must not cost more, or the expected gain must
- * be at least twice the possible loss.
+ * Returns true if a candidate may replace the current option. Its total must be lower, and either this request costs no
+ * more, or the expected gain is at least twice the possible loss.
  */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false

@@ -17,7 +17,7 @@ import { controllerOf, type SmallModel } from './models.ts'
 
 const MAX_TARGET_TOKENS = 20_480
 const MAX_TARGET_SHARE = 0.45
-/** Leaves room for the instruction and the summary within 10,000 tokens. */
+/** A chunk and its summary have at most 10,000 tokens. */
 const CHUNK_TOKENS = 9200
 const CHUNK_SUMMARY_TOKENS = 800
 const SUMMARY_SHARE = 0.25
@@ -141,8 +141,8 @@ interface Chunks {
 }
 
 /**
- * Divides between segments, or between lines if a segment exceeds a chunk. Creates at most one more chunk than
- * `maxChunks`.
+ * Divides between segments, or between lines if a segment exceeds a chunk. Stops after the
+ * segment with which there are more than `maxChunks` chunks.
  */
 export async function chunkSegments(
   segments: readonly Segment[],
@@ -221,8 +221,8 @@ async function joinTexts(
 }
 
 /**
- * Splits a line that may be too long. A line never has more tokens than UTF-8 bytes, so a quarter as many characters as
- * `maxTokens` always fit.
+ * Splits a line that may be too long. A line never has more tokens than UTF-8 bytes, so `maxTokens / 4`
+ * characters always fit.
  */
 function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))

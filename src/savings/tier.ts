@@ -32,7 +32,7 @@ export interface TierJob {
   readonly signal: AbortSignal
   readonly now: number
   /**
-   * Set if the prompt is sent unchanged: `tried` after a trial run of the tiers, `not-tried` without one. @default
+   * Set if the prompt is sent unchanged: `tried` if the tiers run as a trial, `not-tried` if they do not. @default
    * none: the tiers decide
    */
   readonly shadow?: 'tried' | 'not-tried'

@@ -1,8 +1,8 @@
 import type { Claim, Level, ReserveRequest, ReserveResult, Settlement, Store } from '../core/store.ts'
 
 /**
- * The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. They are an
- * argument, so that this package does not depend on a test runner.
+ * The test-runner functions that the contract suites call, for example from vitest, Jest or `bun:test`. They are
+ * passed as an argument so that this package does not depend on a test runner.
  */
 export interface TestApi {
   readonly describe: (title: string, body: () => void) => unknown

@@ -76,7 +76,7 @@ function countWindow(
   return { tokens, length: window.length }
 }
 
-/** Writes text[start, end) to `scratch` as UTF-8, with U+FFFD for lone surrogates. Returns the number of bytes. */
+/** Writes text[start, end) to `utf8Buffer` as UTF-8, with U+FFFD for lone surrogates. Returns the number of bytes. */
 function writeUtf8(text: string, start: number, end: number): number {
   let size = 0
   for (let at = start; at < end; at++) {

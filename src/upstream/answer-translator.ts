@@ -46,9 +46,9 @@ export interface TranslatorOptions {
  * `ReceivedAnswer` stores these bytes for the completion.
  */
 export class AnswerTranslator {
-  /** The upstream's id of the answer. */
+  /** The upstream's id for the answer. */
   answerId: string | undefined = undefined
-  /** True after the first event with visible content. */
+  /** True after the first event with content. See `isContent`. */
   hasContent = false
   /** True after the protocol's last event. */
   isComplete = false

@@ -44,7 +44,7 @@ export interface SavingsOptions {
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
-   * 800 characters of each message, once per conversation. If it fails or takes longer than three seconds, the ranking
+   * 800 characters of each segment (a message, or an answer with its tool calls and their results), once per conversation. If it fails or takes longer than three seconds, the ranking
    * uses words only.
    * @default none
    */
@@ -82,7 +82,7 @@ export const checkSavings: OptionCheck = optionsOf({
   }),
   embedder: objectWith('an embedder, such as openaiEmbedder({ … })', ['dimensions', 'embed']),
   tiers: expects(
-    "a list of tiers, or a function that returns one from the gateway's own",
+    'a list of tiers, or a function that receives the built-in tiers and returns a list',
     (value) => Array.isArray(value) || typeof value === 'function',
   ),
   shadow: numberFrom(0, 1),

@@ -21,7 +21,7 @@ interface Call {
   readonly call_id: string
   readonly name: string
   readonly namespace?: string
-  /** True if the argument is plain text, which is written when it is complete. */
+  /** True for a custom tool. Its input is plain text, which is emitted only when the call is complete. */
   readonly isCustom: boolean
 }
 
@@ -162,7 +162,7 @@ function callItem(item: JsonObject, text: string, call: Call | undefined): JsonO
   return { ...item, type: 'function_call', arguments: text, ...names }
 }
 
-/** Arguments in another form are forwarded unchanged. */
+/** Returns the plain-text input that the arguments wrap, or the arguments themselves if they have a different form. */
 function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
