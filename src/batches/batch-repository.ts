@@ -36,7 +36,7 @@ export interface BatchRepository {
   /** Yields the result lines, each with a line feed. Reads them on demand. */
   results(batch: Batch): AsyncGenerator<string, void, undefined>
   /** Returns the unfinished batches of all keys, oldest first. Reads only batches that `findKnown` does not return. */
-  open(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
+  listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]>
 }
 
 interface BatchOwner {
@@ -166,11 +166,11 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   /** Reverses the storage order, in which later batches come first. */
-  async function open(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
+  async function listOpen(findKnown: (id: string) => OpenBatch | undefined): Promise<readonly OpenBatch[]> {
     const openBatches: OpenBatch[] = []
     for (let after: string | undefined; ;) {
       const keys = await store.list(OPEN_PREFIX, { limit: MAX_BATCHES, ...(after !== undefined && { after }) })
-      const batches = await Promise.all(keys.map((key) => openBatch(key, findKnown)))
+      const batches = await Promise.all(keys.map((key) => readOpenBatch(key, findKnown)))
       openBatches.push(...batches.filter((batch) => batch !== undefined))
       if (keys.length < MAX_BATCHES) return openBatches.toReversed()
       after = keys.at(-1)
@@ -178,7 +178,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     }
   }
 
-  async function openBatch(
+  async function readOpenBatch(
     key: string,
     findKnown: (id: string) => OpenBatch | undefined,
   ): Promise<OpenBatch | undefined> {
@@ -189,7 +189,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     return keyId === undefined ? undefined : { id, keyId }
   }
 
-  return { create, read, page, cancel, remove, results, open }
+  return { create, read, page, cancel, remove, results, listOpen }
 }
 
 function unknownBatch(): GatewayError {

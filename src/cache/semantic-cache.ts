@@ -21,7 +21,7 @@ import { hashingEmbedder } from './hashing.ts'
 import { lazyLexicon } from './typos.ts'
 import { createWordingSearch, type CandidateSearch, type Lookup } from './wording-search.ts'
 
-export interface CacheQuestion {
+export interface CacheQuery {
   /** Includes the model's default settings, which are part of the cache key. */
   readonly prompt: Prompt
   readonly keyId: string
@@ -37,12 +37,12 @@ export interface CacheQuestion {
 
 /** Tier 1. Methods return promises only if a cache component is asynchronous. A component failure counts as a miss. */
 export interface SemanticCache {
-  lookUp(question: CacheQuestion): MaybePromise<CacheHit | CacheMiss>
+  lookUp(question: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
    * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders and verifiers,
    * because they may cost money, so with these only identical text is a hit.
    */
-  peek(question: CacheQuestion): MaybePromise<CacheHit | CacheMiss>
+  peek(question: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
    * Raises the entry's threshold above the similarity of its hits, or removes the entry if all its hits had identical
    * text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
@@ -163,7 +163,7 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal, hasComparable })
 }
 
-function lookUp(parts: CacheParts, question: CacheQuestion): MaybePromise<CacheHit | CacheMiss> {
+function lookUp(parts: CacheParts, question: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = parts
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = question
   if (options.enabled === false || (!directives.read && !directives.write)) return UNCACHEABLE

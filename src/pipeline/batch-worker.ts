@@ -54,7 +54,7 @@ export function createBatchProcessing(
   const worker = createBatchWorker({
     queue,
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
-    listOpenBatches: repository.open,
+    listOpenBatches: repository.listOpen,
     cleanUp: () => cleanUpBatches(parts),
     traffic,
     services,

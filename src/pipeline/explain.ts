@@ -1,6 +1,6 @@
 import type { CacheHit } from '../cache/find-answer.ts'
 import type { CacheMiss } from '../cache/cache-miss.ts'
-import type { CacheQuestion } from '../cache/semantic-cache.ts'
+import type { CacheQuery } from '../cache/semantic-cache.ts'
 import { createSingleFlight } from '../cache/single-flight.ts'
 import { toNanoUsd, toDollars, ZERO } from '../core/money.ts'
 import type { Forecast, LimitBalance } from '../governance/forecast.ts'
@@ -55,7 +55,7 @@ function emptyReservation({ rate, quote: acceptedQuote, outputTokens }: Forecast
 function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
   const { answerCache } = services
   let cacheResult: CacheResult
-  const lookUp = async (question: CacheQuestion): Promise<CacheHit | CacheMiss> => {
+  const lookUp = async (question: CacheQuery): Promise<CacheHit | CacheMiss> => {
     cacheResult = await answerCache?.cache.peek(question)
     return cacheResult?.hit === true ? cacheResult : MISS_WITHOUT_STORING
   }

@@ -196,7 +196,7 @@ export class FollowedAnswer implements AnswerSource, EventSink {
     this.#receiver?.onError(error)
   }
 
-  leave(): void {}
+  detach(): void {}
 
   read(receiver: SourceReceiver): void {
     this.#receiver = receiver

@@ -170,7 +170,7 @@ class StreamAnswer {
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
     // A stream that fails before its first content is billed as a failed request.
-    const bill = this.#stream.translator.hasText ? this.#partialBill() : undefined
+    const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
   }
 
@@ -273,6 +273,6 @@ export function eventSinkOf(
       sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
       sink.end()
     },
-    leave: () => cancel(),
+    detach: () => cancel(),
   }
 }

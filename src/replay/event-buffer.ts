@@ -15,7 +15,7 @@ export interface EventSink {
   onDrain(listener: () => void): void
   end(): void
   fail(error: unknown): void
-  leave(): void
+  detach(): void
 }
 
 interface StreamEnd {
@@ -137,7 +137,7 @@ export class EventBuffer {
     this.#pump(reader)
     this.#updateDemand()
     return () => {
-      reader.sink.leave()
+      reader.sink.detach()
       this.#detach(reader)
     }
   }

@@ -145,7 +145,7 @@ function collectEvents(stream: LiveStream) {
       events.isLost = true
       end()
     },
-    leave: () => {},
+    detach: () => {},
   })
   return events
 }
@@ -216,7 +216,7 @@ function followedStream(head: Head, context: FollowContext): LiveStream {
       )
       return () => {
         reader.leave()
-        sink.leave()
+        sink.detach()
       }
     },
   }

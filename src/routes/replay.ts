@@ -28,7 +28,7 @@ export function replayStream(services: Services): Handler {
     const key = await findCallerKey(call.request, services)
     const rate = await services.ledger.status(key)
     const after = await readPosition(call.request, services)
-    const send = await findAnswer(call, key, { after, services })
+    const send = await prepareReplay(call, key, { after, services })
     call.sink.begin(200, { ...baseHeaders(call.id, rate), ...STREAM_HEADERS })
     send(eventSinkOf({ sink: call.sink, format: messagesClient, id: call.id }, services))
   }
@@ -42,7 +42,7 @@ interface ReplayRequest {
 
 type Send = (sink: EventSink) => void
 
-async function findAnswer({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
+async function prepareReplay({ variables, request }: Call, key: VirtualKey, replay: ReplayRequest): Promise<Send> {
   const { after, services } = replay
   const id = variables['id'] ?? ''
   const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
@@ -77,7 +77,7 @@ async function followRemoteStream(
   const until = runtime.now() + timeouts.total
   let isDisconnected = false
   let wake: () => void = () => {}
-  let stopReading: () => void = () => sink.leave()
+  let stopReading: () => void = () => sink.detach()
   request.onDisconnect(() => {
     isDisconnected = true
     stopReading()

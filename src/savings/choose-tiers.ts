@@ -51,7 +51,7 @@ export async function chooseTiers(
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
   const warm = warmTokens(history, job, history)
-  const soonOutlook = { ...outlook, turns: turnsToRecoup(turnsSoFar(job.prompt)) }
+  const soonOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
   const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
   const full = costsOf(unchanged, outlook)
   const withoutForecast: TierCandidate[] = []
@@ -71,7 +71,7 @@ export async function chooseTiers(
   return [...withoutForecast, ...cheapestOf(candidates, { full, fullSoon, history })]
 }
 
-export interface Declined {
+export interface DeclinedCosts {
   readonly spent: NanoUsd
   /** Lowest expected cost of the small-model calls of the declined tiers. Absent if none of them has a forecast. */
   readonly calls?: NanoUsd
@@ -82,7 +82,7 @@ export interface Declined {
  * not be expected to cost more than those of the declined tiers, and its total cost plus their actual cost must be
  * below the cost of sending everything.
  */
-export function mayRunAfter({ spent, calls }: Declined, { expected }: TierCandidate): boolean {
+export function mayRunAfter({ spent, calls }: DeclinedCosts, { expected }: TierCandidate): boolean {
   if (expected === undefined || calls === undefined) return true
   return expected.calls <= calls && add(expected.costs.total, spent) < expected.full.total
 }
@@ -158,10 +158,10 @@ export const MIN_GAIN_RATIO = 2
 
 /** Returns the expected number of further requests: as many as before, at most ten, unless more are almost certain. */
 export function turnsAhead(turns: number): number {
-  return Math.max(Math.min(turns, MAX_TURNS), turnsToRecoup(turns) * (1 + MIN_GAIN_RATIO))
+  return Math.max(Math.min(turns, MAX_TURNS), certainTurns(turns) * (1 + MIN_GAIN_RATIO))
 }
 
-function turnsToRecoup(turns: number): number {
+function certainTurns(turns: number): number {
   return Math.floor(turns * CERTAIN_SHARE)
 }
 

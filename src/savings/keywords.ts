@@ -19,8 +19,8 @@ export interface Corpus {
 /** The BM25 parameters k1 and b. */
 const SATURATION = 1.2
 const LENGTH_PENALTY = 0.75
-const MAX_EXPANDING_HITS = 5
-const MAX_EXPANDING_TERMS = 10
+const MAX_EXPANSION_TEXTS = 5
+const MAX_EXPANSION_TERMS = 10
 const EXPANSION_WEIGHT = 0.3
 
 export function countTerms(terms: readonly number[]): TermCounts {
@@ -42,8 +42,8 @@ export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Prom
 }
 
 /** The inverse document frequency of BM25: near 0 for a term that all texts contain. */
-export function inverseFrequency(texts: number, frequency: number): number {
-  return Math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
+export function inverseFrequency(textCount: number, frequency: number): number {
+  return Math.log(1 + (textCount - frequency + 0.5) / (frequency + 0.5))
 }
 
 /** Returns the BM25 score of each text. A lower length penalty favors long texts. */
@@ -84,7 +84,7 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
   const found = new Map<number, number>()
-  for (const index of best.slice(0, MAX_EXPANDING_HITS)) {
+  for (const index of best.slice(0, MAX_EXPANSION_TEXTS)) {
     const text = corpus.texts[index]
     if (text === undefined) continue
     const share = (scores[index] ?? 0) / Math.max(1, text.length)
@@ -94,7 +94,7 @@ export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, le
       found.set(term, (found.get(term) ?? 0) + share * (text.counts[at] ?? 0) * weight)
     }
   }
-  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANDING_TERMS)
+  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANSION_TERMS)
   const max = strongest[0]?.[1] ?? 1
   return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }

@@ -137,7 +137,7 @@ export function createSemanticRanker({
   pauses,
   pause,
 }: SemanticRankerOptions): SemanticRanker {
-  const { dimensions, price: dollars = 0 } = embedder
+  const { dimensions, price: pricePerMillion = 0 } = embedder
   const vectors = new LRUCache<string, Float32Array>({
     maxSize: MAX_CACHED_BYTES,
     sizeCalculation: (vector, key) => 4 * vector.length + 2 * key.length + 100,
@@ -145,7 +145,7 @@ export function createSemanticRanker({
   const keyOf = (owner: string, text: string): string => `${owner} ${fingerprintOf(text)}`
   const costOf = (texts: readonly string[]): NanoUsd => {
     const tokens = texts.reduce((sum, text) => sum + estimate(text), 0)
-    return costOfTokens({ input: dollars, output: 0 }, tokens, 0)
+    return costOfTokens({ input: pricePerMillion, output: 0 }, tokens, 0)
   }
   const uncachedOf = (texts: Iterable<string>, owner: string): readonly string[] =>
     [...new Set(texts)].filter((text) => !vectors.has(keyOf(owner, text)))
@@ -193,18 +193,18 @@ export function createSemanticRanker({
 
   const compare: SemanticRanker['compare'] = async (conversation, comparison) => {
     const { owner, signal } = comparison
-    const name = `${owner} ${conversation.prefixHashes.at(Math.min(1, conversation.segments.length))}`
+    const pauseKey = `${owner} ${conversation.prefixHashes.at(Math.min(1, conversation.segments.length))}`
     const texts = textsOf(conversation)
-    if (texts === undefined || pauses.isPaused(name)) return undefined
+    if (texts === undefined || pauses.isPaused(pauseKey)) return undefined
     const { heads, question, earlier } = texts
     const uncached = uncachedOf([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
     try {
       if (uncached.length > 0) await embedAll(uncached, comparison)
     } catch {
-      if (!signal.aborted) pauses.report(name, false)
+      if (!signal.aborted) pauses.report(pauseKey, false)
       return undefined
     }
-    pauses.report(name, true)
+    pauses.report(pauseKey, true)
     const vectorOf = (text: string): Float32Array | undefined => vectors.get(keyOf(owner, text))
     const query = vectorOf(question)
     if (query === undefined) return undefined
@@ -268,6 +268,6 @@ function similaritiesOf(
 
 function normalizeVector(vector: Float32Array | undefined, dimensions: number): Float32Array | undefined {
   if (vector === undefined || vector.length !== dimensions) return undefined
-  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
-  return Number.isFinite(length) && length > 0 ? vector.map((value) => value / length) : undefined
+  const norm = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
+  return Number.isFinite(norm) && norm > 0 ? vector.map((value) => value / norm) : undefined
 }

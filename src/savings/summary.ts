@@ -66,7 +66,8 @@ const MAX_ATTEMPTS = 2
 export async function summarize(job: SummaryJob): Promise<Summary> {
   const input = job.earlier === undefined ? job.text : `${job.earlier}\n\n${job.text}`
   const { estimate } = job.tools.meter.tokenizer
-  const extract = (): Promise<string> => summarizeByExtract(input, job.maxTokens, { estimate, pause: job.tools.pause })
+  const extract = (): Promise<string> =>
+    summarizeByExtraction(input, job.maxTokens, { estimate, pause: job.tools.pause })
   const { small } = job
   if (small === undefined) return { text: await extract(), spent: ZERO, isFromModel: false }
   let spent: NanoUsd = ZERO
@@ -175,7 +176,7 @@ const SIZE_POWER = 0.7
 const MIN_TOKENS = 12
 
 /** Returns the sentences with the most facts, verbatim and in their original order. */
-export async function summarizeByExtract(
+export async function summarizeByExtraction(
   text: string,
   maxTokens: number,
   { estimate, pause }: { readonly estimate: (text: string) => number; readonly pause: Pause },
@@ -209,12 +210,12 @@ export async function summarizeByExtract(
 
 function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus: Corpus): number {
   const factCount = sentence.match(FACT)?.length ?? 0
-  const statementCount = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
+  const importance = (FIRST_PERSON.test(sentence) ? 1 : 0) + (IMPORTANT_WORD.test(sentence) ? 1 : 0)
   let rarity = 0
   for (const term of counts?.terms ?? []) {
     rarity += Math.min(3, inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)) / 10
   }
-  return factCount + rarity + statementCount
+  return factCount + rarity + importance
 }
 
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {

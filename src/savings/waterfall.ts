@@ -4,7 +4,7 @@ import type { Meter, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { createPause } from '../core/async.ts'
 import { createFamilyLock } from './family.ts'
-import { chooseTiers, mayRunAfter, type TierCandidate, type Declined } from './choose-tiers.ts'
+import { chooseTiers, mayRunAfter, type TierCandidate, type DeclinedCosts } from './choose-tiers.ts'
 import { type ConversationMemory, conversationOf, createMemory } from './conversation.ts'
 import {
   createFailurePauses,
@@ -124,7 +124,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
   const tiers = job.shadow === 'not-tried' ? [] : parts.tiers
   const verdicts = new Map<Tier, TierVerdict>()
   const candidates = await tiersToTry({ ...parts, tiers }, job, history, verdicts)
-  let declined: Declined = { spent: ZERO }
+  let declined: DeclinedCosts = { spent: ZERO }
   let requestedCost: NanoUsd = ZERO
   const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
   for (const candidate of candidates) {
@@ -154,10 +154,10 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
 }
 
 async function lowestCallCost(
-  { calls }: Declined,
+  { calls }: DeclinedCosts,
   candidate: TierCandidate,
   job: TierJob,
-): Promise<Pick<Declined, 'calls'>> {
+): Promise<Pick<DeclinedCosts, 'calls'>> {
   const forecast = async () => candidate.expected ?? candidate.tier.forecast?.(job)
   const expected = await withFallback(undefined, forecast())
   if (expected === undefined) return calls === undefined ? {} : { calls }

@@ -1,4 +1,4 @@
-import { HOUR_MS, START, type StoreSuite, type TestApi } from './test-api.ts'
+import { HOUR_MS, START_TIME, type StoreSuite, type TestApi } from './test-api.ts'
 import type { Quota } from '../core/store.ts'
 
 export function testReservations(suite: StoreSuite, { describe, expect, it }: TestApi): void {
@@ -250,7 +250,7 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       await reserve('open', [claim('spent', 60, 100)])
       for (let n = 0; n < 20; n += 1) {
         await suite.store.set(`recording:${n}`, 'x'.repeat(3_000), { ttlMs: 10_000, quota: expiring })
-        await suite.store.append('audit', { at: START, value: 'x'.repeat(3_000), quota: log })
+        await suite.store.append('audit', { at: START_TIME, value: 'x'.repeat(3_000), quota: log })
       }
       expect((await keysOf('recording')).length).toBeLessThanOrEqual(3)
       expect([await suite.store.get('key:1'), await suite.store.get('budget:1')]).toEqual(['key', 'budget'])
@@ -279,11 +279,15 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
 
     it('of log entries drop their oldest entry in any log', async () => {
       for (let n = 0; n < 2; n += 1)
-        await suite.store.append('own', { at: START, value: `b${n}`, quota: quota('log:two') })
+        await suite.store.append('own', { at: START_TIME, value: `b${n}`, quota: quota('log:two') })
       for (let n = 0; n < 5; n += 1) {
-        await suite.store.append(n % 2 === 0 ? 'all' : 'own', { at: START, value: `a${n}`, quota: quota('log:one') })
+        await suite.store.append(n % 2 === 0 ? 'all' : 'own', {
+          at: START_TIME,
+          value: `a${n}`,
+          quota: quota('log:one'),
+        })
       }
-      await suite.store.append('all', { at: START, value: 'free' })
+      await suite.store.append('all', { at: START_TIME, value: 'free' })
       const values = async (log: string) => (await suite.store.entries(log, { limit: 100 })).map(({ value }) => value)
       expect(await values('all')).toEqual(['a2', 'a4', 'free'])
       expect(await values('own')).toEqual(['b0', 'b1', 'a3'])
@@ -291,10 +295,10 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
 
     it('let a reader continue after a log entry that was dropped', async () => {
       for (let n = 0; n < 3; n += 1)
-        await suite.store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
+        await suite.store.append('all', { at: START_TIME, value: `a${n}`, quota: quota('log:one') })
       const [first] = await suite.store.entries('all', { limit: 1 })
       for (let n = 3; n < 5; n += 1)
-        await suite.store.append('all', { at: START, value: `a${n}`, quota: quota('log:one') })
+        await suite.store.append('all', { at: START_TIME, value: `a${n}`, quota: quota('log:one') })
       const remaining = await suite.store.entries('all', { after: first?.cursor ?? '', limit: 100 })
       expect(remaining.map(({ value }) => value)).toEqual(['a2', 'a3', 'a4'])
     })

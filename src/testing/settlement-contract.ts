@@ -1,4 +1,4 @@
-import { ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
+import { EDGE_CASE_STRINGS, START_TIME, type StoreSuite, type TestApi } from './test-api.ts'
 
 const MAX_AMOUNT = Number.MAX_SAFE_INTEGER
 
@@ -55,7 +55,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
 
     it('appends its log entries in the same step, once', async () => {
       const quota = { name: 'log:one', maxEntries: 2, maxBytes: 10_000 }
-      const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START + n, value: `e${n}`, ttlMs: 1000, quota }))
+      const entries = [1, 2, 3].map((n) => ({ log: 'audit', at: START_TIME + n, value: `e${n}`, ttlMs: 1000, quota }))
       await reserve('t', [])
       expect(await settle('t', {}, { entries })).toBe(true)
       expect(await settle('t', {}, { entries })).toBe(false)
@@ -66,7 +66,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
 
     it('omits a log entry that is larger than its quota', async () => {
       const quota = { name: 'log:one', maxEntries: 2, maxBytes: 1_000 }
-      const entry = { log: 'audit', at: START, quota }
+      const entry = { log: 'audit', at: START_TIME, quota }
       const entries = [
         { ...entry, value: 'x'.repeat(2_000) },
         { ...entry, value: 'small' },
@@ -79,7 +79,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
 
     it('expires a tally exactly at its expiry', async () => {
       await reserve('t', [])
-      const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START + 1000 }
+      const tally = { name: 'r', amounts: { n: 1 }, expiresAt: START_TIME + 1000 }
       await settle('t', {}, { tallies: [tally] })
       clock.advance(999)
       expect(await suite.store.tallies(['r'])).toEqual([{ n: 1 }])
@@ -90,8 +90,8 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
 
   describe('counters', () => {
     it('expire exactly at their expiry', async () => {
-      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
-      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START + 1000 }] })
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START_TIME + 1000 })])
+      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START_TIME + 1000 }] })
       clock.advance(999)
       expect(await level('a')).toEqual({ spent: 5, held: 0 })
       clock.advance(1)
@@ -99,15 +99,15 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
     })
 
     it('expire at the latest expiry of their claims and charges', async () => {
-      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
-      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START + 2000 }] })
-      await reserve('t2', [claim('a', 1, 10, { expiresAt: START + 500 })])
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START_TIME + 1000 })])
+      await settle('t', {}, { charges: [{ counter: 'a', amount: 5, expiresAt: START_TIME + 2000 }] })
+      await reserve('t2', [claim('a', 1, 10, { expiresAt: START_TIME + 500 })])
       clock.advance(1999)
       expect(await level('a')).toMatchObject({ spent: 5 })
     })
 
     it('do not change when a reservation of an expired counter is released', async () => {
-      await reserve('t', [claim('a', 5, 10, { expiresAt: START + 1000 })])
+      await reserve('t', [claim('a', 5, 10, { expiresAt: START_TIME + 1000 })])
       clock.advance(1000)
       expect(await reserve('t2', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [1] })
       expect(await settle('t')).toBe(true)
@@ -138,7 +138,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       })
     }
 
-    for (const text of ODD_TEXTS) {
+    for (const text of EDGE_CASE_STRINGS) {
       it(`can be named ${JSON.stringify(text)}, as can a tally and a reservation`, async () => {
         expect(await reserve(text, [claim(`c:${text}`, 1, 1)])).toMatchObject({ accepted: true })
         expect(await level(`c:${text}`)).toEqual({ spent: 0, held: 1 })

@@ -1,7 +1,14 @@
 import type { LogQuery } from '../core/store.ts'
 import { testQuotas, testReservations } from './reservation-contracts.ts'
 import { testSettlements } from './settlement-contract.ts'
-import { createStoreSuite, type MakeStore, ODD_TEXTS, START, type StoreSuite, type TestApi } from './test-api.ts'
+import {
+  createStoreSuite,
+  type MakeStore,
+  EDGE_CASE_STRINGS,
+  START_TIME,
+  type StoreSuite,
+  type TestApi,
+} from './test-api.ts'
 
 /**
  * Declares the tests that every `Store` must pass.
@@ -47,7 +54,7 @@ function testValues(suite: StoreSuite, { describe, expect, it }: TestApi): void 
       expect(await suite.store.get('a')).toBeUndefined()
     })
 
-    for (const text of ODD_TEXTS) {
+    for (const text of EDGE_CASE_STRINGS) {
       it(`stores the text ${JSON.stringify(text)} as a value and as the end of a key`, async () => {
         await suite.store.set(`key:${text}`, text)
         expect(await suite.store.get(`key:${text}`)).toBe(text)
@@ -159,21 +166,21 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
 
     it('returns entries of each log in the order of appending, with ascending cursors', async () => {
       for (let n = 0; n < 25; n += 1) {
-        await suite.store.append('a', { at: START + n, value: `a${n}` })
-        await suite.store.append('b', { at: START + n, value: `b${n}` })
+        await suite.store.append('a', { at: START_TIME + n, value: `a${n}` })
+        await suite.store.append('b', { at: START_TIME + n, value: `b${n}` })
       }
       const entries = await suite.store.entries('a', { limit: 100 })
       expect(entries.map((entry) => entry.value)).toEqual(Array.from({ length: 25 }, (_, n) => `a${n}`))
-      expect(entries[3]).toMatchObject({ at: START + 3 })
+      expect(entries[3]).toMatchObject({ at: START_TIME + 3 })
       const cursors = entries.map((entry) => entry.cursor)
       expect(cursors.toSorted()).toEqual(cursors)
       expect(new Set(cursors).size).toBe(25)
     })
 
     it('returns each entry once to a reader that continues after a cursor, including new entries', async () => {
-      for (let n = 0; n < 7; n += 1) await suite.store.append('a', { at: START, value: String(n) })
+      for (let n = 0; n < 7; n += 1) await suite.store.append('a', { at: START_TIME, value: String(n) })
       const first = await suite.store.entries('a', { limit: 3 })
-      await suite.store.append('a', { at: START, value: '7' })
+      await suite.store.append('a', { at: START_TIME, value: '7' })
       const further = await suite.store.entries('a', { after: first.at(-1)?.cursor ?? '', limit: 100 })
       expect([...first, ...further].map((entry) => entry.value)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
     })
@@ -182,24 +189,24 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
       (await suite.store.entries(log, query)).map((entry) => entry.value)
 
     it('includes the start of a time range and excludes its end, and applies the limit to matching entries', async () => {
-      for (const at of [10, 20, 30, 25, 40]) await suite.store.append('a', { at: START + at, value: String(at) })
-      const query = { from: START + 20, to: START + 40 }
+      for (const at of [10, 20, 30, 25, 40]) await suite.store.append('a', { at: START_TIME + at, value: String(at) })
+      const query = { from: START_TIME + 20, to: START_TIME + 40 }
       expect(await valuesOf('a', { ...query, limit: 10 })).toEqual(['20', '30', '25'])
       expect(await valuesOf('a', { ...query, limit: 2 })).toEqual(['20', '30'])
     })
 
     it('expires an entry exactly at its expiry', async () => {
-      await suite.store.append('a', { at: START, value: 'short', ttlMs: 1000 })
-      await suite.store.append('a', { at: START, value: 'long' })
+      await suite.store.append('a', { at: START_TIME, value: 'short', ttlMs: 1000 })
+      await suite.store.append('a', { at: START_TIME, value: 'long' })
       clock.advance(999)
       expect(await suite.store.entries('a', { limit: 10 })).toHaveLength(2)
       clock.advance(1)
       expect(await valuesOf('a', { limit: 10 })).toEqual(['long'])
     })
 
-    for (const text of ODD_TEXTS) {
+    for (const text of EDGE_CASE_STRINGS) {
       it(`stores the text ${JSON.stringify(text)} unchanged`, async () => {
-        await suite.store.append(`log:${text}`, { at: START, value: text })
+        await suite.store.append(`log:${text}`, { at: START_TIME, value: text })
         expect(await valuesOf(`log:${text}`, { limit: 10 })).toEqual([text])
       })
     }

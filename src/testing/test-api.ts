@@ -41,10 +41,10 @@ export interface TestClock {
 }
 
 export const HOUR_MS = 3_600_000
-export const START: number = Date.UTC(2026, 0, 15, 12)
+export const START_TIME: number = Date.UTC(2026, 0, 15, 12)
 
 /** Strings that stores often corrupt. */
-export const ODD_TEXTS: readonly string[] = [
+export const EDGE_CASE_STRINGS: readonly string[] = [
   '',
   ' ',
   'a\u0000b',
@@ -77,17 +77,17 @@ export interface StoreSuite {
 
 /** Creates a store before each test in the surrounding `describe`, and closes it afterwards. */
 export function createStoreSuite(make: MakeStore, { afterEach, beforeEach }: TestApi): StoreSuite {
-  let time = START
+  let time = START_TIME
   let store: Store | undefined
   const clock: TestClock = { now: () => time, advance: (ms) => void (time += ms) }
   const current = (): Store => {
     if (store === undefined) throw new Error('The store exists only during a test. Access it inside a test function.')
     return store
   }
-  const expiresAt = START + 24 * HOUR_MS
+  const expiresAt = START_TIME + 24 * HOUR_MS
 
   beforeEach(async () => {
-    time = START
+    time = START_TIME
     store = await make(clock)
   })
   afterEach(async () => {

@@ -33,11 +33,11 @@ export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
   return async (text, signal) => {
     signal?.throwIfAborted()
     if (text === '') return 0
-    const vocabulary = await getEncoding()
+    const encoding = await getEncoding()
     let tokens = 0
     let at = 0
     while (at < text.length) {
-      const counted = countWindow(vocabulary, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
+      const counted = countWindow(encoding, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
       tokens += counted.tokens
       at += counted.length
       sinceYield += counted.length
@@ -163,9 +163,9 @@ function pushToHeap(queue: Float64Array, size: number, key: number): number {
   let at = size
   while (at > 0) {
     const parent = (at - 1) >> 1
-    const above = queue[parent] ?? 0
-    if (above <= key) break
-    queue[at] = above
+    const parentKey = queue[parent] ?? 0
+    if (parentKey <= key) break
+    queue[at] = parentKey
     at = parent
   }
   queue[at] = key
@@ -178,9 +178,9 @@ function popFromHeap(queue: Float64Array, size: number): number {
   let at = 0
   for (let child = 1; child < newSize; child = 2 * at + 1) {
     if (child + 1 < newSize && (queue[child + 1] ?? 0) < (queue[child] ?? 0)) child++
-    const below = queue[child] ?? 0
-    if (below >= key) break
-    queue[at] = below
+    const childKey = queue[child] ?? 0
+    if (childKey >= key) break
+    queue[at] = childKey
     at = child
   }
   queue[at] = key

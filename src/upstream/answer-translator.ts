@@ -120,7 +120,7 @@ export class AnswerTranslator {
   }
 
   /** True if the answer received so far has text, thinking or a tool call. */
-  get hasText(): boolean {
+  get hasOutput(): boolean {
     if (this.#hasRelayed) return true
     const { parts, otherChoicesText = '' } = this.completion()
     return otherChoicesText !== '' || parts.some((part) => textOfPart(part) !== '')

@@ -50,7 +50,7 @@ export interface SavingsOptions {
    */
   readonly embedder?: Embedder
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
-  readonly tiers?: readonly Tier[] | ((own: readonly Tier[]) => readonly Tier[])
+  readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   /**
    * Share of requests, from 0 to 1, on which automatic tiers are tested without effect. The gateway sends all prompts
    * unchanged and logs the results of the trials. Tiers that a header requests still run.

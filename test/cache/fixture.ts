@@ -5,7 +5,7 @@ import type { Prompt } from '../../src/core/prompt.ts'
 import type { SemanticCacheOptions } from '../../src/cache/cache-options.ts'
 import type { CacheHit } from '../../src/cache/find-answer.ts'
 import type { CacheMiss } from '../../src/cache/cache-miss.ts'
-import { createSemanticCache, type CacheQuestion, type SemanticCache } from '../../src/cache/semantic-cache.ts'
+import { createSemanticCache, type CacheQuery, type SemanticCache } from '../../src/cache/semantic-cache.ts'
 import { readPrompt as readMessagePrompt } from '../../src/formats/messages/client.ts'
 import { readPrompt as readChatPrompt } from '../../src/formats/chat/client.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -58,11 +58,11 @@ export interface CacheFixture {
   readonly cache: SemanticCache
   readonly runtime: ManualRuntime
   /** Looks up, by default as `key-1` for the model `chat/large`. */
-  ask(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<CacheHit | CacheMiss>
+  ask(prompt: Prompt | string, rest?: Partial<CacheQuery>): Promise<CacheHit | CacheMiss>
   /** Looks up and, after the miss, stores an answer. Returns false if it was not stored. */
-  teach(prompt: Prompt | string, answer: Completion | string, rest?: Partial<CacheQuestion>): Promise<boolean>
+  teach(prompt: Prompt | string, answer: Completion | string, rest?: Partial<CacheQuery>): Promise<boolean>
   /** Returns the text of the stored answer, or undefined. */
-  recall(prompt: Prompt | string, rest?: Partial<CacheQuestion>): Promise<string | undefined>
+  recall(prompt: Prompt | string, rest?: Partial<CacheQuery>): Promise<string | undefined>
 }
 
 export function createFixture(options: Partial<SemanticCacheOptions> = {}): CacheFixture {

@@ -55,7 +55,7 @@ class Reader implements EventSink {
     this.failures.push(error)
   }
 
-  leave(): void {
+  detach(): void {
     this.left += 1
   }
 
@@ -155,7 +155,7 @@ describe('an event buffer', () => {
       },
       end: () => void (ends += 1),
       fail: () => {},
-      leave: () => {},
+      detach: () => {},
     })
     buffer.push(event(1))
     buffer.finish(END, true)

@@ -54,7 +54,7 @@ function createSink() {
     },
     end: () => void (received.end = 'complete'),
     fail: (error) => void (received.end = String(error)),
-    leave: () => {},
+    detach: () => {},
   }
   return { received, sink }
 }

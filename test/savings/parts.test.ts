@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import type { Message } from '../../src/core/prompt.ts'
 import { conversationOf, createPrefixHashes, createMemory, splitConversation } from '../../src/savings/conversation.ts'
-import { summarizeByExtract } from '../../src/savings/summary.ts'
+import { summarizeByExtraction } from '../../src/savings/summary.ts'
 import { recallSnapshot } from '../../src/savings/excerpt.ts'
 import { hasStandingInstruction, stemOf, termsOf } from '../../src/savings/query.ts'
 import { parseTerms, storeTranscript } from '../../src/savings/vanishing.ts'
@@ -139,7 +139,7 @@ describe('transcripts', () => {
 describe('the extractive summary', () => {
   it('copies facts unchanged, within the maximum size', async () => {
     const filler = 'It went on for a while and nothing of note was said by anyone there. '
-    const summary = await summarizeByExtract(
+    const summary = await summarizeByExtraction(
       `${filler.repeat(3)}We decided to move the launch to 2026-03-14 on server eu-west-7.\n${filler}`,
       40,
       { estimate: meter.tokenizer.estimate, pause: () => undefined },

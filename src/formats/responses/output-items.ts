@@ -69,8 +69,8 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
     case 'thinking-start':
       return [...closeCurrent(state), ...(part.redacted === undefined ? [] : addRedacted(state, part.redacted))]
     case 'thinking-delta': {
-      const written = part.text === undefined || part.text === '' ? [] : appendDelta(state, 'thinking', part.text)
-      return part.signature === undefined ? written : [...written, ...appendSignature(state, part.signature)]
+      const events = part.text === undefined || part.text === '' ? [] : appendDelta(state, 'thinking', part.text)
+      return part.signature === undefined ? events : [...events, ...appendSignature(state, part.signature)]
     }
     case 'tool-call-start': {
       const closing = closeCurrent(state)
@@ -167,10 +167,10 @@ function customInput(text: string): string {
   return asString(asObject(parseJson(text))?.[CUSTOM_INPUT]) ?? text
 }
 
-function appendInput(call: OpenItem, delta: string): readonly ResponseEvent[] {
-  call.pieces.push(delta)
-  if (call.call?.isCustom === true) return []
-  return [{ type: 'response.function_call_arguments.delta', ...itemFields(call), delta }]
+function appendInput(open: OpenItem, delta: string): readonly ResponseEvent[] {
+  open.pieces.push(delta)
+  if (open.call?.isCustom === true) return []
+  return [{ type: 'response.function_call_arguments.delta', ...itemFields(open), delta }]
 }
 
 /** A signature may arrive without reasoning text. */
