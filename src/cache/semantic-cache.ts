@@ -37,12 +37,12 @@ export interface CacheQuery {
 
 /** Tier 1. Methods return promises only if a cache component is asynchronous. A component failure counts as a miss. */
 export interface SemanticCache {
-  lookUp(question: CacheQuery): MaybePromise<CacheHit | CacheMiss>
+  lookUp(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
    * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders and verifiers,
    * because they may cost money, so with these only identical text is a hit.
    */
-  peek(question: CacheQuery): MaybePromise<CacheHit | CacheMiss>
+  peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
    * Raises the entry's threshold above the similarity of its hits, or removes the entry if all its hits had identical
    * text. `id` is an entry id, or the id of one of the last 10,000 requests answered from the cache.
@@ -91,8 +91,8 @@ export function createSemanticCache(options: SemanticCacheOptions): SemanticCach
     return found
   }
   return {
-    lookUp: (question) => whenReady(lookUp(parts, question), (found) => remember(found, question.requestId)),
-    peek: (question) => lookUp(toReadOnly(parts), question),
+    lookUp: (query) => whenReady(lookUp(parts, query), (found) => remember(found, query.requestId)),
+    peek: (query) => lookUp(toReadOnly(parts), query),
     reportWrongHit: (id) =>
       attempt(parts.tallies, () => raiseThreshold(parts, entryIdByRequest.get(id) ?? id), undefined),
     clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
@@ -163,12 +163,12 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal, hasComparable })
 }
 
-function lookUp(parts: CacheParts, question: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
+function lookUp(parts: CacheParts, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
   const { options, tallies } = parts
-  const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = question
+  const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (options.enabled === false || (!directives.read && !directives.write)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
-  const key = cacheKeyOf(question.prompt, { owner, modelName })
+  const key = cacheKeyOf(query.prompt, { owner, modelName })
   if (key === undefined) return UNCACHEABLE
   const lookup: Lookup = {
     key,

@@ -55,8 +55,8 @@ function emptyReservation({ rate, quote: acceptedQuote, outputTokens }: Forecast
 function dryRunOf(services: Services): { readonly services: Services; readonly cacheResult: () => CacheResult } {
   const { answerCache } = services
   let cacheResult: CacheResult
-  const lookUp = async (question: CacheQuery): Promise<CacheHit | CacheMiss> => {
-    cacheResult = await answerCache?.cache.peek(question)
+  const lookUp = async (query: CacheQuery): Promise<CacheHit | CacheMiss> => {
+    cacheResult = await answerCache?.cache.peek(query)
     return cacheResult?.hit === true ? cacheResult : MISS_WITHOUT_STORING
   }
   return {

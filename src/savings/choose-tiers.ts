@@ -17,11 +17,11 @@ export interface Outlook {
 
 interface SendOption extends TierForecast {
   /** Tokens at the start of the prompt that the upstream has cached. */
-  readonly warm: number
+  readonly cachedTokens: number
 }
 
 interface SendCosts {
-  readonly now: NanoUsd
+  readonly thisRequest: NanoUsd
   readonly total: NanoUsd
 }
 
@@ -50,7 +50,7 @@ export async function chooseTiers(
   if (tiers.length === 0) return []
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
-  const warm = warmTokens(history, job, history)
+  const cachedTokens = warmTokens(history, job, history)
   const soonOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
   const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
   const full = costsOf(unchanged, outlook)
@@ -63,7 +63,7 @@ export async function chooseTiers(
       continue
     }
     const option = toSendOption(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, option, tokens, warm, fullNow: full.now }, outlook)) continue
+    if (!isSafe({ debt: history.debt, option, tokens, cachedTokens, fullNow: full.thisRequest }, outlook)) continue
     const soon = costsOf(option, soonOutlook).total
     candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, full } })
   }
@@ -103,7 +103,7 @@ function cheapestOf(
   const currentSoon = lastCandidate?.expected.soon ?? fullSoon
   /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
-    expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.now, current.now)) <= 0
+    expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.thisRequest, current.thisRequest)) <= 0
   const allowed = candidates.filter(
     (candidate) =>
       candidate === lastCandidate ||
@@ -118,7 +118,7 @@ function cheapestOf(
 function toSendOption(tier: Tier, forecast: TierForecast, job: TierJob, history: History): SendOption {
   const { rewritten } = history
   const continues = forecast.continues === true && rewritten.tier === tier.tier
-  return { ...forecast, warm: continues ? warmTokens(rewritten, job, history) : 0 }
+  return { ...forecast, cachedTokens: continues ? warmTokens(rewritten, job, history) : 0 }
 }
 
 const RECENT_TURNS = 10
@@ -166,31 +166,31 @@ function certainTurns(turns: number): number {
 }
 
 export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
-  const now = add(sendingCost(model, option.tokens, option.warm), option.calls)
+  const thisRequest = add(sendingCost(model, option.tokens, option.cachedTokens), option.calls)
   const { steady, callsPerTurn = ZERO } = option
-  let total = now
+  let total = thisRequest
   let size = option.tokens
   for (let turn = 0; turn < turns; turn++) {
-    let warm = 0
+    let cachedTokens = 0
     let calls = callsPerTurn
     if (steady !== undefined) {
-      warm = staysWarm ? size : 0
+      cachedTokens = staysWarm ? size : 0
       size += growth
       if (size > steady.limit) {
         size = steady.target
-        warm = 0
+        cachedTokens = 0
         calls = steady.calls
       }
     }
-    total = add(total, add(sendingCost(model, size, warm), calls))
+    total = add(total, add(sendingCost(model, size, cachedTokens), calls))
   }
-  return { now, total }
+  return { thisRequest, total }
 }
 
 const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
 
-export function sendUnchanged(tokens: number, warm: number): SendOption {
-  return { tokens, warm, calls: ZERO, steady: NEVER_CUT }
+export function sendUnchanged(tokens: number, cachedTokens: number): SendOption {
+  return { tokens, cachedTokens, calls: ZERO, steady: NEVER_CUT }
 }
 
 /**
@@ -199,7 +199,7 @@ export function sendUnchanged(tokens: number, warm: number): SendOption {
  */
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
-  const loss = subtract(candidate.now, current.now)
+  const loss = subtract(candidate.thisRequest, current.thisRequest)
   return loss <= 0 || subtract(current.total, candidate.total) >= times(loss, MIN_GAIN_RATIO)
 }
 
@@ -209,7 +209,7 @@ interface Risk {
   readonly option: SendOption
   readonly tokens: number
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
-  readonly warm: number
+  readonly cachedTokens: number
   readonly fullNow: NanoUsd
 }
 
@@ -218,14 +218,14 @@ interface Risk {
  * the next request must be sent unchanged. Otherwise, an option that is cheap only while the cache is empty could lose
  * a little on each later turn. Assumes no growth.
  */
-export function isSafe({ debt, option, tokens, warm, fullNow }: Risk, { model }: Outlook): boolean {
+export function isSafe({ debt, option, tokens, cachedTokens, fullNow }: Risk, { model }: Outlook): boolean {
   // A prompt with a stable prefix may exceed its limit, so the next turn need not cut it.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
-  const { now, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
+  const { thisRequest, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const fullNext = sendingCost(model, tokens, tokens)
-  const isCostlierNext = subtract(total, now) > fullNext
+  const isCostlierNext = subtract(total, thisRequest) > fullNext
   const returnCost = isCostlierNext ? subtract(sendingCost(model, tokens, 0), fullNext) : ZERO
-  if (add(now, returnCost) <= fullNow) return true
-  const added = subtract(now, sendingCost(model, tokens, warm))
-  return add(add(debt, added), returnCost) <= now
+  if (add(thisRequest, returnCost) <= fullNow) return true
+  const added = subtract(thisRequest, sendingCost(model, tokens, cachedTokens))
+  return add(add(debt, added), returnCost) <= thisRequest
 }

@@ -86,10 +86,10 @@ export async function markForCache(
  */
 export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
   if (now - earlier.at > UPSTREAM_CACHE_MS) return false
-  const warm = Math.min(earlier.tokens, tokens)
+  const cachedTokens = Math.min(earlier.tokens, tokens)
   const turns = turnsAhead(turnsSoFar(prompt))
-  const loss = subtract(writePremium(model, tokens - warm), readSaving(model, warm))
-  const gain = subtract(times(readSaving(model, tokens), turns), writePremium(model, tokens - warm))
+  const loss = subtract(writePremium(model, tokens - cachedTokens), readSaving(model, cachedTokens))
+  const gain = subtract(times(readSaving(model, tokens), turns), writePremium(model, tokens - cachedTokens))
   if (loss > 0 && gain < times(loss, MIN_GAIN_RATIO)) return false
   return add(earlier.debt, loss) <= writePremium(model, tokens)
 }

@@ -14,12 +14,12 @@ function hasCachePrice({ price }: Model): boolean {
 }
 
 /**
- * Returns the cost of a prompt whose first `warm` tokens are in the upstream's cache. The other tokens are written to
+ * Returns the cost of a prompt whose first `cachedTokens` tokens are in the upstream's cache. The other tokens are written to
  * it.
  */
-export function sendingCost(model: Model, tokens: number, warm: number): NanoUsd {
+export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
   if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)
-  const read = Math.round(Math.min(warm, tokens))
+  const read = Math.round(Math.min(cachedTokens, tokens))
   return costOf({ ...NO_USAGE, cacheReadTokens: read, cacheWriteTokens: Math.round(tokens) - read }, model.price)
 }
 
@@ -94,7 +94,7 @@ export interface SentRequest {
   readonly tier?: TierNumber
   readonly tokens: number
   /** Tokens that the upstream was expected to have cached. */
-  readonly warm: number
+  readonly cachedTokens: number
   readonly spent: NanoUsd
 }
 
@@ -105,7 +105,7 @@ export async function rememberSent(
   sent: SentRequest,
 ): Promise<History> {
   const { model, tokens, now: at } = job
-  const cost = add(sendingCost(model, sent.tokens, sent.warm), sent.spent)
+  const cost = add(sendingCost(model, sent.tokens, sent.cachedTokens), sent.spent)
   const unchangedCost = sendingCost(model, tokens, warmTokens(history, job, history))
   const { tier } = sent
   const next: History = {
@@ -133,16 +133,16 @@ const FULL_READ_SHARE = 0.9
  */
 const MIN_TRUST = 0.01
 
-/** Corrects the trust after the upstream has read `read` of the `warm` expected tokens from its cache. */
+/** Corrects the trust after the upstream has read `read` tokens from its cache, where `cachedTokens` were expected. */
 export async function correctTrust(
   memory: ConversationMemory,
   job: TierJob,
   history: History,
-  { warm, read }: { readonly warm: number; readonly read: number },
+  { cachedTokens, read }: { readonly cachedTokens: number; readonly read: number },
 ): Promise<void> {
-  if (warm <= 0) return
-  // `warm` was already multiplied by the trust.
-  const expected = history.trust > 0 ? warm / history.trust : warm
+  if (cachedTokens <= 0) return
+  // `cachedTokens` was already multiplied by the trust.
+  const expected = history.trust > 0 ? cachedTokens / history.trust : cachedTokens
   const share = read >= expected * FULL_READ_SHARE ? 1 : read / expected
   const trust = Math.max(MIN_TRUST, (1 - NEWEST_WEIGHT) * history.trust + NEWEST_WEIGHT * share)
   if (trust !== history.trust) await rememberHistory(memory, job, { ...history, trust })

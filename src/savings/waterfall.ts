@@ -90,11 +90,11 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
     const isRewritten = result.rewrite !== undefined && job.shadow === undefined
     const sentRequest = isRewritten
       ? { ...sentAs, spent: result.spent }
-      : { tokens: job.tokens, warm: warmTokens(history.whole, job, history), spent: ZERO }
+      : { tokens: job.tokens, cachedTokens: warmTokens(history.whole, job, history), spent: ZERO }
     const next = isTracked ? await withFallback(undefined, rememberSent(memory, job, history, sentRequest)) : undefined
     if (next === undefined) return result
     const reportCacheRead = (read: number): Promise<void> =>
-      withFallback(undefined, correctTrust(memory, job, next, { warm: sentRequest.warm, read }))
+      withFallback(undefined, correctTrust(memory, job, next, { cachedTokens: sentRequest.cachedTokens, read }))
     return { ...result, reportCacheRead }
   }
 }
@@ -117,7 +117,7 @@ function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: 
 }
 
 interface Outcome extends WaterfallResult {
-  readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly warm: number }
+  readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly cachedTokens: number }
 }
 
 async function runTiers(job: TierJob, history: History, parts: WaterfallParts): Promise<Outcome> {
@@ -144,12 +144,12 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
       continue
     }
     const continues = attempt.continues && history.rewritten.tier === tier.tier
-    const warm = continues ? warmTokens(history.rewritten, job, history) : 0
-    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, warm }
+    const cachedTokens = continues ? warmTokens(history.rewritten, job, history) : 0
+    const sentAs = { tier: rewrite.tier, tokens: rewrite.tokens, cachedTokens }
     return { rewrite, tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
   }
   const { spent } = declined
-  const sentAs = { tokens: job.tokens, warm: 0 }
+  const sentAs = { tokens: job.tokens, cachedTokens: 0 }
   return { tokens: job.tokens, spent, requestedCost, verdicts: verdictsInOrder(), sentAs }
 }
 

@@ -191,8 +191,8 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     return (loaded = createSemanticCache(options))
   })
   return {
-    lookUp: (question) => loaded?.lookUp(question) ?? load().then((cache) => cache.lookUp(question)),
-    peek: (question) => loaded?.peek(question) ?? load().then((cache) => cache.peek(question)),
+    lookUp: (query) => loaded?.lookUp(query) ?? load().then((cache) => cache.lookUp(query)),
+    peek: (query) => loaded?.peek(query) ?? load().then((cache) => cache.peek(query)),
     reportWrongHit: (id) => loaded?.reportWrongHit(id),
     clear: (filter) => loaded?.clear(filter),
     stats: () => loaded?.stats() ?? NO_STATISTICS,

@@ -20,8 +20,8 @@ describe('the cost of a prompt', () => {
     ['reads the cached tokens and writes the others', CACHED, 10_000, 4000, 4000 * 300 + 6000 * 3750],
     ['reads at most the whole prompt', CACHED, 10_000, 12_000, 10_000 * 300],
     ['ignores the cache if the model has no lower price for reading it', MODEL, 10_000, 4000, 10_000 * 3000],
-  ] as const)('%s', (_, model, tokens, warm, cost) => {
-    expect(sendingCost(model, tokens, warm)).toBe(cost)
+  ] as const)('%s', (_, model, tokens, cachedTokens, cost) => {
+    expect(sendingCost(model, tokens, cachedTokens)).toBe(cost)
   })
 })
 
@@ -29,18 +29,18 @@ describe('the cost of an option', () => {
   const steady = { limit: 20_000, target: 12_000, calls: toNanoUsd(7) }
 
   it('reads a steady prompt from the cache on later turns', () => {
-    const { now, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
-    expect(now).toBe(50_000 * 300)
+    const { thisRequest, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
+    expect(thisRequest).toBe(50_000 * 300)
     expect(total).toBe(50_000 * 300 + (50_000 * 300 + 1000 * 3750) + (51_000 * 300 + 1000 * 3750))
   })
 
   it('includes another cut when a steady prompt exceeds its limit', () => {
-    const option = { tokens: 19_500, warm: 0, calls: ZERO, steady }
+    const option = { tokens: 19_500, cachedTokens: 0, calls: ZERO, steady }
     expect(costsOf(option, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
   })
 
   it('includes the full input and the calls on each turn without a steady prompt', () => {
-    const option = { tokens: 4000, warm: 0, calls: toNanoUsd(5), callsPerTurn: toNanoUsd(5) }
+    const option = { tokens: 4000, cachedTokens: 0, calls: toNanoUsd(5), callsPerTurn: toNanoUsd(5) }
     expect(costsOf(option, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
   })
 
@@ -51,7 +51,10 @@ describe('the cost of an option', () => {
 })
 
 describe('a switch', () => {
-  const costs = (now: number, total: number) => ({ now: toNanoUsd(now), total: toNanoUsd(total) })
+  const costs = (thisRequest: number, total: number) => ({
+    thisRequest: toNanoUsd(thisRequest),
+    total: toNanoUsd(total),
+  })
 
   it.each([
     ['is allowed if this request is already cheaper', costs(100, 500), costs(90, 400), true],
@@ -62,30 +65,36 @@ describe('a switch', () => {
     expect(maySwitch({ current, candidate })).toBe(expected)
   })
 
-  const unsteady = { tokens: 12_000, warm: 0, calls: ZERO }
+  const unsteady = { tokens: 12_000, cachedTokens: 0, calls: ZERO }
   const steady = { ...unsteady, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
-  const whole = (tokens: number, warm: number) => sendingCost(CACHED, tokens, warm)
+  const whole = (tokens: number, cachedTokens: number) => sendingCost(CACHED, tokens, cachedTokens)
 
   it.each([
     ['a steady prompt without a loss so far', steady, 50_000, 0, true],
     ['a steady prompt after a loss of less than this request', steady, 50_000, whole(50_000, 50_000), true],
     ['a steady prompt after a greater loss', steady, 50_000, whole(50_000, 50_000) + 1, false],
     ['a new prompt on each turn that costs more than reading everything', unsteady, 50_000, 0, false],
-    ['a cached steady prompt that recoups an earlier loss', { ...steady, warm: 12_000 }, 50_000, 1e9, true],
+    ['a cached steady prompt that recoups an earlier loss', { ...steady, cachedTokens: 12_000 }, 50_000, 1e9, true],
     ['the same if the savings so far pay for returning', unsteady, 50_000, -whole(50_000, 0), true],
     ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
   ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
     const fullNow = sendingCost(CACHED, tokens, tokens)
-    const risk = { debt: toNanoUsd(debt), option, tokens, warm: tokens, fullNow }
+    const risk = { debt: toNanoUsd(debt), option, tokens, cachedTokens: tokens, fullNow }
     expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
   })
 })
 
 describe('a rewritten conversation', () => {
   it('stays rewritten if sending everything would cost more on this turn', () => {
-    const steady = { tokens: 12_000, warm: 0, calls: ZERO, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
-    const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, warm: 50_000 }
-    const isSafeAt = (warm: number) => isSafe({ ...risk, fullNow: sendingCost(CACHED, 50_000, warm) }, outlook(5))
+    const steady = {
+      tokens: 12_000,
+      cachedTokens: 0,
+      calls: ZERO,
+      steady: { limit: 30_000, target: 12_000, calls: ZERO },
+    }
+    const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, cachedTokens: 50_000 }
+    const isSafeAt = (cachedTokens: number) =>
+      isSafe({ ...risk, fullNow: sendingCost(CACHED, 50_000, cachedTokens) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })
@@ -110,11 +119,11 @@ function upstreamOf(model: Model): (sent: Prompt, now: number) => Promise<number
     const same = Math.max(0, ...known.map((one) => shared(one.texts, texts)))
     known.push({ texts, at: now })
     const sizes = await Promise.all(sent.messages.map((message) => meter.countOfMessage(message)))
-    const warm = sizes.slice(0, same).reduce((sum, size) => sum + size, 0)
+    const cachedTokens = sizes.slice(0, same).reduce((sum, size) => sum + size, 0)
     return sendingCost(
       model,
       sizes.reduce((sum, size) => sum + size, 0),
-      warm,
+      cachedTokens,
     )
   }
 }
