@@ -225,8 +225,8 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     try {
       options.waitUntil?.(waitForIdle())
     } catch {
-      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the host keeps the
-      // process active.
+      // Some hosts throw if `waitUntil` is called outside a request. Items are then processed only while the host
+      // keeps the process active.
     }
   }
 
