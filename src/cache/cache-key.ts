@@ -46,7 +46,7 @@ const MAX_COMPARED_LENGTH = 4000
  * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
  * with several choices, or in a thread that the upstream stores.
  *
- * A body with only fields that both formats share has the same scope in both. Other fields, tools, images and unknown
+ * A body that contains only fields shared by several formats has the same scope in each of them. Other fields, tools, images and unknown
  * blocks are hashed as received, together with the name of their format, so they match only requests in that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
@@ -73,7 +73,7 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
 function isComparable(prompt: Prompt, index: number, text: string): boolean {
   if (text === '' || text.length > MAX_COMPARED_LENGTH || index < prompt.messages.length - 1) return false
   const parts = prompt.messages[index]?.parts ?? []
-  return parts.every((part) => part.type === 'text') && !hasProgramLines(text)
+  return parts.every((part) => part.type === 'text') && !looksLikeCode(text)
 }
 
 /** Builds the text to hash. Lengths prevent different lists of values from producing the same text. */
@@ -173,7 +173,7 @@ const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 /** Maximum length in UTF-16 code units. In longer texts with quotations or code, only line ends are normalized. */
 const MAX_NORMALIZED_LENGTH = 100_000
 
-function hasProgramLines(text: string): boolean {
+function looksLikeCode(text: string): boolean {
   return CODE_FENCE.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
@@ -184,7 +184,7 @@ function hasProgramLines(text: string): boolean {
 export function normalizeText(text: string): string {
   const composed = text.normalize('NFC')
   const hasQuotes = QUOTE_CHARACTER.test(composed)
-  const keepsLines = hasProgramLines(composed) || (hasQuotes && composed.length > MAX_NORMALIZED_LENGTH)
+  const keepsLines = looksLikeCode(composed) || (hasQuotes && composed.length > MAX_NORMALIZED_LENGTH)
   if (keepsLines) return normalizeLines(composed)
   if (!hasQuotes) return composed.replace(WHITE_SPACE, ' ').trim()
   const pieces = composed.split(QUOTED)

@@ -17,7 +17,7 @@ import {
 } from './english.ts'
 
 import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
-import { toWordTokens, isPlainWord, tokenize, correctGrammarWord, type Token } from './tokenize.ts'
+import { toWordTokens, isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
 
 export interface CanonicalToken extends Token {
   /** Set for an article that the other text may omit: `the`, or `a` for `a` and `an`. */
@@ -43,7 +43,7 @@ export function canonicalize(text: string): Canonical {
 }
 
 function formOf(written: readonly Token[]): Canonical {
-  const tokens = written.map(correctGrammarWord)
+  const tokens = written.map(correctSwappedLetters)
   const traits = traitsOf(tokens)
   if (traits.isAboutLetters) return { items: written.map(toExactToken), language: 'none' }
   if (!traits.isEnglish) return { items: removeFinalPunctuation(written), language: 'unknown' }

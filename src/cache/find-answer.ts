@@ -31,9 +31,9 @@ export interface CacheTallies {
 
 const MAX_CANDIDATES = 16
 const COMPARED_PER_SLICE = 4
-const LONG_TEXT = 1000
+const MIN_LONG_TEXT_LENGTH = 1000
 /** Minimum similarity for forgiving two typos instead of one. */
-const MIN_SIMILARITY_OF_TWO_TYPOS = 0.95
+const MIN_SIMILARITY_FOR_TWO_TYPOS = 0.95
 
 export interface CacheHit {
   readonly hit: true
@@ -53,7 +53,7 @@ type LookupResult = CacheHit | undefined
 
 /**
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
- * the store, embedder or index is asynchronous. Throws or rejects if one of them fails.
+ * a step is asynchronous, such as a call of the store, embedder, index or verifier. Throws or rejects if a step fails.
  */
 export function findAnswer(parts: CacheParts, lookup: Lookup): MaybePromise<LookupResult> {
   const { key, threshold } = lookup
@@ -97,7 +97,7 @@ function findBest(comparison: Comparison): MaybePromise<LookupResult> {
 
 function findAccepted(comparison: Comparison, from: number): MaybePromise<AcceptedCandidate | undefined> {
   const { parts, lookup, candidates } = comparison
-  const isLong = lookup.key.text.length >= LONG_TEXT
+  const isLong = lookup.key.text.length >= MIN_LONG_TEXT_LENGTH
   for (let at = from; at < candidates.length; at += 1) {
     if (isLong && at >= from + COMPARED_PER_SLICE) return parts.pause().then(() => findAccepted(comparison, at))
     const candidate = candidates[at]
@@ -122,7 +122,7 @@ function compare(
   const form = candidate.form(entry.text)
   const difference = findDifference(query, form, {
     lexicon,
-    maxTypos: similarity >= MIN_SIMILARITY_OF_TWO_TYPOS ? 2 : 1,
+    maxTypos: similarity >= MIN_SIMILARITY_FOR_TWO_TYPOS ? 2 : 1,
   })
   if (difference === undefined) return { entry, similarity }
   countRejection(parts.tallies, difference)
@@ -151,10 +151,10 @@ function verify(parts: CacheParts, lookup: Lookup, accepted: AcceptedCandidate):
 
 function recordHit(parts: CacheParts, { entry, similarity }: AcceptedCandidate): CacheHit {
   const hit = hitOf(entry, similarity)
-  if (similarity <= (entry.servedAt ?? 0)) return hit
+  if (similarity <= (entry.maxHitSimilarity ?? 0)) return hit
   const countFailure = (): void => void (parts.tallies.failures += 1)
   try {
-    const amended = parts.store.amend(entry.id, { servedAt: similarity })
+    const amended = parts.store.amend(entry.id, { maxHitSimilarity: similarity })
     if (isThenable(amended)) amended.catch(countFailure)
   } catch {
     countFailure()

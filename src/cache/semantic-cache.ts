@@ -213,10 +213,10 @@ function toReadOnly(parts: CacheParts): CacheParts {
 function raiseThreshold({ store: answers }: CacheParts, id: string): MaybePromise<void> {
   return whenReady(answers.get(id), (entry) => {
     if (entry === undefined) return undefined
-    const { servedAt = 0 } = entry
-    return servedAt === 0
+    const { maxHitSimilarity = 0 } = entry
+    return maxHitSimilarity === 0
       ? answers.remove(id)
-      : answers.amend(id, { threshold: servedAt + THRESHOLD_STEP, servedAt: 0 })
+      : answers.amend(id, { threshold: maxHitSimilarity + THRESHOLD_STEP, maxHitSimilarity: 0 })
   })
 }
 

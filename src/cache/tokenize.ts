@@ -1,5 +1,5 @@
 /**
- * `word`: letters. `number`: digits with their points and commas. `exact`: text in which every letter matters, such as
+ * `word`: letters. `number`: digits with separators (1,000.5 or 12:30). `exact`: text in which every letter matters, such as
  * quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
  */
 export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
@@ -32,7 +32,7 @@ const TOKEN = tokenPattern(ADDRESS)
 /** Used for texts without address characters. Matching addresses is the most expensive part of `TOKEN`. */
 const TOKEN_WITHOUT_ADDRESS = tokenPattern('(?!)')
 const ADDRESS_CHARACTER = /[/\\@_]/
-const CLOSING = /[.,;:!?)\]}'’]+$/u
+const TRAILING_PUNCTUATION = /[.,;:!?)\]}'’]+$/u
 const STOPS = '.!?。！？…؟।'
 
 export function tokenize(text: string): readonly Token[] {
@@ -100,10 +100,10 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
 type Push = (kind: TokenKind, raw: string, key?: string) => void
 
 function pushAddress(address: string, push: Push): void {
-  const closing = CLOSING.exec(address)?.[0] ?? ''
-  const body = address.slice(0, address.length - closing.length)
+  const trailing = TRAILING_PUNCTUATION.exec(address)?.[0] ?? ''
+  const body = address.slice(0, address.length - trailing.length)
   if (body !== '') push('exact', body)
-  for (const character of closing) pushCharacter(character, undefined, push)
+  for (const character of trailing) pushCharacter(character, undefined, push)
 }
 
 /** Adds a character. A period before a letter begins a name (.NET); elsewhere it ends a sentence. */
@@ -147,10 +147,10 @@ export function toWordTokens(token: Token, keys: readonly string[]): readonly To
 }
 
 /**
- * Grammatical words in which two swapped letters are corrected before texts are compared. Pronouns that may be objects
- * are excluded: `update ehr records` is not `update her records`.
+ * Common words in which two swapped letters are corrected before texts are compared. `her` is excluded, because `update
+ * ehr records` is not `update her records`.
  */
-const GRAMMAR_WORDS =
+const COMMON_WORDS =
   `the and was were did does how what when where which who why that this these those there their they you your are for can
   could should would will had have with about because from been than then also after before between during through while
   without some say said new tell please know want need like help explain show give make`.split(/\s+/)
@@ -159,7 +159,7 @@ const GRAMMAR_WORDS =
 const AMBIGUOUS: ReadonlySet<string> = new Set('hwo aws dose odes weer form eben bene sadi three siad asid'.split(' '))
 
 const CORRECTIONS: ReadonlyMap<string, string> = new Map([
-  ...GRAMMAR_WORDS.flatMap((word) =>
+  ...COMMON_WORDS.flatMap((word) =>
     letterSwaps(word)
       .filter((swapped) => !AMBIGUOUS.has(swapped))
       .map((swapped): [string, string] => [swapped, word]),
@@ -186,18 +186,19 @@ function letterSwaps(word: string): readonly string[] {
   ).filter((swapped) => swapped !== word)
 }
 
-/** Returns the grammatical word for a token with two swapped letters (`the` for `teh`), or the token. */
-export function correctGrammarWord(token: Token): Token {
-  const word = grammarWordOf(token)
+/** Returns the common word for a token with two swapped letters (`the` for `teh`), or else the token. */
+export function correctSwappedLetters(token: Token): Token {
+  const word = commonWordOf(token)
   return word === undefined ? token : { kind: 'word', raw: word, key: word, startsSentence: token.startsSentence }
 }
 
-function grammarWordOf(token: Token): string | undefined {
+function commonWordOf(token: Token): string | undefined {
   if (token.kind === 'exact') {
     if (!token.startsSentence || !HAS_MOVED_CAPITAL.test(token.raw)) return undefined
     return CAPITAL_MOVED.get(token.raw) ?? CORRECTIONS.get(token.raw.toLowerCase())
   }
   if (token.kind !== 'word') return undefined
-  const isWritten = token.raw === token.key || (token.startsSentence && token.raw.slice(1) === token.key.slice(1))
-  return isWritten ? CORRECTIONS.get(token.key) : undefined
+  const hasUsualCapitals =
+    token.raw === token.key || (token.startsSentence && token.raw.slice(1) === token.key.slice(1))
+  return hasUsualCapitals ? CORRECTIONS.get(token.key) : undefined
 }

@@ -20,7 +20,7 @@ export interface CachedAnswer {
   /** Minimum similarity for a hit by another text. Reports of wrong hits raise it. @default 0 */
   readonly threshold?: number
   /** Maximum similarity of another text that hit since the last report. @default 0 */
-  readonly servedAt?: number
+  readonly maxHitSimilarity?: number
 }
 
 export interface StoreSize {
@@ -36,7 +36,7 @@ export interface AnswerStore {
   /** Returns false if the answer exceeds the capacity of the store. */
   put(answer: CachedAnswer): boolean | Promise<boolean>
   /** Has no effect if the entry no longer exists. */
-  amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): void | Promise<void>
+  amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): void | Promise<void>
   remove(id: string): void | Promise<void>
   /** Returns true if the scope has a comparable entry. */
   hasComparable(scope: string): boolean | Promise<boolean>
@@ -85,12 +85,12 @@ export interface VectorIndex {
   add(entry: {
     readonly id: string
     readonly scope: string
-    /** The key whose request stored the entry. An index may bound the entries of each owner. */
+    /** The key whose request stored the entry. An index may limit the number of entries per owner. */
     readonly owner?: string
     readonly vector: Float32Array
     readonly expiresAt: number
   }): void | Promise<void>
-  /** Returns at most `limit` vectors with a similarity of at least `least`, nearest first. */
+  /** Returns at most `limit` vectors with a similarity of at least `minSimilarity`, nearest first. */
   nearest(
     scope: string,
     vector: Float32Array,
@@ -98,6 +98,6 @@ export interface VectorIndex {
   ): readonly Neighbor[] | Promise<readonly Neighbor[]>
   remove(id: string): void | Promise<void>
   clear(): void | Promise<void>
-  /** Returns one sentence for each guarantee that the storage cannot give in its configuration. */
+  /** Returns one sentence for each guarantee that the storage does not provide as configured. */
   warnings?(): Promise<readonly string[]>
 }

@@ -57,7 +57,7 @@ export interface FailureDetails {
   readonly upstream?: UpstreamErrorDetails
   readonly advice?: RetryAdvice
   readonly details?: Json
-  /** True if the caller or the gateway caused the failure. Circuit breakers ignore it. */
+  /** True if the caller or the gateway caused the failure. Circuit breakers do not count such failures. */
   readonly isCallerSide?: boolean
   /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean

@@ -160,10 +160,10 @@ function toPart(block: Block): Part {
 export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   const { id, model, parts, finish, stopSequence, usage } = completion
   const chunks: StreamChunk[] = [{ parts: [{ type: 'answer-start', id, model }] }]
-  let toolCalls = 0
+  let toolCallCount = 0
   for (const part of parts) {
-    const streamParts = streamPartsOf(part, toolCalls)
-    if (part.type === 'tool-call') toolCalls++
+    const streamParts = streamPartsOf(part, toolCallCount)
+    if (part.type === 'tool-call') toolCallCount++
     if (streamParts.length > 0) chunks.push({ parts: streamParts })
   }
   if (usage !== undefined) chunks.push({ parts: [{ type: 'usage', usage }] })
@@ -172,7 +172,7 @@ export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
   return chunks
 }
 
-function streamPartsOf(part: Part, index: number): readonly StreamPart[] {
+function streamPartsOf(part: Part, toolCallIndex: number): readonly StreamPart[] {
   switch (part.type) {
     case 'text': {
       const start = { type: 'text-start' } as const
@@ -181,8 +181,8 @@ function streamPartsOf(part: Part, index: number): readonly StreamPart[] {
     case 'thinking':
       return thinkingParts(part)
     case 'tool-call': {
-      const start = { type: 'tool-call-start', index, id: part.id, name: part.name } as const
-      return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index, input: part.input }]
+      const start = { type: 'tool-call-start', index: toolCallIndex, id: part.id, name: part.name } as const
+      return part.input === '' ? [start] : [start, { type: 'tool-call-delta', index: toolCallIndex, input: part.input }]
     }
     case 'opaque':
       return [part]

@@ -84,12 +84,15 @@ function checkMaxTokens(maxTokens: number | undefined, permittedTokens: number |
   )
 }
 
-/** Returns the output limit in tokens: the limit in the request, or else the lower maximum of the key and the model. */
+/**
+ * Returns the output limit in tokens: the limit in the request, or else the lower of the key's limit and the model's
+ * maximum.
+ */
 export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): number {
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
-/** Fields of all formats that contain the prompt, or set the model, the output limit or the tools. */
+/** Fields of the request formats. Other spellings of their names are rejected. */
 const KNOWN_FIELDS = [
   'model',
   'messages',

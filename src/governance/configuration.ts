@@ -53,11 +53,11 @@ const providerSchema = field.record({
 
 const keySettingsFields = {
   description: nullish(field.text(0, 2_000)),
-  budget_limit_cents: nullish(field.cents),
+  budget_limit_cents: nullish(field.centsLimit),
   budget_reset_duration: nullish(field.duration),
-  rate_limit_requests: nullish(field.count),
+  rate_limit_requests: nullish(field.countLimit),
   rate_limit_reset_duration: nullish(field.duration),
-  rate_limit_tokens: nullish(field.count),
+  rate_limit_tokens: nullish(field.countLimit),
   token_reset_duration: nullish(field.duration),
   provider_configs: nullish(field.list<WireForm<KeyProvider>>(providerSchema, 100)),
   allowed_models: nullish(modelNamesSchema),
@@ -124,9 +124,9 @@ export const budgetChangeSchema: WireSchema<BudgetChange> = field.record(
 
 const rateLimitChangeFields = {
   name: z.optional(field.name),
-  request_max_limit: nullish(field.count),
+  request_max_limit: nullish(field.countLimit),
   request_reset_duration: nullish(field.duration),
-  token_max_limit: nullish(field.count),
+  token_max_limit: nullish(field.countLimit),
   token_reset_duration: nullish(field.duration),
 }
 

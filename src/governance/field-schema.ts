@@ -71,9 +71,9 @@ export const recordId: z.ZodMiniType<string> = matching(
   'an id of 1 to 128 letters, digits, dots, hyphens and underscores',
 )
 
-export const count: z.ZodMiniType<number> = limitUpTo(MAX_COUNT)
+export const countLimit: z.ZodMiniType<number> = limitUpTo(MAX_COUNT)
 
-export const cents: z.ZodMiniType<number> = limitUpTo(MAX_CENTS)
+export const centsLimit: z.ZodMiniType<number> = limitUpTo(MAX_CENTS)
 
 function limitUpTo(max: number): z.ZodMiniType<number> {
   const accepts = (value: unknown): boolean => value === UNLIMITED || isIntegerWithin(value, 0, max)
@@ -163,7 +163,8 @@ function problemOf(issue: z.core.$ZodIssue | undefined, input: unknown): Problem
   const expectation = issue?.message ?? 'another value'
   if (path.length === 0) return { path, text: `${expectation} was expected.` }
   const value = path.reduce<unknown>(
-    (at, step) => (isJsonObject(at) || Array.isArray(at) ? Reflect.get(at, step) : undefined),
+    (container, step) =>
+      isJsonObject(container) || Array.isArray(container) ? Reflect.get(container, step) : undefined,
     input,
   )
   return { path, text: expectedText(expectation, value, path.map(String).join('.')) }

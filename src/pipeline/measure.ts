@@ -124,8 +124,8 @@ export class PromptSize implements Size {
  * Returns the typical number of tokens outside the text, for token limits: images, and the overhead of messages and
  * tools. Settlement replaces it with the actual number.
  */
-function typicalTokensOutsideText({ frame, images }: PromptWeight): number {
-  return frame + images * IMAGE_TOKENS
+function typicalTokensOutsideText({ overhead, images }: PromptWeight): number {
+  return overhead + images * IMAGE_TOKENS
 }
 
 /** Throws if the prompt requests vendor-side work that the gateway does not allow. */

@@ -3,7 +3,7 @@ import { asArray, asObject, asString, type Json, type JsonObject } from '../core
 const MAX_DEPTH = 8
 const MAX_TEXT_LENGTH = 200
 
-/** Returns the values that the text contains, cyclically. */
+/** The values found in a text. `nextText` and `nextNumber` start again after the last value. */
 interface TextValues {
   readonly text: string
   readonly nextText: () => string

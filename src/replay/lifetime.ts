@@ -12,7 +12,7 @@ export interface Lease {
 
 export interface LeaseRequest {
   readonly name: string
-  /** The value that the lease replaces. Undefined if no value may be stored. */
+  /** The value that the lease replaces. Undefined if the name must not have a value yet. */
   readonly expected: string | undefined
   /** The value during the lease. Must be unique to the process. */
   readonly value: string

@@ -22,7 +22,10 @@ export interface ListedModel {
 
 const MAX_PAGE_SIZE = 1000
 
-/** GET /v1/models: the models of the calling key, with the fields of both official clients. */
+/**
+ * GET /v1/models: the models that the caller's key may use, with the fields that the official OpenAI and Anthropic
+ * clients expect.
+ */
 export function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
@@ -45,9 +48,13 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
     const name = idOf(call)
     const entry = models.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
-      throw new GatewayError('invalid-model', 'This key has no such model. GET /v1/models lists its models.', {
-        param: 'model',
-      })
+      throw new GatewayError(
+        'invalid-model',
+        'The model does not exist, or this key may not use it. GET /v1/models lists the models of this key.',
+        {
+          param: 'model',
+        },
+      )
     }
     return sendWithRateStatus(call, key, services, writeModel(entry))
   }
@@ -122,19 +129,19 @@ export interface StatusParts {
  */
 export function health(parts: StatusParts): Handler {
   return async (call) => {
-    const store = await isStoreReachable(parts)
-    const isRoutingUp = Object.values(parts.providers()).every((state) => state === 'healthy')
-    const isDegraded = !store || !isRoutingUp
-    const isUnhealthy = !store && !parts.servesWithoutStore
+    const isStoreUp = await isStoreReachable(parts)
+    const areProvidersHealthy = Object.values(parts.providers()).every((state) => state === 'healthy')
+    const isDegraded = !isStoreUp || !areProvidersHealthy
+    const isUnhealthy = !isStoreUp && !parts.servesWithoutStore
     const status: Health = isUnhealthy ? 'unhealthy' : isDegraded ? 'degraded' : 'healthy'
     const body = {
       status,
       timestamp: new Date(parts.runtime.now()).toISOString(),
       services: {
         optimizer: 'healthy',
-        bifrost: isRoutingUp ? 'healthy' : 'degraded',
-        redis: store ? 'healthy' : 'unhealthy',
-        mcp_tools: store ? 'healthy' : 'unhealthy',
+        bifrost: areProvidersHealthy ? 'healthy' : 'degraded',
+        redis: isStoreUp ? 'healthy' : 'unhealthy',
+        mcp_tools: isStoreUp ? 'healthy' : 'unhealthy',
       },
     }
     sendJson(call.sink, isUnhealthy ? 503 : 200, noStoreHeaders(call), JSON.stringify(body))
@@ -144,12 +151,12 @@ export function health(parts: StatusParts): Handler {
 /** GET /ready: 200 if requests can be served, 503 if the store or every provider is unavailable. */
 export function ready(parts: StatusParts): Handler {
   return async (call) => {
-    const store = await isStoreReachable(parts)
+    const isStoreUp = await isStoreReachable(parts)
     const states = Object.entries(parts.providers())
     const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'unavailable']))
     const isRoutingUp = Object.values(providers).some(Boolean)
-    const isReady = (store || parts.servesWithoutStore) && isRoutingUp
-    const body = { ready: isReady, dependencies: { bifrost: isRoutingUp, redis: store, providers } }
+    const isReady = (isStoreUp || parts.servesWithoutStore) && isRoutingUp
+    const body = { ready: isReady, dependencies: { bifrost: isRoutingUp, redis: isStoreUp, providers } }
     sendJson(call.sink, isReady ? 200 : 503, noStoreHeaders(call), JSON.stringify(body))
   }
 }
@@ -164,7 +171,7 @@ function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
   return isTrueWithin(STORE_TIMEOUT_MS, () => store.ping().then(() => true), runtime)
 }
 
-/** Resolves with true if `decide` returns true in time, and with false for any other value, an error or a timeout. */
+/** Resolves with true if `check` returns true in time, and with false for any other value, an error or a timeout. */
 export async function isTrueWithin(
   timeoutMs: number,
   check: () => boolean | Promise<boolean>,

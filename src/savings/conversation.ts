@@ -35,8 +35,8 @@ export interface SplitConversation {
  */
 export function splitConversation(messages: readonly Message[]): SplitConversation {
   const segments = segmentsOf(messages)
-  const question = lastUserIndex(messages)
-  const last = segments.findLastIndex(({ indexes }) => question === -1 || (indexes[0] ?? 0) <= question)
+  const questionIndex = lastUserIndex(messages)
+  const last = segments.findLastIndex(({ indexes }) => questionIndex === -1 || (indexes[0] ?? 0) <= questionIndex)
   const start = Math.max(0, last)
   return { old: segments.slice(0, start), live: segments.slice(start) }
 }

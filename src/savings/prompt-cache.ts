@@ -131,9 +131,9 @@ function isMarkedByCaller(prompt: Prompt): boolean {
 function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
   const { messages } = prompt
   const last = messages.length - 1
-  const answer = messages.findLastIndex(({ role }) => role === 'assistant')
+  const answerIndex = messages.findLastIndex(({ role }) => role === 'assistant')
   const system = messages[0]?.role === 'system' ? 0 : -1
-  const ends = new Set([system, answer - 1, last].filter((at) => at >= 0))
+  const ends = new Set([system, answerIndex - 1, last].filter((at) => at >= 0))
   let markers = 0
   const marked = messages.map((message, at) => {
     const changed = ends.has(at) ? markEnd(message, prompt) : undefined
@@ -144,8 +144,8 @@ function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers
 }
 
 function markEnd(message: Message, { native }: Prompt): Message | undefined {
-  const end = message.parts.at(-1)
-  const marked = end === undefined ? undefined : markPart(end, native.dialect)
+  const lastPart = message.parts.at(-1)
+  const marked = lastPart === undefined ? undefined : markPart(lastPart, native.dialect)
   if (marked === undefined) return undefined
   const parts = [...message.parts.slice(0, -1), marked]
   if (native.dialect !== 'anthropic' || message.native === undefined || message.role === 'system') {
@@ -165,8 +165,8 @@ function markPart(part: Part, dialect: Dialect): Part | undefined {
     return { ...part, native: { dialect, value: { ...textBlock(part), cache_control: MARKER } } }
   }
   if (part.type === 'tool-result' && part.native === undefined) {
-    const end = part.content.at(-1)
-    const marked = end === undefined ? undefined : markPart(end, dialect)
+    const lastPart = part.content.at(-1)
+    const marked = lastPart === undefined ? undefined : markPart(lastPart, dialect)
     return marked && { ...part, content: [...part.content.slice(0, -1), marked] }
   }
   const isMarkable = part.type === 'tool-result' || part.type === 'image' || part.type === 'document'

@@ -149,7 +149,7 @@ const ASCII_CLASSES: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => 
 const MAX_WORD_LENGTH = 64
 
 /**
- * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of ideographs.
+ * Returns the terms of a text in order, with repeats: word stems, compounds and their parts, and pairs of CJK characters.
  * Terms are 30-bit hashes, which take a tenth of the memory of strings. A collision affects only the ranking.
  */
 export function termsOf(text: string): number[] {
@@ -191,12 +191,12 @@ function endOfCompound(text: string, start: number): number {
 
 function isWordCharacter(code: number): boolean {
   if (code < 128) return ASCII_CLASSES[code] === LETTER || ASCII_CLASSES[code] === DIGIT
-  // Excludes punctuation, arrows, box drawings and full-width forms.
+  // Excludes punctuation, arrows, box drawings, and full-width punctuation and digits.
   return code >= 0xc0 && (code < 0x2000 || code > 0x303f) && (code < 0xff00 || code > 0xff20) && code !== 0xfffd
 }
 
 function addCompound(compound: string, add: (term: string) => void): void {
-  if (isIdeographic(compound.charCodeAt(0))) return addPairs(compound, add)
+  if (isCjk(compound.charCodeAt(0))) return addPairs(compound, add)
   const lowerCase = compound.toLowerCase()
   if (lowerCase.length > MAX_WORD_LENGTH) return
   const parts = partsOf(compound)
@@ -217,7 +217,7 @@ function partsOf(compound: string): readonly string[] {
     .filter((part) => part.length > 1 || /[\d\u00c0-\uffff]/.test(part))
 }
 
-function isIdeographic(code: number): boolean {
+function isCjk(code: number): boolean {
   return code >= 0x3040 && code < 0xd800
 }
 

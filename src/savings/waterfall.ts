@@ -202,7 +202,7 @@ async function withFallback<Value>(fallback: Value, work: Promise<Value>): Promi
   }
 }
 
-/** Counts exactly only if the estimate is too close to a threshold. */
+/** Replaces the estimated token count with an exact count if the estimate is close to a threshold. */
 async function countNearThreshold(
   job: TierJob,
   { meter, thresholds }: { readonly meter: Meter; readonly thresholds: Thresholds },

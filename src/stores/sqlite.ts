@@ -190,7 +190,7 @@ function createCounters(sql: Sql, now: () => number) {
     writeCounter(name, current, { spent: amount, held: 0 }, expiresAt)
   }
 
-  /** An expired counter, for which `found` is undefined, restarts at zero without its held amounts. */
+  /** An expired counter, for which `current` is undefined, restarts at zero without its held amounts. */
   function writeCounter(counter: string, current: Level | undefined, change: Level, endsAt: number): void {
     if (current === undefined) {
       sql.run('DELETE FROM holds WHERE counter = ?', counter)

@@ -61,7 +61,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
     ])
   }
 
-  async function amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'servedAt'>): Promise<void> {
+  async function amend(id: string, changes: Pick<CachedAnswer, 'threshold' | 'maxHitSimilarity'>): Promise<void> {
     for (let attempt = 0; attempt < MAX_AMEND_ATTEMPTS; attempt += 1) {
       const text = await store.get(answerKey(id))
       const answer = decodeAnswer(text)

@@ -227,9 +227,9 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
 
     it('changes thresholds, and ignores an unknown id', async () => {
       await store.put(answer('a'))
-      await store.amend('a', { threshold: 0.97, servedAt: 0.96 })
+      await store.amend('a', { threshold: 0.97, maxHitSimilarity: 0.96 })
       await store.amend('unknown', { threshold: 0.97 })
-      expect(await store.get('a')).toEqual(answer('a', { threshold: 0.97, servedAt: 0.96 }))
+      expect(await store.get('a')).toEqual(answer('a', { threshold: 0.97, maxHitSimilarity: 0.96 }))
       expect(await store.get('unknown')).toBeUndefined()
     })
 

@@ -8,16 +8,16 @@ export interface PromptWeight {
   readonly bytes: number
   readonly images: number
   /** Tokens that a vendor adds to the request, messages and tools, such as role markers. */
-  readonly frame: number
+  readonly overhead: number
   /** Maximum number of tokens that a translation to another format adds. */
   readonly translation: number
 }
 
-/** Some vendors add a line of text. */
-const REQUEST_TOKENS = 64
-const MESSAGE_TOKENS = 8
-const TOOL_TOKENS = 16
-const TOOL_INSTRUCTION_TOKENS = 1000
+/** Tokens that a vendor adds per request, message and tool. Some vendors add a line of text per request. */
+const REQUEST_OVERHEAD = 64
+const MESSAGE_OVERHEAD = 8
+const TOOL_OVERHEAD = 16
+const TOOL_INSTRUCTION_OVERHEAD = 1000
 /**
  * Maximum number of tokens per image among the catalog's vendors. Models with a higher maximum set `Model.imageTokens`.
  */
@@ -33,25 +33,29 @@ const CUSTOM_TOOL_TOKENS = 160
  * Maximum growth of decoded base64. Every 4 characters encode 3 bytes, and an invalid byte becomes a 3-byte character.
  */
 const DECODED_GROWTH = 1.25
-/** Maximum growth of a number with an exponent (to 25 characters), and of a call's name (escaped, three times). */
+/** Maximum growth of a number with an exponent, in bytes. Such a number becomes at most 25 characters. */
 const EXPONENT_GROWTH = 22
+/**
+ * Maximum growth per character of a call's name or id, in bytes. A translation writes it up to three times, with escapes
+ * of 6 bytes.
+ */
 const NAME_GROWTH = 18
 
-interface Weighing {
+interface MutableWeight {
   bytes: number
   images: number
   translation: number
 }
 
-/** `bytes` is the size of the body. Reads only the lengths of strings. */
+/** `bytes` is the size of the body. Reads the arguments of tool calls, but only the lengths of other strings. */
 export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
-  const weight = { bytes, images: 0, frame: REQUEST_TOKENS, translation: 0 }
+  const weight = { bytes, images: 0, overhead: REQUEST_OVERHEAD, translation: 0 }
   for (const message of prompt.messages) {
-    weight.frame += MESSAGE_TOKENS
+    weight.overhead += MESSAGE_OVERHEAD
     for (const part of message.parts) weighPart(part, weight)
   }
-  if (prompt.tools.length > 0) weight.frame += TOOL_INSTRUCTION_TOKENS
-  weight.frame += prompt.tools.length * TOOL_TOKENS
+  if (prompt.tools.length > 0) weight.overhead += TOOL_INSTRUCTION_OVERHEAD
+  weight.overhead += prompt.tools.length * TOOL_OVERHEAD
   weight.translation += TRANSLATED_REQUEST_TOKENS + prompt.tools.length * TRANSLATED_TOOL_TOKENS
   if (prompt.settings.shape?.type === 'json') weight.translation += TRANSLATED_SHAPE_TOKENS
   for (const { parameters, native } of prompt.tools) if (parameters === undefined) weighTool(native.value, weight, 0)
@@ -62,20 +66,20 @@ export function weighPrompt(prompt: Prompt, bytes: number): PromptWeight {
  * Adds the weight of a tool that is not a function, and of the tools in a group. Their translated names start with the
  * group's name.
  */
-function weighTool(tool: JsonObject, weight: Weighing, groupName: number): void {
-  weight.translation += CUSTOM_TOOL_TOKENS + groupName
-  const name = typeof tool['name'] === 'string' ? tool['name'].length : 0
-  for (const nested of asArray(tool['tools'])) if (isJsonObject(nested)) weighTool(nested, weight, name)
+function weighTool(tool: JsonObject, weight: MutableWeight, groupNameLength: number): void {
+  weight.translation += CUSTOM_TOOL_TOKENS + groupNameLength
+  const nameLength = typeof tool['name'] === 'string' ? tool['name'].length : 0
+  for (const nested of asArray(tool['tools'])) if (isJsonObject(nested)) weighTool(nested, weight, nameLength)
 }
 
 /** A custom call is translated to a function call with one JSON argument. */
-function weighOpaque({ input, namespace, ...item }: JsonObject, weight: Weighing): void {
-  if (typeof input === 'string') weight.translation += translatedInputBytes(input)
+function weighOpaque({ input, namespace, ...item }: JsonObject, weight: MutableWeight): void {
+  if (typeof input === 'string') weight.translation += translatedInputGrowth(input)
   if (typeof namespace === 'string') weight.translation += namespace.length
   for (const tool of asArray(item['tools'])) if (isJsonObject(tool)) weighTool(tool, weight, 0)
 }
 
-function weighPart(part: Part, weight: Weighing): void {
+function weighPart(part: Part, weight: MutableWeight): void {
   weight.translation += TRANSLATED_PART_TOKENS
   switch (part.type) {
     case 'image': {
@@ -96,7 +100,7 @@ function weighPart(part: Part, weight: Weighing): void {
       if (typeof part.native?.value['namespace'] === 'string') {
         weight.translation += part.native.value['namespace'].length
       }
-      weight.translation += translatedInputBytes(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
+      weight.translation += translatedInputGrowth(part.input) + NAME_GROWTH * (part.name.length + part.id.length)
       return
     case 'tool-result':
       weight.translation += NAME_GROWTH * part.callId.length
@@ -107,13 +111,13 @@ function weighPart(part: Part, weight: Weighing): void {
 }
 
 /** Returns the maximum number of bytes that a translation adds to a call's arguments, which it may escape. */
-function translatedInputBytes(input: string): number {
+function translatedInputGrowth(input: string): number {
   let growth = input.length
   for (const _ of input.matchAll(/\d[eE]/g)) growth += EXPONENT_GROWTH
   return growth
 }
 
-/** Returns undefined for sources other than base64 and for other media types. */
+/** Returns undefined unless the source is a base64 image. */
 function imageData(part: Extract<Part, { readonly type: 'image' }>): string | undefined {
   const { source } = part
   return source.type === 'base64' && source.mediaType.startsWith('image/') ? source.data : undefined
@@ -125,8 +129,8 @@ export function boundByBytes(weight: PromptWeight, model: Model, isTranslated: b
 }
 
 /** Returns the tokens of images and of the vendor's additions, which an exact count of the text does not include. */
-export function tokensOutsideText({ frame, images }: PromptWeight, model: Model): number {
-  return frame + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
+export function tokensOutsideText({ overhead, images }: PromptWeight, model: Model): number {
+  return overhead + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
 /** The context window, which limits the prompt and the answer together. */

@@ -21,9 +21,9 @@ export interface Batches {
   stop(): Promise<void>
 }
 
-export function createBatches(options: BatchOptions | undefined, sources: BatchDependencies): Batches {
+export function createBatches(options: BatchOptions | undefined, dependencies: BatchDependencies): Batches {
   const load = lazy(async () =>
-    (await import('../pipeline/batch-worker.ts')).createBatchProcessing(options ?? {}, sources),
+    (await import('../pipeline/batch-worker.ts')).createBatchProcessing(options ?? {}, dependencies),
   )
   let isOpened = false
   let isStarted = false
@@ -40,7 +40,7 @@ export function createBatches(options: BatchOptions | undefined, sources: BatchD
         ({ worker }) => worker.wake(),
         (cause: unknown) => {
           isStarted = false
-          sources.services.observers.reportFailure('the batch module could not be loaded', cause)
+          dependencies.services.observers.reportFailure('the batch module could not be loaded', cause)
         },
       )
     },

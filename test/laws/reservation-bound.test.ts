@@ -184,8 +184,8 @@ function countDigits(sent: string): number {
 
 function expectBound({ prompt, bytes, body }: Sent, isTranslated: boolean): void {
   const sent = body.replaceAll(image, '')
-  // The tokens that vendors add for the frame stay beside: the bytes alone must suffice for what is sent.
-  const weight = { ...weighPrompt(prompt, bytes), frame: 0, images: 0 }
+  // The tokens that vendors add (the overhead) are excluded: the bytes alone must suffice for what is sent.
+  const weight = { ...weighPrompt(prompt, bytes), overhead: 0, images: 0 }
   const bound = boundByBytes(weight, model, isTranslated)
   expect(bound).toBeGreaterThanOrEqual(countO200k(sent, plain))
   expect(bound).toBeGreaterThanOrEqual(countCl100k(sent, plain))

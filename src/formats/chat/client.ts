@@ -105,15 +105,15 @@ const CONTENT_ALTERNATIVES = [
 function readAssistantParts(value: JsonObject, param: string): readonly Part[] {
   const { content } = value
   const canOmitContent = content === null || CONTENT_ALTERNATIVES.some((field) => !isAbsent(value[field]))
-  const written =
+  const contentParts =
     isAbsent(content) && canOmitContent
       ? refusalParts(value)
       : readContentParts(value['content'], `${param}.content`, readPart)
-  const called = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
-  const deprecated = isAbsent(value['function_call'])
+  const toolCalls = isAbsent(value['tool_calls']) ? [] : readCalls(value['tool_calls'], `${param}.tool_calls`)
+  const deprecatedCalls = isAbsent(value['function_call'])
     ? []
     : [readDeprecatedCall(value['function_call'], `${param}.function_call`)]
-  return [...written, ...called, ...deprecated]
+  return [...contentParts, ...toolCalls, ...deprecatedCalls]
 }
 
 function refusalParts(value: JsonObject): readonly Part[] {
@@ -176,7 +176,7 @@ function readPart(value: Json, param: string): Part {
   }
 }
 
-/** A file without data and without an id is forwarded unchanged. */
+/** A file with neither an id nor base64 data becomes an opaque part. */
 function readFile(file: JsonObject, native: Native): Part {
   const title = typeof file['filename'] === 'string' ? { title: file['filename'] } : {}
   if (typeof file['file_id'] === 'string') {

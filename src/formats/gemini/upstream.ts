@@ -29,7 +29,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const generationConfig = writeSettings(settings, model)
   const body: JsonObject = {
     ...writeSystem(prompt),
-    contents: writeContents(prompt.messages, { pathOf, needsSignature: needsSignature(model) }),
+    contents: writeContents(prompt.messages, { pathOf, needsSignature: isGemini3OrLater(model) }),
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
@@ -51,7 +51,7 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 }
 
 /** Version 3 and later reject a tool call of the current turn without its thought signature. */
-function needsSignature(model: string): boolean {
+function isGemini3OrLater(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
 
@@ -103,7 +103,7 @@ const THINKING_BUDGETS: Readonly<Record<string, number>> = {
 }
 
 function writeEffort(effort: string, model: string): JsonObject {
-  if (needsSignature(model)) return { thinkingLevel: effort === 'none' ? 'minimal' : effort }
+  if (isGemini3OrLater(model)) return { thinkingLevel: effort === 'none' ? 'minimal' : effort }
   return { thinkingBudget: THINKING_BUDGETS[effort] ?? 24_576 }
 }
 
@@ -187,7 +187,7 @@ function signFirstCall(parts: JsonObject[]): void {
 
 export const rejectContent: RejectContent = rejectContentFor('a Gemini model')
 
-/** The upstream side of `generateContent`. No client uses this format. */
+/** The upstream side of `generateContent`. The gateway does not accept requests in this format. */
 export const geminiUpstream: UpstreamFormat = {
   dialect: 'gemini',
   writePrompt,
@@ -199,8 +199,8 @@ export const geminiUpstream: UpstreamFormat = {
 /** Google responds to an invalid API key with 400, which must not be reported as an error of the caller. */
 function readFailure(status: number, body: JsonObject | undefined): GatewayError {
   const error = asObject(body?.['error'])
-  const isGatewayKey = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
-  if (!isGatewayKey) return readAnyFailure(status, body)
+  const isGatewayKeyRejected = status === 400 && /API[ _]key/i.test(asString(error?.['message']) ?? '')
+  if (!isGatewayKeyRejected) return readAnyFailure(status, body)
   const message = "The model provider rejected the gateway's credentials. Notify the operator of the gateway."
   return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' } })
 }

@@ -53,26 +53,26 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
 }
 
 interface WriterState {
-  head: { readonly response: JsonObject; readonly output: OutputWriter } | undefined
+  started: { readonly response: JsonObject; readonly output: OutputWriter } | undefined
   usage: Partial<Usage> | undefined
   finish: FinishReason
 }
 
 function createResponseWriter(context: WriteContext) {
-  const state: WriterState = { head: undefined, usage: undefined, finish: 'stop' }
+  const state: WriterState = { started: undefined, usage: undefined, finish: 'stop' }
 
-  const start = (id: string, model: string): NonNullable<WriterState['head']> => {
+  const createParts = (id: string, model: string): NonNullable<WriterState['started']> => {
     const stem = idStem(context.requestId ?? id)
     return {
-      response: responseHead(context, responseId(stem), model),
-      output: createOutputWriter(stem, nonFunctionTools(context)),
+      response: echoedFields(context, responseId(stem), model),
+      output: createOutputWriter(stem, customAndNamespacedTools(context)),
     }
   }
-  const begin = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
-    if (state.head !== undefined) return []
-    state.head = start(id, model)
+  const writeOpening = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
+    if (state.started !== undefined) return []
+    state.started = createParts(id, model)
     const progress = { status: 'in_progress', incomplete_details: null, output: [], usage: null }
-    const response = { ...state.head.response, ...progress }
+    const response = { ...state.started.response, ...progress }
     return [
       { type: 'response.created', response },
       { type: 'response.in_progress', response },
@@ -81,34 +81,34 @@ function createResponseWriter(context: WriteContext) {
 
   return {
     write: (part: StreamPart): readonly ResponseEvent[] => {
-      if (part.type === 'answer-start') return begin(part.id, part.model)
+      if (part.type === 'answer-start') return writeOpening(part.id, part.model)
       if (part.type === 'usage') state.usage = { ...state.usage, ...part.usage }
       if (part.type === 'answer-end') state.finish = part.finish
       if (part.type === 'usage' || part.type === 'answer-end' || part.type === 'done') return []
-      return [...begin(), ...(state.head?.output.writePart(part) ?? [])]
+      return [...writeOpening(), ...(state.started?.output.writePart(part) ?? [])]
     },
     end: (metrics: SvcMetrics): readonly [...ResponseEvent[], ResponseEvent] => {
-      const opening = begin()
-      const { response: head, output } = state.head ?? start('', context.prompt.model)
+      const opening = writeOpening()
+      const { response: requestFields, output } = state.started ?? createParts('', context.prompt.model)
       const ending = writeResponseStatus(state.finish)
       const closing = output.finish(ending.status)
       const usage =
         state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_USAGE_FIELDS)
       const svc_metrics = writeMetrics(metrics)
-      const response = { ...head, ...ending, output: output.items(), usage, svc_metrics }
+      const response = { ...requestFields, ...ending, output: output.items(), usage, svc_metrics }
       return [...opening, ...closing, { type: `response.${ending.status}`, response }]
     },
   }
 }
 
-/** Calls of these tools are not written as function calls. */
-function nonFunctionTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
+/** Returns the tools whose calls are not written as plain function calls: custom tools, and tools in a namespace. */
+function customAndNamespacedTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
   const { originalsByName } = collectToolset(prompt)
   return new Map([...originalsByName].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
 
 /** Returns the request fields that a response echoes, with the vendor's defaults. */
-function responseHead(context: WriteContext, id: string, model: string): JsonObject {
+function echoedFields(context: WriteContext, id: string, model: string): JsonObject {
   const body = context.requestBody ?? context.prompt.native.value
   const { settings } = context.prompt
   const echo = (field: string, fallback: Json): Json => body[field] ?? fallback

@@ -91,19 +91,19 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
     content = []
   }
   for (const part of message.parts) {
-    const item = writeItem(part, path)
-    if (item === undefined) content.push(part)
+    const ownItems = writeOwnItems(part, path)
+    if (ownItems === undefined) content.push(part)
     else {
       flush()
-      items.push(...item)
+      items.push(...ownItems)
     }
   }
   flush()
   return items
 }
 
-/** Returns undefined for a part that belongs in the content of a message. */
-function writeItem(part: Part, path: string): readonly JsonObject[] | undefined {
+/** Returns the items of a part, or undefined for a part that belongs in the content of a message. */
+function writeOwnItems(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
       return [nativeOf(part) ?? { type: 'function_call', call_id: part.id, name: part.name, arguments: inputOf(part) }]
@@ -132,9 +132,9 @@ function inputOf({ input }: Extract<Part, { readonly type: 'tool-call' }>): stri
 
 function writeContent(message: Message, parts: readonly Part[], path: string): JsonObject {
   const role = message.role === 'tool' ? 'user' : message.role
-  const [only] = parts
-  if (parts.length === 1 && only?.type === 'text' && nativeOf(only) === undefined) {
-    return { role, content: only.text }
+  const [firstPart] = parts
+  if (parts.length === 1 && firstPart?.type === 'text' && nativeOf(firstPart) === undefined) {
+    return { role, content: firstPart.text }
   }
   return { role, content: parts.map((part) => writeBlock(part, role, path)) }
 }

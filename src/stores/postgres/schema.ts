@@ -140,12 +140,13 @@ function renameStatements(schema: string): string {
 }
 
 /**
- * Creates partitions and removes rows. Each call of `sweep` removes a bounded number of expired rows, skips rows that
- * another transaction has locked, and keeps the pools within their limits.
+ * Returns the SQL functions that create partitions and remove rows. Each call of `sweep` removes the expired rows of a
+ * bounded number of counters and shares, and a bounded number of reservations and tallies. It skips rows that another
+ * transaction has locked, and drops the oldest rows of pools that exceed their limits.
  */
 function sweepFunctions(schema: string): string {
   return `
-    -- Creates the partitions of this month and the next two. If the default partition has entries of a month, they remain there.
+    -- Creates the partitions of this month and the next two. Skips a month if the default partition has entries of that month.
     CREATE OR REPLACE FUNCTION ${schema}.create_partitions(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       month timestamp;

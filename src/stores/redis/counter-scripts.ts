@@ -116,7 +116,10 @@ keepFor(base .. ':lapses', request.expiresAfter + LATE)
 return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
-/** With `force`, adds the charges even if this slot has no reservation, because another slot has settled it. */
+/**
+ * With `force`, adds the charges even if this slot has no reservation. Used after another slot has settled the
+ * reservation.
+ */
 const SETTLE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}${ITEM_FUNCTIONS}${TALLY_FUNCTIONS}
 releaseExpired()
 local id = request.reservation

@@ -44,7 +44,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   const hasVectorSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
     run(script, { ...request, dimensions, scans: !(await hasVectorSets()) })
-  const findNearestCopied = createFindNearestCopied(
+  const findNearestInCopies = createFindNearestInCopies(
     (scope, after) => send(READ_VECTORS, { scope, after, page: PAGE_SIZE }),
     dimensions,
   )
@@ -69,7 +69,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
     nearest: async (scope, vector, { minSimilarity, limit }) => {
       checkVector(vector, dimensions)
       if (limit < 1) return []
-      const findNearest = (await hasVectorSets()) ? findNearestInSet : findNearestCopied
+      const findNearest = (await hasVectorSets()) ? findNearestInSet : findNearestInCopies
       return (await findNearest(scope, vector, limit)).filter(({ similarity }) => similarity >= minSimilarity)
     },
     remove: async (id) => void (await send(REMOVE_VECTOR, { id })),
@@ -107,13 +107,13 @@ const PAGE_SIZE = 64
  * Each lookup reads all sequence numbers, but only the contents of new vectors. If an older vector is missing from the
  * local copy, the server's data was replaced, so all vectors are read again.
  */
-function createFindNearestCopied(read: ReadVectors, dimensions: number): FindNearest {
+function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindNearest {
   const scopes = new LRUCache<string, ReadonlyMap<number, CopiedVector>>({ max: MAX_COPIED_SCOPES })
 
   async function copyVectors(scope: string): Promise<ReadonlyMap<number, CopiedVector>> {
     const copies = new Map(scopes.get(scope))
     let after = Math.max(0, ...copies.keys())
-    for (let isReadAgain = false; ;) {
+    for (let hasRestarted = false; ;) {
       const reply = await read(scope, after)
       const sequenceNumbers = new Set(toList(fieldOf(reply, 'numbers')).map(toNumber))
       for (const number of copies.keys()) if (!sequenceNumbers.has(number)) copies.delete(number)
@@ -123,10 +123,10 @@ function createFindNearestCopied(read: ReadVectors, dimensions: number): FindNea
         copies.set(after, { id, vector: decodeVector(text, dimensions) })
       }
       if (page.length === PAGE_SIZE) continue
-      if (copies.size === sequenceNumbers.size || isReadAgain) break
+      if (copies.size === sequenceNumbers.size || hasRestarted) break
       copies.clear()
       after = 0
-      isReadAgain = true
+      hasRestarted = true
     }
     scopes.set(scope, copies)
     return copies

@@ -166,7 +166,7 @@ describe('a responses request', () => {
   })
 })
 
-describe('a responses request for a model of the chat format', () => {
+describe('a responses request for a model that uses the chat format', () => {
   it('contains all fields that both formats support', () => {
     const { body, ignored } = translated(chatFormat, {
       instructions: 'Be brief.',
