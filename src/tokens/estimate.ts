@@ -33,7 +33,7 @@ const WEIGHTS = {
   furtherSymbol: 0.25,
   latin: 0.55,
   alphabet: 0.38,
-  ideograph: 0.85,
+  cjk: 0.85,
   otherScript: 1.7,
 }
 
@@ -64,7 +64,7 @@ export function estimateTokens(text: string): number {
 function nonAsciiWeight(code: number): number {
   if (code < 0x300) return WEIGHTS.latin
   if (code < 0x2000) return WEIGHTS.alphabet
-  if (code >= 0x3040 && code < 0xd800) return WEIGHTS.ideograph
+  if (code >= 0x3040 && code < 0xd800) return WEIGHTS.cjk
   return WEIGHTS.otherScript
 }
 
