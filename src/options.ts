@@ -148,8 +148,8 @@ const checkEndpoint: OptionCheck = (value, path) => {
   const problem = endpointFields(value, path)
   if (problem !== undefined) return problem
   const { price, finalPrice, free } = value as PassthroughEndpoint
-  const isPriced = price === undefined ? finalPrice === undefined : free !== true
-  return isPriced ? undefined : { path, text: 'expected either price, with or without finalPrice, or free.' }
+  const isConsistent = price === undefined ? finalPrice === undefined : free !== true
+  return isConsistent ? undefined : { path, text: 'expected either price or free; finalPrice requires price.' }
 }
 
 const checkPassthrough: OptionCheck = optionsOf({

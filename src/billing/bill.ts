@@ -84,9 +84,9 @@ export function makeBill(answer: Billable): Bill {
  * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
  * prompt.
  */
-function originalTokens(counted: Billable['localCounts'], sentByUpstream: number): number {
-  if (counted === undefined || counted.sent === 0) return sentByUpstream
-  return Math.max(sentByUpstream, Math.round((counted.original * sentByUpstream) / counted.sent))
+function originalTokens(counted: Billable['localCounts'], upstreamCount: number): number {
+  if (counted === undefined || counted.sent === 0) return upstreamCount
+  return Math.max(upstreamCount, Math.round((counted.original * upstreamCount) / counted.sent))
 }
 
 /** The billed amount is 0. The actual cost is the cost of the verifier. */

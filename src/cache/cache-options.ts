@@ -57,8 +57,10 @@ const YEAR_SECONDS = 366 * 24 * 3600
 export const checkCache: OptionCheck = optionsOf(
   {
     enabled: oneOf(true, false),
-    ttlSeconds: expects(`seconds above 0, at most ${YEAR_SECONDS}`, (value) => isWithin(value, YEAR_SECONDS)),
-    freshTtlSeconds: expects('seconds above 0', (value) => isWithin(value, Infinity)),
+    ttlSeconds: expects(`a number of seconds above 0, at most ${YEAR_SECONDS}`, (value) =>
+      isWithin(value, YEAR_SECONDS),
+    ),
+    freshTtlSeconds: expects('a number of seconds above 0', (value) => isWithin(value, Infinity)),
     similarityThreshold: numberFrom(MIN_THRESHOLD, 1),
     scope: oneOf('key', 'global'),
     maxEntries: integerFrom(1),
@@ -67,7 +69,7 @@ export const checkCache: OptionCheck = optionsOf(
     index: objectWith('a vector index, such as redisVectorIndex({ … })', ['add', 'nearest']),
     answers: objectWith('an answer store, such as redisAnswerStore({ … })', ['get', 'put']),
     verifyHit: functionCheck('verifyHit(query, entry, call)'),
-    timeoutMs: expects('milliseconds above 0', (value) => isWithin(value, Infinity)),
+    timeoutMs: expects('a number of milliseconds above 0', (value) => isWithin(value, Infinity)),
   },
   [],
   'false or an object with options',
@@ -165,7 +167,7 @@ export interface CacheDirectives {
 
 export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
 
-/** The directives of RFC 9111. Only no-cache, no-store and max-age=0 affect the semantic cache. */
+/** The registered Cache-Control directives. Only no-cache, no-store and max-age=0 affect the semantic cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 

@@ -41,20 +41,20 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   const embedTexts = createEmbedTexts(options)
 
   const forget = (scope: string, id: string): void => {
-    const waiting = pending.get(scope)
-    waiting?.delete(id)
-    if (waiting?.size === 0) pending.delete(scope)
+    const pendingQuestions = pending.get(scope)
+    pendingQuestions?.delete(id)
+    if (pendingQuestions?.size === 0) pending.delete(scope)
   }
   /**
    * Adds the pending questions that are still stored. Without a usable vector, a question is found only by identical
    * text.
    */
-  const addWaiting = (
+  const addPending = (
     scope: string,
-    waiting: readonly (readonly [string, PendingQuestion])[],
+    pendingQuestions: readonly (readonly [string, PendingQuestion])[],
     vectors: Vectors,
   ): void => {
-    for (const [at, [id, { expiresAt }]] of waiting.entries()) {
+    for (const [at, [id, { expiresAt }]] of pendingQuestions.entries()) {
       const vector = vectors[at + 1]
       if (vector !== undefined && pending.get(scope)?.has(id)) void index.add({ id, scope, vector, expiresAt })
       forget(scope, id)
@@ -63,9 +63,9 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
   const vectorOf = (lookup: Lookup): MaybePromise<Float32Array> => {
     if (lookup.vector !== undefined) return lookup.vector
     const { scope, text } = lookup.key
-    const waiting = Array.from(pending.get(scope) ?? []).slice(0, MAX_EMBEDDED_TOGETHER)
-    return whenReady(embedTexts([text, ...waiting.map(([, entry]) => entry.text)], lookup), (vectors) => {
-      addWaiting(scope, waiting, vectors)
+    const pendingQuestions = Array.from(pending.get(scope) ?? []).slice(0, MAX_EMBEDDED_TOGETHER)
+    return whenReady(embedTexts([text, ...pendingQuestions.map(([, entry]) => entry.text)], lookup), (vectors) => {
+      addPending(scope, pendingQuestions, vectors)
       return (lookup.vector = vectors[0] ?? new Float32Array(embedder.dimensions))
     })
   }
@@ -95,8 +95,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     add: (lookup, expiresAt) => {
       const { scope, id, text } = lookup.key
       if (isLocal && lookup.vector === undefined) {
-        const waiting = pending.get(scope) ?? new Map<string, PendingQuestion>()
-        pending.set(scope, waiting.set(id, { text, expiresAt }))
+        const pendingQuestions = pending.get(scope) ?? new Map<string, PendingQuestion>()
+        pending.set(scope, pendingQuestions.set(id, { text, expiresAt }))
         return undefined
       }
       return whenReady(vectorOf(lookup), (vector) => index.add({ id, scope, owner: lookup.keyId, vector, expiresAt }))
@@ -124,27 +124,27 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
   const health = createEmbedderHealth(runtime.now)
   return (texts, { keyId, cancellation }) => {
     if (health.isPaused(keyId)) throw new Error('The embedder is paused after repeated failures.')
-    const failed = (error: unknown): never => {
-      if (cancellation?.isCancelled !== true) health.failed(keyId)
+    const fail = (error: unknown): never => {
+      if (cancellation?.isCancelled !== true) health.recordFailure(keyId)
       throw error
     }
     const accept = (results: readonly Float32Array[]): Vectors => {
       const vectors = texts.map((_, at) => toUnitVector(results[at], embedder.dimensions))
       if (vectors[0] === undefined)
-        return failed(
+        return fail(
           new Error(
             `${embedder.name} returned an unusable vector. Expected ${embedder.dimensions} finite numbers, not all 0.`,
           ),
         )
-      health.succeeded(keyId)
+      health.recordSuccess(keyId)
       return vectors
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
       const pending = runAbortable(timeout, (signal) => embedder.embed(texts, signal))
-      return isThenable(pending) ? pending.then(accept, failed) : accept(pending)
+      return isThenable(pending) ? pending.then(accept, fail) : accept(pending)
     } catch (error) {
-      return failed(error)
+      return fail(error)
     }
   }
 }
@@ -153,16 +153,16 @@ function toUnitVector(vector: Float32Array | undefined, dimensions: number): Flo
   if (vector === undefined || vector.length !== dimensions) return undefined
   let squares = 0
   for (const value of vector) squares += value * value
-  const length = Math.sqrt(squares)
-  return Number.isFinite(length) && length > 0 ? vector.map((value) => value / length) : undefined
+  const norm = Math.sqrt(squares)
+  return Number.isFinite(norm) && norm > 0 ? vector.map((value) => value / norm) : undefined
 }
 
 const MAX_FAILING_KEYS = 1000
 
 interface EmbedderHealth {
   isPaused(keyId: string): boolean
-  succeeded(keyId: string): void
-  failed(keyId: string): void
+  recordSuccess(keyId: string): void
+  recordFailure(keyId: string): void
 }
 
 /**
@@ -175,12 +175,12 @@ function createEmbedderHealth(now: () => number): EmbedderHealth {
   const failing = new Set<string>()
   return {
     isPaused: (keyId) => all.isPaused || keys.peek(keyId)?.isPaused === true,
-    succeeded: (keyId) => {
+    recordSuccess: (keyId) => {
       keys.delete(keyId)
       failing.clear()
       all.reset()
     },
-    failed: (keyId) => {
+    recordFailure: (keyId) => {
       const own = keys.get(keyId) ?? createFailurePause(now)
       keys.set(keyId, own)
       own.countFailure()

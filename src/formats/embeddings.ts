@@ -56,7 +56,7 @@ function readTokenInput(value: Json, param: string): readonly number[] {
   if (tokens.length === 0) throw fieldError(param, value, 'at least one token')
   return tokens.map((token, index) => {
     if (typeof token === 'number' && Number.isInteger(token) && token >= 0) return token
-    throw fieldError(`${param}[${index}]`, token, 'an integer of 0 or more')
+    throw fieldError(`${param}[${index}]`, token, 'a non-negative integer')
   })
 }
 

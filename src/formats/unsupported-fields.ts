@@ -140,7 +140,7 @@ const MESSAGES: SourceFormat = {
     tool_use: 'type id name input cache_control caller',
     tool_result: 'type tool_use_id content is_error cache_control',
   }),
-  // `{ enabled: false }` also disables a feature.
+  // `{ enabled: false }` counts as unset, because it disables the feature.
   isUnset: (field) =>
     isUnset(field) || (isJsonObject(field) && Object.keys(field).length === 1 && field['enabled'] === false),
   toolChoiceOf: (body) => body['tool_choice'],
@@ -281,9 +281,9 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
 }
 
 /** `carried` is the inner field that is part of the prompt. */
-function nestedFields(source: SourceFormat, body: JsonObject, field: string, carried: string): readonly string[] {
+function nestedFields(source: SourceFormat, body: JsonObject, field: string, promptField: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
-  return Object.keys(value).filter((name) => name !== carried && !source.isUnset(value[name]))
+  return Object.keys(value).filter((name) => name !== promptField && !source.isUnset(value[name]))
 }
 
 const MAX_NAME_LENGTH = 100

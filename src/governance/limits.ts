@@ -47,7 +47,7 @@ export function createSharedLimits(options: LookupOptions): SharedLimits {
   }
 }
 
-/** Undefined for a missing reference or a deleted record. */
+/** The shared records of a key. A field is undefined if the key has no such reference or the record was deleted. */
 interface SharedRecords {
   readonly rateLimit: RateLimit | undefined
   readonly budget: Budget | undefined
@@ -86,21 +86,21 @@ function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords
   add('requests', owner, 'The request limit of this key', ownLimits.requests)
   add('tokens', owner, 'The token limit of this key', ownLimits.tokens)
   if (rateLimitId !== undefined) {
-    const record: RateLimit = rate ?? { id: rateLimitId, name: deletedRecordName(rateLimitId), requests: NO_ALLOWANCE }
-    const name = JSON.stringify(record.name)
+    const record: RateLimit = rate ?? { id: rateLimitId, name: rateLimitId, requests: NO_ALLOWANCE }
+    const name = quotedName(rate, rateLimitId)
     add('requests', sharedOwner(rateLimitId), `The shared request limit ${name}`, record.requests)
     add('tokens', sharedOwner(rateLimitId), `The shared token limit ${name}`, record.tokens)
   }
   add('budget', owner, 'The budget of this key', key.budget)
   if (budgetId !== undefined) {
-    const name = JSON.stringify(budget?.name ?? deletedRecordName(budgetId))
+    const name = quotedName(budget, budgetId)
     add('budget', sharedOwner(budgetId), `The shared budget ${name}`, budget?.limit ?? NO_ALLOWANCE)
   }
   return limits
 }
 
-function deletedRecordName(id: string): string {
-  return `${id}, which no longer exists`
+function quotedName(record: { readonly name: string } | undefined, id: string): string {
+  return record === undefined ? `${JSON.stringify(id)} (which no longer exists)` : JSON.stringify(record.name)
 }
 
 export function keyOwner(id: string): string {

@@ -82,7 +82,7 @@ class WebSink implements ResponseSink {
   readonly #request: Request
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined
   #onDrained: (() => void) | undefined
-  #abortion: { readonly reason: unknown } | undefined
+  #aborted: { readonly reason: unknown } | undefined
   readonly #encoder = new TextEncoder()
 
   constructor(resolve: (response: Response) => void, request: Request) {
@@ -98,8 +98,8 @@ class WebSink implements ResponseSink {
     if (this.#request.method === 'HEAD') return this.#respond(status, headers, null)
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
-        if (this.#abortion === undefined) this.#controller = controller
-        else controller.error(this.#abortion.reason)
+        if (this.#aborted === undefined) this.#controller = controller
+        else controller.error(this.#aborted.reason)
       },
       pull: () => this.#onDrained?.(),
       cancel: () => {
@@ -133,7 +133,7 @@ class WebSink implements ResponseSink {
 
   /** Ends the body with the error, as the platform's fetch does. */
   abort(reason: unknown): void {
-    this.#abortion ??= { reason }
+    this.#aborted ??= { reason }
     this.#controller?.error(reason)
     this.#controller = undefined
   }

@@ -38,15 +38,15 @@ export function parsePrompt(
   return chain(waitForStore(exchange, recalled, services), ({ body: completeBody, restrictRoutes }) => {
     const { body, received } = parsed
     const isUnchanged = completeBody === body
-    const read = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
+    const receivedPrompt = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
     const bytes = isUnchanged ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
-    return setPrompt(exchange, { requestBody: body, read, bytes, restrictRoutes }, services)
+    return setPrompt(exchange, { requestBody: body, receivedPrompt, bytes, restrictRoutes }, services)
   })
 }
 
 interface ReadBody {
   readonly requestBody: JsonObject
-  readonly read: Prompt
+  readonly receivedPrompt: Prompt
   /** Size of the body including stored turns, in bytes. */
   readonly bytes: number
   readonly restrictRoutes: RecalledBody['restrictRoutes']
@@ -54,22 +54,22 @@ interface ReadBody {
 
 function setPrompt(
   exchange: Authenticated,
-  { requestBody, read, bytes, restrictRoutes }: ReadBody,
+  { requestBody, receivedPrompt, bytes, restrictRoutes }: ReadBody,
   services: Services,
 ): Parsed {
   const { key } = exchange
-  checkPromptLength(read, services.limits.promptBytes)
-  const candidates = services.resolve(read.model, key)
-  checkAccess(key, { prompt: read, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
-  const answering = routesForOperation(answeringRoutes(candidates), read)
+  checkPromptLength(receivedPrompt, services.limits.promptBytes)
+  const candidates = services.resolve(receivedPrompt.model, key)
+  checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
+  const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
   const resolved = restrictRoutes?.(answering) ?? answering
-  checkTemperature(read, resolved, services.limits.maxTemperature)
-  checkThread(read, resolved)
-  const prompt = withDefaults(read, resolved.routes[0].model)
+  checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)
+  checkThread(receivedPrompt, resolved)
+  const prompt = withDefaults(receivedPrompt, resolved.routes[0].model)
   checkVendorWork(prompt, services)
   checkSurcharge(prompt, resolved, services)
   // The vendor continues background work after the caller has disconnected.
-  if (isInBackground(prompt)) exchange.detach()
+  if (isBackgroundStream(prompt)) exchange.detach()
   exchange.requestBody = requestBody
   exchange.prompt = prompt
   exchange.resolved = resolved
@@ -79,7 +79,7 @@ function setPrompt(
 }
 
 /** Returns true for a streamed request in the responses format that runs in the background. */
-export function isInBackground({ native, stream }: Prompt): boolean {
+export function isBackgroundStream({ native, stream }: Prompt): boolean {
   return stream && native.dialect === 'responses' && native.value['background'] === true
 }
 
@@ -130,7 +130,10 @@ export function parseLimits(limits: Limits): ParseLimits {
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
   const margin = services.margin(key, modelName)
   if (Number.isFinite(margin) && margin >= 0) return margin
-  throw new GatewayError('internal', 'The margin of this gateway is not a number of at least 0. Contact its operator.')
+  throw new GatewayError(
+    'internal',
+    'The margin of this gateway is not a finite number that is 0 or greater. Contact its operator.',
+  )
 }
 
 export function routeName({ provider, model }: Route): string {
@@ -155,8 +158,8 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
 }
 
 /**
- * Throws if the request uses a thread but a route does not support threads, which only upstreams with the messages
- * format store. On this error code, the official client sends the full conversation instead.
+ * Throws if the request uses a thread but a route does not support threads. Only upstreams that use the messages format
+ * store threads. The official Anthropic client reacts to this error code by sending the full conversation.
  */
 function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
   if (prompt.native.value['thread'] === undefined) return
@@ -164,7 +167,7 @@ function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
   const details: JsonObject = { error_code: 'thread_unsupported_request' }
   throw new GatewayError(
     'invalid-request',
-    'The model of this request does not support server-held threads. Send the full conversation.',
+    'The model of this request does not support threads stored on the server. Send the full conversation.',
     {
       param: 'thread',
       details,
@@ -214,7 +217,7 @@ const UNSTEERED: Steering = { vanishing: false, recursive: false }
 function cannotExplain(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'X-Svc-Explain is not available for this path. Send it with a chat completion, a message or a response.',
+    'X-Svc-Explain is not available for this path. Send it with a request for a chat completion, a message or a response.',
     { param: 'X-Svc-Explain' },
   )
 }

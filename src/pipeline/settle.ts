@@ -142,11 +142,11 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
  */
 async function answerDuplicates({ idempotencyClaim }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (idempotencyClaim === undefined) return
-  if (failure.kind === 'cancelled') return idempotencyClaim.forget()
+  if (failure.kind === 'cancelled') return idempotencyClaim.release()
   const status = failureStatus(failure)
   const answer = { status, head: { ...failureHeaders(failure), 'content-type': 'application/json' }, body }
   const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
-  await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.forget(answer))
+  await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.release(answer))
 }
 
 export function clientDisconnected(cause?: unknown): GatewayError {

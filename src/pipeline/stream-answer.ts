@@ -18,7 +18,7 @@ import {
   STREAM_HEADERS,
 } from './response.ts'
 import type { Services } from './services.ts'
-import { isInBackground } from './parse-request.ts'
+import { isBackgroundStream } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 
@@ -134,7 +134,7 @@ class StreamAnswer {
   /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
   #registerResponse(id: string): void {
     this.#isResponseRegistered = true
-    const providerName = isInBackground(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
+    const providerName = isBackgroundStream(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
     if (providerName === undefined) return
     const { turns, observers } = this.#services
     turns

@@ -64,7 +64,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #status = 0
   #header: ResponseHeader = () => undefined
   /** The chunks of a body that is not streamed. */
-  #pieces: Uint8Array[] = []
+  #chunks: Uint8Array[] = []
   #receivedBytes = 0
   #maxBytes = 0
   /** Present for a streamed body. */
@@ -76,7 +76,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #lastActivityAt = 0
   #isPaused = false
   #cancelTotalTimer: (() => void) | undefined
-  #cancelSilenceTimer: (() => void) | undefined
+  #cancelIdleTimer: (() => void) | undefined
   #unsubscribe: (() => void) | undefined
 
   readonly format: StreamFormat | undefined
@@ -95,10 +95,10 @@ class HttpCall implements TransportHandler, AnswerSource {
   start(request: TransportRequest): void {
     const { cancellation, timeouts, runtime, transport, isStream } = this.#options
     if (cancellation.isCancelled) return this.#reject(cancellation.reason)
-    this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#stopAtTotal())
+    this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#onTotalTimeout())
     if (isStream !== undefined) {
-      const onSilence = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
-      this.#cancelSilenceTimer = runtime.after(timeouts.firstByte, onSilence)
+      const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)
+      this.#cancelIdleTimer = runtime.after(timeouts.firstByte, onFirstByteTimeout)
     }
     this.#unsubscribe = cancellation.onCancel(() => this.#stop(cancellation.reason))
     this.#call = transport(request, this)
@@ -109,7 +109,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#status = status
     this.#header = header
     this.#maxBytes = maxBytes(status)
-    this.#cancelSilenceTimer?.()
+    this.#cancelIdleTimer?.()
     if (isStream?.(status, header) !== true) return
     this.#stream = new PacedStream({
       pauseReading: () => this.#call?.pause(),
@@ -118,7 +118,7 @@ class HttpCall implements TransportHandler, AnswerSource {
       },
     })
     this.#lastActivityAt = runtime.now()
-    this.#cancelSilenceTimer = runtime.after(timeouts.idle, () => this.#checkSilence())
+    this.#cancelIdleTimer = runtime.after(timeouts.idle, () => this.#checkIdle())
     this.#resolve({ status, header, source: this })
   }
 
@@ -139,7 +139,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#end()
     if (this.#isPastLastEvent) return
     if (this.#stream !== undefined) return this.#stream.end((receiver) => receiver.onEnd())
-    const text = decoder.decode(joinBytes(this.#pieces, this.#receivedBytes))
+    const text = decoder.decode(joinBytes(this.#chunks, this.#receivedBytes))
     this.#resolve({ status: this.#status, header: this.#header, text })
   }
 
@@ -148,7 +148,7 @@ class HttpCall implements TransportHandler, AnswerSource {
     const { provider, connectMs } = this.#options
     if (this.#status === 0) return this.#fail(connectError(provider, connectMs, cause))
     if (this.#status === 200 || this.#stream !== undefined) {
-      return this.#fail(upstreamError(provider, 'broke off its answer', cause))
+      return this.#fail(upstreamError(provider, 'did not complete its answer', cause))
     }
     // An error response with an incomplete body is reported by its status alone.
     this.#end()
@@ -178,7 +178,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   abort(): void {
-    this.#pieces = []
+    this.#chunks = []
     this.#stream?.discard()
     if (this.#isOver) return
     this.#end()
@@ -186,21 +186,21 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   #collect(bytes: Uint8Array): void {
-    this.#pieces.push(bytes)
+    this.#chunks.push(bytes)
     if (this.#receivedBytes <= this.#maxBytes) return
     this.abort()
     this.#resolve({ status: this.#status, header: this.#header, text: undefined })
   }
 
   /** One timer serves many chunks, so the callback computes the time since the last chunk. */
-  #checkSilence(): void {
+  #checkIdle(): void {
     const { runtime, timeouts } = this.#options
-    const silentMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
-    if (silentMs >= timeouts.idle) this.#timeOut('sent no further byte', timeouts.idle)
-    else this.#cancelSilenceTimer = runtime.after(timeouts.idle - silentMs, () => this.#checkSilence())
+    const idleMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
+    if (idleMs >= timeouts.idle) this.#timeOut('sent no more data', timeouts.idle)
+    else this.#cancelIdleTimer = runtime.after(timeouts.idle - idleMs, () => this.#checkIdle())
   }
 
-  #stopAtTotal(): void {
+  #onTotalTimeout(): void {
     // A timeout after the first byte is caused by a long answer or a slow reader.
     const details: FailureDetails = this.#status === 0 ? {} : { isCallerSide: true }
     this.#timeOut('did not finish its answer', this.#options.timeouts.total, details)
@@ -227,7 +227,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #end(): void {
     this.#isOver = true
     this.#cancelTotalTimer?.()
-    this.#cancelSilenceTimer?.()
+    this.#cancelIdleTimer?.()
     this.#unsubscribe?.()
   }
 }

@@ -10,8 +10,8 @@ const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
  * Returns the delay before the next attempt in milliseconds, or undefined if the candidate must not be called again.
- * The delay is random, and its maximum doubles with each attempt (full jitter). `Retry-After` applies only if no other
- * candidate can answer.
+ * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream sent `Retry-After`, the
+ * candidate is called again only if it is the last one.
  */
 export function waitBeforeRetry(
   { number, isLastCandidate }: Pick<UpstreamAttempt, 'number' | 'isLastCandidate'>,
@@ -53,7 +53,7 @@ function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefine
   return waitMs !== undefined && waitMs < remainingMs(options, call) ? waitMs : undefined
 }
 
-/** Rejects with the cancellation reason if cancelled earlier. */
+/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if the request is cancelled first. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}

@@ -7,7 +7,7 @@ export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 export interface Drops {
   readonly log: number
   readonly audit: number
-  /** Dropped settlements, with their audit records. */
+  /** Dropped settlements. The audit record of a dropped settlement is lost too, but not counted. */
   readonly settlement: number
 }
 

@@ -18,7 +18,10 @@ export interface IdempotentRequest {
   readonly timeoutMs: number
 }
 
-/** An answer that can be sent again, without headers of a single response, such as its request id and rate limits. */
+/**
+ * An answer that can be sent again, without the headers that apply to a single response only, such as the request id and
+ * the rate limits.
+ */
 export interface RepeatableAnswer {
   readonly status: number
   readonly head: Readonly<Record<string, string>>
@@ -50,7 +53,7 @@ export interface FirstRequest {
    * Sends the answer to waiting requests without storing it. Without an answer, waiting and later requests call the
    * upstream one at a time.
    */
-  forget(answer?: RepeatableAnswer): Promise<void>
+  release(answer?: RepeatableAnswer): Promise<void>
 }
 
 export type RequestClaim =
@@ -189,7 +192,7 @@ export class Idempotency {
           close(isComplete && text !== undefined ? { status: 200, head, body: text } : undefined),
         )
       },
-      forget: async (answer) => {
+      release: async (answer) => {
         if (reportOnce(answer && { kind: 'complete', answer })) await close(undefined)
       },
     }

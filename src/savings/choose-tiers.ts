@@ -33,7 +33,7 @@ export interface TierCandidate {
     readonly costs: SendCosts
     /** Cost of this request and of the further requests that are almost certain. */
     readonly soon: NanoUsd
-    readonly calls: NanoUsd
+    readonly callCost: NanoUsd
     readonly full: SendCosts
   }
 }
@@ -65,7 +65,7 @@ export async function chooseTiers(
     const option = toSendOption(tier, forecast, job, history)
     if (!isSafe({ debt: history.debt, option, tokens, cachedTokens, fullNow: full.thisRequest }, outlook)) continue
     const soon = costsOf(option, soonOutlook).total
-    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, calls: forecast.calls, full } })
+    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, callCost: forecast.callCost, full } })
   }
   const fullSoon = costsOf(unchanged, soonOutlook).total
   return [...withoutForecast, ...cheapestOf(candidates, { full, fullSoon, history })]
@@ -74,7 +74,7 @@ export async function chooseTiers(
 export interface DeclinedCosts {
   readonly spent: NanoUsd
   /** Lowest expected cost of the small-model calls of the declined tiers. Absent if none of them has a forecast. */
-  readonly calls?: NanoUsd
+  readonly callCost?: NanoUsd
 }
 
 /**
@@ -82,9 +82,9 @@ export interface DeclinedCosts {
  * not be expected to cost more than those of the declined tiers, and its total cost plus their actual cost must be
  * below the cost of sending everything.
  */
-export function mayRunAfter({ spent, calls }: DeclinedCosts, { expected }: TierCandidate): boolean {
-  if (expected === undefined || calls === undefined) return true
-  return expected.calls <= calls && add(expected.costs.total, spent) < expected.full.total
+export function mayRunAfter({ spent, callCost }: DeclinedCosts, { expected }: TierCandidate): boolean {
+  if (expected === undefined || callCost === undefined) return true
+  return expected.callCost <= callCost && add(expected.costs.total, spent) < expected.full.total
 }
 
 interface Alternatives {
@@ -166,31 +166,31 @@ function certainTurns(turns: number): number {
 }
 
 export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
-  const thisRequest = add(sendingCost(model, option.tokens, option.cachedTokens), option.calls)
-  const { steady, callsPerTurn = ZERO } = option
+  const thisRequest = add(sendingCost(model, option.tokens, option.cachedTokens), option.callCost)
+  const { steady, callCostPerTurn = ZERO } = option
   let total = thisRequest
   let size = option.tokens
   for (let turn = 0; turn < turns; turn++) {
     let cachedTokens = 0
-    let calls = callsPerTurn
+    let callCost = callCostPerTurn
     if (steady !== undefined) {
       cachedTokens = staysWarm ? size : 0
       size += growth
       if (size > steady.limit) {
         size = steady.target
         cachedTokens = 0
-        calls = steady.calls
+        callCost = steady.callCost
       }
     }
-    total = add(total, add(sendingCost(model, size, cachedTokens), calls))
+    total = add(total, add(sendingCost(model, size, cachedTokens), callCost))
   }
   return { thisRequest, total }
 }
 
-const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, calls: ZERO }
+const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, callCost: ZERO }
 
 export function sendUnchanged(tokens: number, cachedTokens: number): SendOption {
-  return { tokens, cachedTokens, calls: ZERO, steady: NEVER_CUT }
+  return { tokens, cachedTokens, callCost: ZERO, steady: NEVER_CUT }
 }
 
 /**

@@ -32,10 +32,10 @@ export interface CutOptions {
    * excluding it.
    */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
-  /** Maximum size of the last exchange before the live turn that stays unchanged, in tokens. @default 0 */
+  /** The last exchange before the live turn stays unchanged up to this size, in tokens. @default 0 */
   readonly exchangeTokens?: number
-  /** Also ranks segments by the configured embedder. @default false */
-  readonly ranksByMeaning?: boolean
+  /** Also ranks segments by the similarity of their embeddings to the question. @default false */
+  readonly usesEmbeddings?: boolean
   readonly searchTerms?: readonly string[]
   /** Tokens reserved for the notice. @default 48 */
   readonly noticeTokens?: number
@@ -61,17 +61,17 @@ export async function cutToQuery(job: TierJob, options: CutOptions, tools: Selec
   const conversation = conversationOf(job.prompt)
   const { turns } = conversation
   const context = { job, conversation, options, tools }
-  const { pinned, candidates, steps, newestCapacity, fixedTokens, isLiveTooLong } = await planLayout(context)
+  const { pinned, candidates, steps, lastAnswerCapacity, fixedTokens, isLiveTooLong } = await planLayout(context)
   if (candidates.length === 0) return undefined
   const { owner, signal } = job
-  const similarities = options.ranksByMeaning === true ? await job.semantics?.similarities(conversation) : undefined
+  const similarities = options.usesEmbeddings === true ? await job.semantics?.similarities(conversation) : undefined
   const selection = {
     segments: candidates,
     steps,
     query: queryOf(turns, options.searchTerms),
     similarities,
     asksForAnswer: asksForAnswer(turns),
-    newestCapacity,
+    lastAnswerCapacity,
     owner,
     signal,
   }
@@ -105,7 +105,7 @@ const MIN_REFILL_SHARE = 0.005
 const REFILLED_SHARE = 0.95
 
 /**
- * Joined messages have fewer frames, which leaves tokens unused. A cut with a summary is never refilled, because the
+ * Joining messages saves their overhead, which leaves tokens unused. A cut with a summary is never refilled, because the
  * summary would be paid for twice.
  */
 function mayRefill({ job, options }: CutContext, unusedShare: number): boolean {
@@ -120,8 +120,8 @@ interface Layout {
   readonly candidates: readonly Segment[]
   /** The candidates that are steps of the live turn. Empty unless the live turn exceeds its cap. */
   readonly steps: ReadonlySet<Segment>
-  /** Tokens for excerpts from a last answer that is too long to stay unchanged. */
-  readonly newestCapacity: number
+  /** Tokens for excerpts from the last answer, if it is too long to stay unchanged. */
+  readonly lastAnswerCapacity: number
   readonly fixedTokens: number
   readonly isLiveTooLong: boolean
 }
@@ -129,12 +129,12 @@ interface Layout {
 async function planLayout(context: CutContext): Promise<Layout> {
   const { job, conversation, options, tools } = context
   const { system, turns } = conversation
-  const frame = await tools.meter.countOf({ ...job.prompt, messages: system }, job.signal)
+  const baseTokens = await tools.meter.countOf({ ...job.prompt, messages: system }, job.signal)
   const noticeTokens = options.noticeTokens ?? NOTICE_TOKENS
   const liveSize = await countSegments(context, turns.live)
   const liveCap = options.liveCap ?? options.cap
-  const isLiveTooLong = frame + liveSize + noticeTokens > liveCap
-  const maxTokens = isLiveTooLong ? 0 : liveCap - frame - liveSize
+  const isLiveTooLong = baseTokens + liveSize + noticeTokens > liveCap
+  const maxTokens = isLiveTooLong ? 0 : liveCap - baseTokens - liveSize
   const newest = await newestSegments(context, maxTokens)
   const old = turns.old.slice(0, turns.old.length - newest.length)
   const exchangeTokens = newest.length > 0 ? 0 : Math.min(options.exchangeTokens ?? 0, maxTokens)
@@ -147,8 +147,8 @@ async function planLayout(context: CutContext): Promise<Layout> {
     pinned,
     candidates: [...old.filter((segment) => !exchange.includes(segment)), ...steps],
     steps: new Set(steps),
-    newestCapacity: isAnswerTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
-    fixedTokens: frame + (await countSegments(context, pinned)) + noticeTokens,
+    lastAnswerCapacity: isAnswerTooLong ? exchangeTokens - (await countSegments(context, exchange)) : 0,
+    fixedTokens: baseTokens + (await countSegments(context, pinned)) + noticeTokens,
     isLiveTooLong,
   }
 }

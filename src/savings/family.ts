@@ -42,18 +42,18 @@ export function createFamilyLock(
   memory: ConversationMemory,
   { thresholds, summarizer }: SummaryOptions,
 ): Tier {
-  const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
+  const smallModelOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const snapshot = await recallSnapshot(memory, job, KIND)
     const repeated = snapshot === undefined ? undefined : await repeatCut(job, snapshot)
-    if (repeated === undefined || repeated.tokens > limitFor(job, snapshot)) return cutAgain(job, snapshot)
+    if (repeated === undefined || repeated.tokens > limitFor(job, snapshot)) return createCut(job, snapshot)
     await rememberLatest(memory, job, KIND, JSON.stringify({ ...snapshot, at: job.now }))
     return { rewrite: { ...repeated, tier: 4, strategy: strategyOf(job) }, spent: ZERO, continues: true }
   }
 
   const summaryCost = (job: TierJob, readTokens: number): NanoUsd =>
-    smallOf(job)?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO
+    smallModelOf(job)?.price(Math.round(readTokens), summaryTokens(job)) ?? ZERO
 
   const targetFor = (job: TierJob): number => Math.round(thresholdsFor(job, thresholds).family * TARGET_SHARE)
   const summaryTokens = (job: TierJob): number => Math.round(targetFor(job) * SUMMARY_SHARE)
@@ -85,7 +85,7 @@ export function createFamilyLock(
     return { cap: target, liveCap, minNewest, noticeTokens: summaryTokens(job) + HEADING_TOKENS }
   }
 
-  const cutAgain = async (job: TierJob, snapshot: Snapshot | undefined): Promise<TierResult> => {
+  const createCut = async (job: TierJob, snapshot: Snapshot | undefined): Promise<TierResult> => {
     const conversation = conversationOf(job.prompt)
     const { signal } = job
     let text = snapshot === undefined ? undefined : summaryOf(snapshot.notice)
@@ -101,7 +101,7 @@ export function createFamilyLock(
           text: added,
           earlier: text,
           maxTokens: summaryTokens(job),
-          small: smallOf(job),
+          small: smallModelOf(job),
           tools,
           signal,
         }
@@ -117,7 +117,7 @@ export function createFamilyLock(
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 4, strategy: strategyOf(job) }, spent }
   }
 
-  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallOf(job))} -> ${job.modelName})`
+  const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallModelOf(job))} -> ${job.modelName})`
 
   /**
    * Returns how many tokens a summarizer reads for `tokens` tokens of conversation. Stubs replace tool results, so it
@@ -133,15 +133,15 @@ export function createFamilyLock(
     const target = targetFor(job)
     const snapshot = await recallSnapshot(memory, job, KIND)
     const limit = limitFor(job, snapshot)
-    const steady = { limit, target, calls: summaryCost(job, summarizedTokens(job, limit)) }
+    const steady = { limit, target, callCost: summaryCost(job, summarizedTokens(job, limit)) }
     const size = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
     if (snapshot === undefined) {
-      return { tokens: size, calls: summaryCost(job, summarizedTokens(job, job.tokens - target)), steady }
+      return { tokens: size, callCost: summaryCost(job, summarizedTokens(job, job.tokens - target)), steady }
     }
     const { tokens } = await repeatCut(job, snapshot)
     return tokens > limit
-      ? { tokens: size, calls: steady.calls, steady }
-      : { tokens, calls: ZERO, steady, continues: true }
+      ? { tokens: size, callCost: steady.callCost, steady }
+      : { tokens, callCost: ZERO, steady, continues: true }
   }
 
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }
@@ -156,11 +156,11 @@ function unsummarized(
   snapshot: Snapshot | undefined,
 ): readonly Segment[] {
   if (snapshot === undefined) return cut
-  const unchanged = new Set(snapshot.picks.flatMap(([at, first]) => (first === -1 ? [at] : [])))
-  const indexes = new Map(conversation.segments.map((segment, at) => [segment, at]))
+  const unchanged = new Set(snapshot.picks.flatMap(([index, first]) => (first === -1 ? [index] : [])))
+  const indexes = new Map(conversation.segments.map((segment, index) => [segment, index]))
   return cut.filter((segment) => {
-    const at = indexes.get(segment) ?? 0
-    return at >= snapshot.from || unchanged.has(at)
+    const index = indexes.get(segment) ?? 0
+    return index >= snapshot.from || unchanged.has(index)
   })
 }
 

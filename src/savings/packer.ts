@@ -30,12 +30,13 @@ export interface Packer {
   /** Packs the best snippets of incomplete segments by estimated size. Returns true if it packed any snippet. */
   packBestSnippets(entries: readonly PackerEntry[], scores: ReadonlyMap<Snippet, number>): Promise<boolean>
   /**
-   * Replaces estimated with exact sizes. Then removes the most recently packed snippets until the capacity suffices.
+   * Replaces estimated sizes with exact ones. Then shrinks the least relevant excerpts, and removes whole excerpts if
+   * necessary, until the capacity suffices.
    */
-  measure(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
+  measureAndTrim(entries: readonly PackerEntry[], signal: AbortSignal): Promise<void>
 }
 
-const SEGMENT_SHARE = 0.5
+const SEGMENT_WEIGHT = 0.5
 /** A snippet's score is divided by its size to this power. */
 const SIZE_POWER = 0.6
 /** Added to the size of each snippet. Prevents a preference for tiny snippets. */
@@ -48,7 +49,7 @@ export function createPacker(
 ): Packer {
   let usedTokens = 0
   const unmeasured = new Set<PackerEntry>()
-  let offers: readonly Offer[] | undefined
+  let rankedSnippets: readonly RankedSnippet[] | undefined
 
   const pack = (entry: PackerEntry, state: 'excerpt' | 'full', cost: number): void => {
     usedTokens += cost - entry.usedTokens
@@ -101,11 +102,11 @@ export function createPacker(
     entries: readonly PackerEntry[],
     scores: ReadonlyMap<Snippet, number>,
   ): Promise<boolean> => {
-    offers ??= await createOffers(entries, scores, pause)
+    rankedSnippets ??= await rankSnippets(entries, scores, pause)
     const packed = new Set<number>()
     for (const entry of entries) for (const { fingerprint } of packedSnippets(entry)) packed.add(fingerprint)
     let hasPacked = false
-    for (const { entry, snippet } of offers) {
+    for (const { entry, snippet } of rankedSnippets) {
       const due = pause()
       if (due !== undefined) await due
       if (entry.state === 'full' || packed.has(snippet.fingerprint)) continue
@@ -125,14 +126,14 @@ export function createPacker(
     return tokens
   }
 
-  const measure = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
+  const measureAndTrim = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
     for (const entry of unmeasured) pack(entry, 'excerpt', await sizeOf(entry, signal))
     unmeasured.clear()
-    const cheapestFirst = entries
+    const leastRelevantFirst = entries
       .filter((entry) => entry.state === 'excerpt')
       .toSorted((a, b) => a.relativeScore - b.relativeScore)
-    for (const entry of cheapestFirst) await shrink(entry, signal)
-    for (const entry of cheapestFirst) {
+    for (const entry of leastRelevantFirst) await shrink(entry, signal)
+    for (const entry of leastRelevantFirst) {
       if (usedTokens <= capacity) return
       usedTokens -= entry.usedTokens
       entry.usedTokens = 0
@@ -155,7 +156,7 @@ export function createPacker(
     packSkeletons,
     packLastSnippets,
     packBestSnippets,
-    measure,
+    measureAndTrim,
   }
 }
 
@@ -165,15 +166,15 @@ function costOf(entry: PackerEntry, snippet: Snippet): number {
 }
 
 /** Snippets without a score come last, in their original order. */
-async function createOffers(
+async function rankSnippets(
   entries: readonly PackerEntry[],
   scores: ReadonlyMap<Snippet, number>,
   pause: Pause,
-): Promise<readonly Offer[]> {
-  const scored: Offer[] = []
-  const unscored: Offer[] = []
+): Promise<readonly RankedSnippet[]> {
+  const scored: RankedSnippet[] = []
+  const unscored: RankedSnippet[] = []
   for (const entry of entries) {
-    for (const offer of offersOf(entry, scores)) (offer.value > 0 ? scored : unscored).push(offer)
+    for (const ranked of rankedSnippetsOf(entry, scores)) (ranked.value > 0 ? scored : unscored).push(ranked)
     const due = pause()
     if (due !== undefined) await due
   }
@@ -186,17 +187,17 @@ function packedSnippets({ state, analysis, pickedSnippets }: PackerEntry): reado
   return state === 'full' ? analysis.snippets : pickedSnippets
 }
 
-interface Offer {
+interface RankedSnippet {
   readonly entry: PackerEntry
   readonly snippet: Snippet
   readonly value: number
 }
 
-function offersOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly Offer[] {
+function rankedSnippetsOf(entry: PackerEntry, scores: ReadonlyMap<Snippet, number>): readonly RankedSnippet[] {
   if (entry.state === 'full') return []
-  const frame = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
+  const skeletonTokens = entry.state === 'out' ? entry.analysis.skeletonTokens : 0
   return entry.analysis.snippets.map((snippet) => {
-    const score = (scores.get(snippet) ?? 0) + SEGMENT_SHARE * entry.relativeScore
-    return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + frame / 4) ** SIZE_POWER }
+    const score = (scores.get(snippet) ?? 0) + SEGMENT_WEIGHT * entry.relativeScore
+    return { entry, snippet, value: score / (snippet.tokens + SIZE_OFFSET_TOKENS + skeletonTokens / 4) ** SIZE_POWER }
   })
 }

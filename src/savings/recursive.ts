@@ -126,8 +126,8 @@ export function createRecursive(
   const forecast = (job: TierJob): TierForecast => {
     const priceOf = (promptTokens: number, outputTokens: number): NanoUsd =>
       smallOf(job)?.price(promptTokens, outputTokens) ?? ZERO
-    const calls = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
-    return { tokens: targetFor(job), calls, callsPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
+    const callCost = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
+    return { tokens: targetFor(job), callCost, callCostPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }
 
   return { tier: 3, wants: (job) => isWanted(job, 3, thresholds), forecast, rewrite }

@@ -11,7 +11,7 @@ export interface SegmentAnalysis {
   readonly counts: TermCounts
   /** Snippets of the texts that may be excerpted, in order of appearance. */
   readonly snippets: readonly Snippet[]
-  /** Estimated tokens of an excerpt without snippets: calls, arguments and frames. */
+  /** Estimated tokens of an excerpt without snippets: calls, arguments and overhead. */
   readonly skeletonTokens: number
   readonly hasStandingInstruction: boolean
 }
@@ -120,12 +120,12 @@ function append(terms: number[], added: readonly number[]): void {
   for (const term of added) terms.push(term)
 }
 
-const MESSAGE_FRAME_TOKENS = 8
+const MESSAGE_OVERHEAD_TOKENS = 8
 
 function skeletonTokens(segment: Segment, estimate: (text: string) => number): number {
-  const frames = MESSAGE_FRAME_TOKENS * segment.messages.length
-  if (segment.kind === 'user') return frames
-  return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), frames)
+  const overhead = MESSAGE_OVERHEAD_TOKENS * segment.messages.length
+  if (segment.kind === 'user') return overhead
+  return excerptSegment(segment, []).reduce((sum, message) => sum + estimate(textOfMessage(message)), overhead)
 }
 
 function maxSnippetTokens(message: Message): number {

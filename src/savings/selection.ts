@@ -24,8 +24,8 @@ export interface SelectionJob {
   /** True if the question asks about an earlier answer. Selects complete answers first. @default false */
   readonly asksForAnswer?: boolean
   readonly capacity: number
-  /** Tokens for the newest segment, regardless of the query. @default 0 */
-  readonly newestCapacity?: number
+  /** Tokens for excerpts from the newest segment, the last answer, regardless of the query. @default 0 */
+  readonly lastAnswerCapacity?: number
   readonly owner: string
   readonly signal: AbortSignal
 }
@@ -102,7 +102,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
 
   if (prefersAnswers) packAnswers(packer, entries)
   packFixedShares(packer, entries, { byValue, newestFirst, job, isToolHeavy })
-  await packer.measure(entries, job.signal)
+  await packer.measureAndTrim(entries, job.signal)
   const relevant = byValue.filter((entry) => entry.value > 0)
   packer.packSegments(relevant, isToolHeavy ? job.capacity * FULL_SEGMENT_SHARE_WITH_TOOLS : job.capacity)
   const scores = await scoreSnippets(
@@ -112,7 +112,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   )
   for (let round = 0; round < MAX_FILLING_ROUNDS && packer.usedTokens() < job.capacity * FILLED_SHARE; round++) {
     const hasPacked = await packer.packBestSnippets(entries, scores)
-    await packer.measure(entries, job.signal)
+    await packer.measureAndTrim(entries, job.signal)
     if (!hasPacked) break
   }
   packer.packSegments(newestFirst, job.capacity)
@@ -248,5 +248,5 @@ function packFixedShares(
   packer.packSegments(userTokens <= capacity * share ? userEntries : byValue.filter(isUser), capacity * share)
   packer.packSegments(entries.slice(0, 1), capacity * HEAD_SHARE)
   packer.packSegments(newestFirst.slice(0, 1), capacity * NEWEST_SHARE)
-  packer.packLastSnippets(newestFirst.slice(0, 1), Math.min(capacity, job.newestCapacity ?? 0))
+  packer.packLastSnippets(newestFirst.slice(0, 1), Math.min(capacity, job.lastAnswerCapacity ?? 0))
 }

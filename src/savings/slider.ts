@@ -19,7 +19,7 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
 /**
  * The mode of the slider.
  *
- * - `query`: selects the parts again on each turn, by the question. Best recall.
+ * - `query`: selects the parts again on each turn, by their relevance to the question. Best recall.
  * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
  *   read the prompt prefix from its cache.
  * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; the parts that a
@@ -29,8 +29,8 @@ export type SliderMode = 'auto' | 'query' | 'stable'
 
 const STABLE_SHARE = 0.5
 const BLOCK_SHARE = 1 / 16
-const BLOCK_FRAME_TOKENS = 64
-/** Maximum size of the last exchange before the live turn that stays unchanged, as a fraction of the cap. */
+const BLOCK_OVERHEAD_TOKENS = 64
+/** The last exchange before the live turn stays unchanged up to this fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
 type ShortenedPrompt = Pick<Rewrite, 'prompt' | 'tokens'>
@@ -44,7 +44,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const size = await tools.meter.countNear(job.prompt, [cap], job.signal)
     const tokens = size <= cap ? size : await tools.meter.countOf(job.prompt, job.signal)
     if (tokens <= cap) return { declined: `the prompt is within ${cap} tokens`, spent: ZERO }
-    const shortened = (await repeatCut(job, cap)) ?? (await cutAgain(job, cap))
+    const shortened = (await repeatCut(job, cap)) ?? (await createCut(job, cap))
     if (shortened === undefined) return { declined: 'no message can be left out', spent: ZERO }
     const { prompt, tokens: sentTokens } = shortened
     const strategy = `Savings-Slider (${level}: ${cap} tokens)`
@@ -65,7 +65,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     if (repeated.tokens > cap) return undefined
     if (mode === 'auto') {
       const { blocks } = lastSnapshot
-      const capacity = Math.min(cap * BLOCK_SHARE, cap - repeated.tokens - BLOCK_FRAME_TOKENS)
+      const capacity = Math.min(cap * BLOCK_SHARE, cap - repeated.tokens - BLOCK_OVERHEAD_TOKENS)
       const block = await selectBlock(job, { capacity, selection, blocks }, tools)
       const extended = block === undefined ? repeated : await apply({ ...lastSnapshot, blocks: [...blocks, block] })
       if (extended.tokens <= cap) repeated = extended
@@ -74,10 +74,10 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return repeated
   }
 
-  const cutAgain = async (job: TierJob, cap: number): Promise<ShortenedPrompt | undefined> => {
+  const createCut = async (job: TierJob, cap: number): Promise<ShortenedPrompt | undefined> => {
     const isStable = mode === 'stable' || (mode === 'auto' && (await isContinued(job, cap)))
     const target = isStable ? cap * STABLE_SHARE : cap
-    const options = { cap: target, liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, ranksByMeaning: true }
+    const options = { cap: target, liveCap: cap, exchangeTokens: cap * EXCHANGE_SHARE, usesEmbeddings: true }
     const cut = await cutToQuery(job, options, tools)
     if (cut === undefined) return undefined
     if (isStable) await rememberCut(memory, job, `slider-${cap}`, cut)
@@ -85,7 +85,10 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     return cut
   }
 
-  /** Returns true if an earlier turn was cut less than five minutes ago. A repeated request is not an earlier turn. */
+  /**
+   * Returns true if a cut of this conversation is stored, or if an earlier turn was cut less than five minutes ago. A
+   * repeated request is not an earlier turn.
+   */
   const isContinued = async (job: TierJob, cap: number): Promise<boolean> => {
     const lastTurnAt = Number(await recallLatest(memory, job, `slider-${cap}-seen`, 1))
     const snapshot = await recallLatest(memory, job, `slider-${cap}`)

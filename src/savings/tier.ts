@@ -58,16 +58,16 @@ export type TierResult =
 export interface TierForecast {
   readonly tokens: number
   /** Expected cost of small-model calls for this request. */
-  readonly calls: NanoUsd
+  readonly callCost: NanoUsd
   /** Expected cost of small-model calls for each further request. @default 0 */
-  readonly callsPerTurn?: NanoUsd
+  readonly callCostPerTurn?: NanoUsd
   /** True if the prompt extends the one that this tier sent on the last turn. @default false */
   readonly continues?: boolean
   /** Present if each turn extends the last prompt up to a limit. @default a new prompt on each turn */
   readonly steady?: {
     readonly limit: number
     readonly target: number
-    readonly calls: NanoUsd
+    readonly callCost: NanoUsd
   }
 }
 

@@ -67,7 +67,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     const cap = capFor(job)
     const liveCap = Math.max(LIVE_CAP, cap)
     const caps = { cap, liveCap, excerptCap: liveCap, minOldTokens: Math.round(cap / 2) }
-    const cut = await cutToQuery(job, { ...caps, searchTerms: terms, ranksByMeaning: true }, tools)
+    const cut = await cutToQuery(job, { ...caps, searchTerms: terms, usesEmbeddings: true }, tools)
     if (cut === undefined || cut.result.matches === 0) return { declined: 'no section matches the query', spent }
     const strategy = `Vanishing-Context (${cut.sentCount} of ${total} sections)`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 2, strategy }, spent }
@@ -79,9 +79,9 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
     const fixedTokens = fixed.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
-    const callsPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO
-    const calls = add(callsPerTurn, job.semantics?.price(conversation) ?? ZERO)
-    return { tokens, calls, callsPerTurn }
+    const callCostPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO
+    const callCost = add(callCostPerTurn, job.semantics?.price(conversation) ?? ZERO)
+    return { tokens, callCost, callCostPerTurn }
   }
 
   return { tier: 2, wants: (job) => isWanted(job, 2, thresholds), forecast, rewrite }

@@ -154,14 +154,14 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
 }
 
 async function lowestCallCost(
-  { calls }: DeclinedCosts,
+  { callCost }: DeclinedCosts,
   candidate: TierCandidate,
   job: TierJob,
-): Promise<Pick<DeclinedCosts, 'calls'>> {
+): Promise<Pick<DeclinedCosts, 'callCost'>> {
   const forecast = async () => candidate.expected ?? candidate.tier.forecast?.(job)
   const expected = await withFallback(undefined, forecast())
-  if (expected === undefined) return calls === undefined ? {} : { calls }
-  return { calls: calls === undefined || expected.calls < calls ? expected.calls : calls }
+  if (expected === undefined) return callCost === undefined ? {} : { callCost }
+  return { callCost: callCost === undefined || expected.callCost < callCost ? expected.callCost : callCost }
 }
 
 /**

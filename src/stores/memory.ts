@@ -19,7 +19,7 @@ export interface MemoryBounds {
   readonly owned: PoolLimit
   /**
    * Values with an expiry: contexts, recordings, answers. A full pool drops the least recently used value of its
-   * largest share (one kind of one key), which protects the values of keys that use less.
+   * largest share (all values of one kind that belong to one key), which protects the values of keys that use less.
    * @default 50,000 entries, 128 MiB
    */
   readonly expiring: PoolLimit

@@ -4,7 +4,7 @@ import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import { DEFAULT_BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
 import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import {
-  type CallStep,
+  type CallOperation,
   createRemoteCounters,
   createRemoteValues,
   fieldOf,
@@ -43,7 +43,7 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
     (value) => typeof value === 'object' || typeof value === 'function',
   ),
   schema: expects(
-    'lower-case letters, digits and underscores',
+    'a name of at most 41 lowercase letters, digits and underscores that does not begin with a digit',
     (value) => typeof value === 'string' && SCHEMA_NAME.test(value),
   ),
   now: STORE_CHECKS.now,
@@ -52,8 +52,8 @@ export const POSTGRES_CHECKS: Readonly<Record<'client' | 'schema' | 'now', Optio
 const CHECK = optionsOf({ ...POSTGRES_CHECKS, limits: STORE_CHECKS.limits }, ['client'])
 
 /**
- * Creates a store in PostgreSQL 14 or newer. Each step is one function call, so any number of processes can share exact
- * limits and budgets. A committed step survives a power failure.
+ * Creates a store in PostgreSQL 14 or newer. Each operation is one function call, so any number of processes can share
+ * exact limits and budgets. A committed operation survives a power failure.
  */
 export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   checkOptions('postgresStore', options, CHECK)
@@ -62,9 +62,9 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const runQuery = createRunQuery(client)
   const callFunction = createCallFunction(runQuery, schema, now)
   const sweeper = createSweeper(callFunction, limits)
-  const call: CallStep = async (step, request) => {
-    const reply = await callFunction(step, request)
-    if (SWEEPING_STEPS.has(step)) sweeper.start()
+  const call: CallOperation = async (operation, request) => {
+    const reply = await callFunction(operation, request)
+    if (SWEEP_TRIGGERS.has(operation)) sweeper.start()
     return reply
   }
   return {
@@ -79,10 +79,10 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   }
 }
 
-/** Steps after which a sweep may start. */
-const SWEEPING_STEPS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
+/** Operations after which a sweep may start. */
+const SWEEP_TRIGGERS: ReadonlySet<string> = new Set(['write_value', 'append', 'settle_reservation'])
 
-/** Settings that can cause the loss of a committed step. */
+/** Settings that can cause the loss of a committed operation. */
 const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
 function warningOf(row: unknown): string {
@@ -90,9 +90,9 @@ function warningOf(row: unknown): string {
 }
 
 /** A cursor consists of a transaction id and an entry id, zero-padded, because cursors are sorted as strings. */
-const WRITER_DIGITS = 20
+const TRANSACTION_DIGITS = 20
 const ID_DIGITS = 20
-const CURSOR = new RegExp(`^(\\d{${WRITER_DIGITS}})(\\d{${ID_DIGITS}})$`)
+const CURSOR = new RegExp(`^(\\d{${TRANSACTION_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
 /** A malformed cursor starts from the beginning. */
 function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
@@ -101,8 +101,8 @@ function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
 }
 
 function toLogEntry(row: unknown): LogEntry {
-  const [writer, id, at, value] = toList(row)
-  const cursor = toText(writer).padStart(WRITER_DIGITS, '0') + toText(id).padStart(ID_DIGITS, '0')
+  const [transactionId, id, at, value] = toList(row)
+  const cursor = toText(transactionId).padStart(TRANSACTION_DIGITS, '0') + toText(id).padStart(ID_DIGITS, '0')
   return { cursor, at: toNumber(at), value: decodeText(toText(value)) }
 }
 
@@ -150,7 +150,7 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
 /**
- * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the step, so it can be repeated.
+ * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the operation, so it can be repeated.
  */
 const RETRYABLE_CODES = new Set(['40P01', '40001'])
 /** SQLSTATE codes of undefined_function and invalid_schema_name. */

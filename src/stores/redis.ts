@@ -3,11 +3,11 @@ import { checkOptions, expects, oneOf, type OptionCheck, optionsOf } from '../co
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
 import { type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
 import { createRunScript, type RedisClient } from './redis/client.ts'
-import { STEP_SCRIPTS } from './redis/counter-scripts.ts'
+import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
 import { createShardedCounters } from './redis/sharded-counters.ts'
 import { READ_SETTINGS } from './redis/value-scripts.ts'
 import {
-  type CallStep,
+  type CallOperation,
   createRemoteCounters,
   createRemoteValues,
   fieldOf,
@@ -56,7 +56,7 @@ export function redisStore(options: RedisStoreOptions): Store {
   const { client, prefix = 'sluice', shardByOwner = false, now } = options
   const limits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT, ...options.limits }
   const run = createRunScript(client, { prefix, isSharded: shardByOwner, now })
-  const call: CallStep = (step, request) => run(STEP_SCRIPTS[step], request)
+  const call: CallOperation = (step, request) => run(OPERATION_SCRIPTS[step], request)
   const values = createRemoteValues(call, limits)
   return {
     ...values,

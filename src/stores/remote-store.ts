@@ -28,8 +28,8 @@ import {
   shareOf,
 } from './store-rules.ts'
 
-/** The steps that both Redis scripts and PostgreSQL functions implement. */
-export type RemoteStep =
+/** The operations that both Redis scripts and PostgreSQL functions implement. */
+export type RemoteOperation =
   | 'read_value'
   | 'write_value'
   | 'list_keys'
@@ -40,12 +40,12 @@ export type RemoteStep =
   | 'read_levels'
   | 'read_tallies'
 
-/** Runs a step in the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
-export type CallStep = (step: RemoteStep, request: object) => Promise<unknown>
+/** Runs an operation on the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
+export type CallOperation = (operation: RemoteOperation, request: object) => Promise<unknown>
 
 type RemoteValues = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append'>
 
-export function createRemoteValues(call: CallStep, limits: BulkLimits): RemoteValues {
+export function createRemoteValues(call: CallOperation, limits: BulkLimits): RemoteValues {
   async function write(
     key: string,
     value: string | undefined,
@@ -84,7 +84,7 @@ export function createRemoteValues(call: CallStep, limits: BulkLimits): RemoteVa
 
 type RemoteCounters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
 
-export function createRemoteCounters(call: CallStep, limits: BulkLimits): RemoteCounters {
+export function createRemoteCounters(call: CallOperation, limits: BulkLimits): RemoteCounters {
   return {
     reserve: async (request) => {
       checkClaims(request)

@@ -98,7 +98,7 @@ export function poolOf({ ttlMs, quota }: WriteOptions): ValuePool {
   return quota === undefined ? 'durable' : 'owned'
 }
 
-/** Returns the share of its pool that a value counts against: its quota, or the first word of its key (`turn:`). */
+/** Returns the share of its pool that a value counts against: its quota, or the prefix of its key, such as `turn:`. */
 export function shareOf(key: string, quota: Quota | undefined): string {
   return quota?.name ?? key.slice(0, key.indexOf(':') + 1)
 }

@@ -14,12 +14,12 @@ const MAX_CACHED_COUNTS = 50_000
 const MIN_CACHED_LENGTH = 64
 /** An estimate of at least this multiple of a threshold needs no exact count. */
 const CERTAIN_MULTIPLE = 1.6
-const ANSWER_FRAME_TOKENS = 3
+const ANSWER_OVERHEAD_TOKENS = 3
 
 /** Overhead in tokens of each message (role and separators), tool call and tool. */
-const MESSAGE_FRAME_TOKENS = 4
-const TOOL_CALL_FRAME_TOKENS = 4
-const TOOL_FRAME_TOKENS = 8
+const MESSAGE_OVERHEAD_TOKENS = 4
+const TOOL_CALL_OVERHEAD_TOKENS = 4
+const TOOL_OVERHEAD_TOKENS = 8
 /**
  * Estimated tokens of an image: 1,092 × 1,092 pixels in the messages format, or about 1,024 × 2,048 in the chat format.
  */
@@ -84,14 +84,14 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   const bound = (item: CountedItem): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
-    let sum = ANSWER_FRAME_TOKENS
+    let sum = ANSWER_OVERHEAD_TOKENS
     for (const message of prompt.messages) sum += measure(message)
     for (const tool of prompt.tools) sum += measure(tool)
     return sum
   }
 
   const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
-    let sum = ANSWER_FRAME_TOKENS
+    let sum = ANSWER_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
       sum += await count(item, signal)
       const due = pause()
@@ -157,8 +157,8 @@ function countedTextOf(part: Part): string {
 }
 
 function fixedTokens(item: CountedItem): number {
-  if (!('parts' in item)) return TOOL_FRAME_TOKENS
-  return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_FRAME_TOKENS)
+  if (!('parts' in item)) return TOOL_OVERHEAD_TOKENS
+  return item.parts.reduce((sum, part) => sum + fixedTokensOfPart(part), MESSAGE_OVERHEAD_TOKENS)
 }
 
 function fixedTokensOfPart(part: Part): number {
@@ -172,7 +172,7 @@ function fixedTokensOfPart(part: Part): number {
     case 'document':
       return documentTokens(part.source)
     case 'tool-call':
-      return TOOL_CALL_FRAME_TOKENS
+      return TOOL_CALL_OVERHEAD_TOKENS
     case 'tool-result':
       return part.content.reduce((sum, inner) => sum + fixedTokensOfPart(inner), 0)
     case 'opaque':

@@ -12,7 +12,7 @@ import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, countAsTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
-import type { EndpointParts } from './further-endpoints.ts'
+import type { EndpointParts } from './other-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
 export function createHandler(parts: EndpointParts, onRequest: () => void): HttpHandler {
@@ -61,7 +61,7 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
 }
 
-/** Creates the endpoints of model calls. The first request to another endpoint loads `further-endpoints.ts`. */
+/** Creates the endpoints of model calls. The first request to another endpoint loads `other-endpoints.ts`. */
 function createRoutes(parts: EndpointParts): Router<Handler> {
   const { services, traffic, basePath } = parts
   checkProviders(parts)
@@ -81,7 +81,7 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
       modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
-  const others = lazyHandler(async () => (await import('./further-endpoints.ts')).furtherHandler(endpoints, parts))
+  const others = lazyHandler(async () => (await import('./other-endpoints.ts')).otherHandler(endpoints, parts))
   return createRouter(endpoints, others)
 }
 
@@ -105,7 +105,7 @@ function lazyHandler(load: () => Promise<Handler>): Handler {
 
 /** Loaded on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
-  const load = lazy(async () => (await import('./further-endpoints.ts')).createAuthorize(admin, runtime))
+  const load = lazy(async () => (await import('./other-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 

@@ -160,7 +160,7 @@ export function createMetricsReports(parts: {
       return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
-      const { writePrometheus } = await import('./further-endpoints.ts')
+      const { writePrometheus } = await import('./other-endpoints.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)

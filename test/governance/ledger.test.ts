@@ -225,7 +225,7 @@ describe('budgets', () => {
     const key = await keyWith(place, { budget_id: 'team' })
     await place.ledger.reserve(key, quote(1, 1))
     await place.shared.budgets.remove('team')
-    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toThrow(/team, which no longer exists/)
+    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toThrow(/"team" \(which no longer exists\)/)
     await place.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
     const other = await keyWith(place, { rate_limit_id: 'slow' })
     await place.shared.rateLimits.remove('slow')

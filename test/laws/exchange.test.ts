@@ -120,9 +120,9 @@ async function play(storeTurns: number): Promise<Played> {
       case 'end':
         return source.end()
       case 'cut':
-        return source.fail(new GatewayError('upstream', 'The provider "script" broke off its answer.'))
+        return source.fail(new GatewayError('upstream', 'The provider "script" did not complete its answer.'))
       case 'timeout':
-        return source.fail(new GatewayError('upstream-timeout', 'The provider "script" sent no further byte.'))
+        return source.fail(new GatewayError('upstream-timeout', 'The provider "script" sent no more data.'))
       case 'leave':
         return client.leave()
       case 'slow':

@@ -121,7 +121,7 @@ describe('an idempotency key in one process', () => {
     const two = ask(idempotency)
     await settled()
     expect(idempotency.size).toBe(1)
-    await first.forget()
+    await first.release()
 
     expect(await answerOf(two)).toBe('first')
   })
@@ -130,7 +130,7 @@ describe('an idempotency key in one process', () => {
     const { process } = world()
     const idempotency = process()
     const [one, two] = [ask(idempotency), ask(idempotency)]
-    await (await firstOf(one)).forget({ ...ANSWER, status: 503 })
+    await (await firstOf(one)).release({ ...ANSWER, status: 503 })
 
     expect(await answerOf(two)).toEqual({ ...ANSWER, status: 503 })
     expect(await answerOf(ask(idempotency))).toBe('first')
@@ -154,7 +154,7 @@ describe('an idempotency key in one process', () => {
     const idempotency = process()
     const first = await firstOf(ask(idempotency))
     await first.remember(ANSWER)
-    await first.forget()
+    await first.release()
     await first.remember({ ...ANSWER, status: 500 })
     expect(await answerOf(ask(idempotency))).toEqual(ANSWER)
   })
@@ -326,7 +326,7 @@ describe('an idempotency key in several processes', () => {
     const first = await firstOf(ask(here.process()))
     const elsewhere = ask(here.process())
     await poll(here)
-    await first.forget({ ...ANSWER, status: 503 })
+    await first.release({ ...ANSWER, status: 503 })
     await poll(here)
     expect(await answerOf(elsewhere)).toBe('first')
   })
@@ -358,7 +358,7 @@ describe('an idempotency key in several processes', () => {
             await running.pop()?.remember(ANSWER)
             remembered += 1
           }
-          if (kind === 'forget') await running.pop()?.forget()
+          if (kind === 'forget') await running.pop()?.release()
         }
         expect(remembered).toBeLessThanOrEqual(1)
         for (const replayed of told) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })

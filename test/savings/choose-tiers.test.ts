@@ -26,7 +26,7 @@ describe('the cost of a prompt', () => {
 })
 
 describe('the cost of an option', () => {
-  const steady = { limit: 20_000, target: 12_000, calls: toNanoUsd(7) }
+  const steady = { limit: 20_000, target: 12_000, callCost: toNanoUsd(7) }
 
   it('reads a steady prompt from the cache on later turns', () => {
     const { thisRequest, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
@@ -35,12 +35,12 @@ describe('the cost of an option', () => {
   })
 
   it('includes another cut when a steady prompt exceeds its limit', () => {
-    const option = { tokens: 19_500, cachedTokens: 0, calls: ZERO, steady }
+    const option = { tokens: 19_500, cachedTokens: 0, callCost: ZERO, steady }
     expect(costsOf(option, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
   })
 
   it('includes the full input and the calls on each turn without a steady prompt', () => {
-    const option = { tokens: 4000, cachedTokens: 0, calls: toNanoUsd(5), callsPerTurn: toNanoUsd(5) }
+    const option = { tokens: 4000, cachedTokens: 0, callCost: toNanoUsd(5), callCostPerTurn: toNanoUsd(5) }
     expect(costsOf(option, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
   })
 
@@ -65,8 +65,8 @@ describe('a switch', () => {
     expect(maySwitch({ current, candidate })).toBe(expected)
   })
 
-  const unsteady = { tokens: 12_000, cachedTokens: 0, calls: ZERO }
-  const steady = { ...unsteady, steady: { limit: 30_000, target: 12_000, calls: ZERO } }
+  const unsteady = { tokens: 12_000, cachedTokens: 0, callCost: ZERO }
+  const steady = { ...unsteady, steady: { limit: 30_000, target: 12_000, callCost: ZERO } }
   const whole = (tokens: number, cachedTokens: number) => sendingCost(CACHED, tokens, cachedTokens)
 
   it.each([
@@ -89,8 +89,8 @@ describe('a rewritten conversation', () => {
     const steady = {
       tokens: 12_000,
       cachedTokens: 0,
-      calls: ZERO,
-      steady: { limit: 30_000, target: 12_000, calls: ZERO },
+      callCost: ZERO,
+      steady: { limit: 30_000, target: 12_000, callCost: ZERO },
     }
     const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, cachedTokens: 50_000 }
     const isSafeAt = (cachedTokens: number) =>

@@ -35,7 +35,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
   for (let round = 0; round < 2; round++) {
     await packer.packBestSnippets([entry], new Map([[snippet, 1]]))
     expect(entry.pickedSnippets).toEqual([snippet])
-    await packer.measure([entry], new AbortController().signal)
+    await packer.measureAndTrim([entry], new AbortController().signal)
     expect(entry.state).toBe('out')
   }
 })

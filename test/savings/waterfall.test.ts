@@ -129,7 +129,7 @@ describe('without a header', () => {
     const halving: Tier = {
       tier: 4,
       wants: () => true,
-      forecast: ({ tokens }) => ({ tokens: tokens / 2, calls: toNanoUsd(0) }),
+      forecast: ({ tokens }) => ({ tokens: tokens / 2, callCost: toNanoUsd(0) }),
       rewrite: async ({ prompt, tokens }) => {
         const messages = prompt.messages.slice(prompt.messages.length / 2)
         const rewrite = { prompt: { ...prompt, messages }, tokens: tokens / 2, tier: 4, strategy: 'Halved' } as const

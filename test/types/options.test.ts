@@ -124,7 +124,7 @@ describe('a wrong value', () => {
     [
       postgresStore,
       { client, schema: 'My Schema' },
-      'postgresStore: schema: expected lower-case letters, digits and underscores, got "My Schema".',
+      'postgresStore: schema: expected a name of at most 41 lowercase letters, digits and underscores that does not begin with a digit, got "My Schema".',
     ],
   ] as [(...given: never[]) => unknown, object, string][])(
     '%# is refused with its path, what was expected, and what was given',

@@ -91,9 +91,9 @@ export function createCounters(
     return counter
   }
 
-  function throwIfFull(requests: readonly { readonly counter: string }[]): void {
-    if (counters.size + requests.length <= limits.counters) return
-    const added = requests.filter(({ counter }) => !counters.has(counter)).length
+  function throwIfFull(amounts: readonly { readonly counter: string }[]): void {
+    if (counters.size + amounts.length <= limits.counters) return
+    const added = amounts.filter(({ counter }) => !counters.has(counter)).length
     if (counters.size + added > limits.counters) throw storeFullError('counters')
   }
 
@@ -151,8 +151,8 @@ export function createCounters(
 }
 
 /**
- * Sums for reports. Above the maximum, the least recently updated tally is dropped, because budgets do not depend on
- * tallies.
+ * Sums for reports and for the amounts that a budget carries over. Above the maximum, the least recently updated tally is
+ * dropped, because counters alone enforce the limits.
  */
 interface Tallies {
   add(tally: Tally): void

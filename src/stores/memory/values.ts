@@ -67,8 +67,8 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
 
   function dropUntilFits({ share, bytes }: PoolEntry, quota: Quota | undefined): void {
     const nextToDrop = (): PoolEntry | undefined => {
-      const isShareOver = quota !== undefined && wouldExceed(expiring.sizeOfShare(share), bytes, limitOf(quota))
-      if (isShareOver) return expiring.oldestOf(share)
+      const isQuotaExceeded = quota !== undefined && wouldExceed(expiring.sizeOfShare(share), bytes, limitOf(quota))
+      if (isQuotaExceeded) return expiring.oldestOf(share)
       return wouldExceed(expiring, bytes, expiring.limit) ? expiring.oldestOfLargest(share) : undefined
     }
     for (let entry = nextToDrop(); entry !== undefined; entry = nextToDrop()) remove(entry)
@@ -123,7 +123,7 @@ interface PoolEntry extends Schedulable {
   readonly value: string
   readonly bytes: number
   readonly pool: Pool
-  /** The name of the quota, or the first word of the key (`turn:`). */
+  /** The name of the quota, or the prefix of the key, such as `turn:`. */
   readonly share: string
 }
 

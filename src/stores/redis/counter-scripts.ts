@@ -1,4 +1,4 @@
-import type { RemoteStep } from '../remote-store.ts'
+import type { RemoteOperation } from '../remote-store.ts'
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 import { PREAMBLE, defineScript, type Script } from './client.ts'
 import { APPEND, ENTRIES, GET, ITEM_FUNCTIONS, LIST, WRITE } from './value-scripts.ts'
@@ -189,7 +189,7 @@ end
 return cjson.encode(tallies)
 `)
 
-export const STEP_SCRIPTS: Readonly<Record<RemoteStep, Script>> = {
+export const OPERATION_SCRIPTS: Readonly<Record<RemoteOperation, Script>> = {
   read_value: GET,
   write_value: WRITE,
   list_keys: LIST,

@@ -4,7 +4,7 @@ import { type BulkLimits, encodeText } from '../durable-store.ts'
 import { createRemoteCounters, fieldOf, settledEntriesRequest, settlementRequest } from '../remote-store.ts'
 import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
 import type { RunScript } from './client.ts'
-import { SHRINK, STEP_SCRIPTS } from './counter-scripts.ts'
+import { SHRINK, OPERATION_SCRIPTS } from './counter-scripts.ts'
 
 type Counters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
 
@@ -20,7 +20,7 @@ interface AcceptedPart {
 const MAX_REMEMBERED = 100_000
 
 /**
- * Counters whose owners are in different slots. Each step of one owner is one call.
+ * Creates counters whose owners are in different slots. An operation on the data of one owner is one call.
  *
  * A reservation that involves several owners is made one owner at a time. The key comes first, because otherwise a key
  * above its own limits could hold a part of a shared budget. A rejection releases the amounts held by earlier owners.
@@ -30,7 +30,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
   /** Owners by reservation. */
   const owners = new Map<string, readonly string[]>()
   const countersOf = (owner: string): Counters =>
-    createRemoteCounters((step, request) => run(STEP_SCRIPTS[step], request, owner), limits)
+    createRemoteCounters((step, request) => run(OPERATION_SCRIPTS[step], request, owner), limits)
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
     checkClaims(request)
@@ -121,7 +121,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
         tallies: select(settlement.tallies, tallies.get(owner)),
       }
       return run(
-        STEP_SCRIPTS.settle_reservation,
+        OPERATION_SCRIPTS.settle_reservation,
         { ...settlementRequest(part, limits), mark: shouldMark, force: isForced },
         owner,
       )
@@ -132,7 +132,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
       const otherOwners = [...involvedOwners].filter((other) => other !== owner)
       await Promise.all(otherOwners.map((other) => settlePart(other, true)))
-      if (isSettled && entries.length > 0) await run(STEP_SCRIPTS.append, settledEntriesRequest(entries, limits))
+      if (isSettled && entries.length > 0) await run(OPERATION_SCRIPTS.append, settledEntriesRequest(entries, limits))
       owners.delete(reservationId)
       return isSettled
     }

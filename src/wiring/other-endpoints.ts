@@ -6,7 +6,7 @@ import { chatClient } from '../formats/chat/client.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
-import { countStages, embeddingStages } from '../pipeline/further-stages.ts'
+import { countStages, embeddingStages } from '../pipeline/embedding-and-count-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
 import type { Services, Traffic } from '../pipeline/services.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
@@ -44,10 +44,10 @@ export interface EndpointParts {
  * or no `/v1`), because clients join a base URL and a path differently.
  * @param modelCalls The endpoints of model calls, whose path variants are handled here.
  */
-export function furtherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
+export function otherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
   const { basePath } = parts
-  const further = furtherEndpoints(parts).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
-  const route = createRouter([...modelCalls, ...further, { method: 'GET', path: basePath || '/', handle: greeting }])
+  const others = otherEndpoints(parts).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+  const route = createRouter([...modelCalls, ...others, { method: 'GET', path: basePath || '/', handle: greeting }])
   return (call) => {
     const { id, startedAt, request, sink } = call
     const { handle, variables } = findEndpoint(route, request, basePath)
@@ -78,16 +78,16 @@ function findEndpoint(
 
 function pathVariants(path: string, basePath: string): readonly string[] {
   const normalized = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '')
-  const isInside = normalized.startsWith(`${basePath}/`)
-  return isInside ? [path, normalized, `${basePath}/v1${normalized.slice(basePath.length)}`] : [path, normalized]
+  const isUnderBasePath = normalized.startsWith(`${basePath}/`)
+  return isUnderBasePath ? [path, normalized, `${basePath}/v1${normalized.slice(basePath.length)}`] : [path, normalized]
 }
 
-function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
+function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
   const { services, store, traffic, servesWithoutStore, directory, admin } = parts
   const states = (): ProviderStates => providerStates(parts.providers, parts.circuits())
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
-  const listed = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
-  const stored = responseHandlers(services)
+  const models = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
+  const responses = responseHandlers(services)
   const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
   const tracked = (handle: Handler): Handler => countAsTraffic(traffic, handle)
   return [
@@ -104,18 +104,18 @@ function furtherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
     { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient, services)) },
-    { method: 'GET', path: '/v1/responses/:id', handle: stored.read },
-    { method: 'DELETE', path: '/v1/responses/:id', handle: stored.remove },
-    { method: 'POST', path: '/v1/responses/:id/cancel', handle: stored.cancel },
-    { method: 'GET', path: '/v1/responses/:id/input_items', handle: stored.inputItems },
+    { method: 'GET', path: '/v1/responses/:id', handle: responses.read },
+    { method: 'DELETE', path: '/v1/responses/:id', handle: responses.remove },
+    { method: 'POST', path: '/v1/responses/:id/cancel', handle: responses.cancel },
+    { method: 'GET', path: '/v1/responses/:id/input_items', handle: responses.inputItems },
     // Embeddings errors are written in the chat format.
     {
       method: 'POST',
       path: '/v1/embeddings',
       handle: tracked((call) => embeddingStages.run(exchangeOf(call, chatClient), services)),
     },
-    { method: 'GET', path: '/v1/models', handle: listModels(listed, services) },
-    { method: 'GET', path: '/v1/models/*id', handle: getModel(listed, services) },
+    { method: 'GET', path: '/v1/models', handle: listModels(models, services) },
+    { method: 'GET', path: '/v1/models/*id', handle: getModel(models, services) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
     ...passthroughEndpoints({ services, store, options: parts.passthrough ?? {} }),
@@ -145,7 +145,7 @@ function providerStates(
   )
 }
 
-/** A circuit that is open for only one key does not affect the state. */
+/** A circuit that is open for only one key makes its provider degraded, but not away. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'unavailable' : 'degraded'
