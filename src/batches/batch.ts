@@ -40,8 +40,8 @@ const MAX_TIME_MS = 16 ** TIME_DIGITS - 1
 
 /** Later batches have smaller ids, because an ascending list must begin with the newest batch. */
 export function makeBatchId(now: number, uuid: string): string {
-  const age = (MAX_TIME_MS - now).toString(16).padStart(TIME_DIGITS, '0')
-  return `${PREFIX}${age}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
+  const descendingTime = (MAX_TIME_MS - now).toString(16).padStart(TIME_DIGITS, '0')
+  return `${PREFIX}${descendingTime}${uuid.replaceAll('-', '').slice(0, 32 - TIME_DIGITS)}`
 }
 
 export function isBatchId(text: string): boolean {
@@ -111,7 +111,7 @@ function parseCleanupKey(key: string): { readonly at: number; readonly id: strin
   return { at: Number(at), id }
 }
 
-type ItemValue =
+type ItemValueKind =
   /** The claim on the item. Deleted when the item is finished. */
   | 'todo'
   /** `{custom_id, params}`. */
@@ -120,7 +120,7 @@ type ItemValue =
   | 'result'
 
 /** Returns the key prefix of a batch's values of one kind. */
-export function itemPrefix(kind: ItemValue, batchId: string): string {
+export function itemPrefix(kind: ItemValueKind, batchId: string): string {
   return `batch-${kind}:${batchId}:`
 }
 
@@ -131,7 +131,7 @@ export function toPosition(index: number): string {
   return String(index).padStart(INDEX_DIGITS, '0')
 }
 
-export function itemKey(kind: ItemValue, batchId: string, position: string): string {
+export function itemKey(kind: ItemValueKind, batchId: string, position: string): string {
   return `${itemPrefix(kind, batchId)}${position}`
 }
 

@@ -70,20 +70,20 @@ export function createFailurePause(now: () => number): FailurePause {
   }
 }
 
-export interface CallLimits {
+export interface CallGuardOptions {
   readonly runtime: Pick<Runtime, 'now' | 'after'>
   readonly timeoutMs: number
 }
 
-type Caller = <T>(work: () => MaybePromise<T>) => MaybePromise<T>
+type GuardedCall = <T>(work: () => MaybePromise<T>) => MaybePromise<T>
 
-function createCaller({ runtime: { now, after }, timeoutMs }: CallLimits): Caller {
+function createGuardedCall({ runtime: { now, after }, timeoutMs }: CallGuardOptions): GuardedCall {
   const pause = createFailurePause(now)
-  const failed = (error: unknown): never => {
+  const recordFailure = (error: unknown): never => {
     pause.countFailure()
     throw error
   }
-  const succeeded = <T>(value: T): T => {
+  const recordSuccess = <T>(value: T): T => {
     pause.reset()
     return value
   }
@@ -91,16 +91,16 @@ function createCaller({ runtime: { now, after }, timeoutMs }: CallLimits): Calle
     if (pause.isPaused) throw new Error('The cache store or index is paused after repeated failures.')
     try {
       const result = runWithTimeout({ ms: timeoutMs, after }, work)
-      return isThenable(result) ? result.then(succeeded, failed) : succeeded(result)
+      return isThenable(result) ? result.then(recordSuccess, recordFailure) : recordSuccess(result)
     } catch (error) {
-      return failed(error)
+      return recordFailure(error)
     }
   }
 }
 
 /** Returns a store whose calls have a deadline, except `clear`, which may be slow but delays no request. */
-export function limitAnswerCalls(store: AnswerStore, limits: CallLimits): AnswerStore {
-  const call = createCaller(limits)
+export function guardAnswerStore(store: AnswerStore, options: CallGuardOptions): AnswerStore {
+  const call = createGuardedCall(options)
   const { claims, peek = store.get } = store
   const values = claims?.values
   return {
@@ -120,8 +120,8 @@ export function limitAnswerCalls(store: AnswerStore, limits: CallLimits): Answer
         ...(values !== undefined && {
           values: {
             get: (key) => call(() => values.get(key)),
-            set: async (key, value, written) => call(() => values.set(key, value, written)),
-            swap: async (key, expected, value, written) => call(() => values.swap(key, expected, value, written)),
+            set: async (key, value, options) => call(() => values.set(key, value, options)),
+            swap: async (key, expected, value, options) => call(() => values.swap(key, expected, value, options)),
           },
         }),
       },
@@ -129,8 +129,8 @@ export function limitAnswerCalls(store: AnswerStore, limits: CallLimits): Answer
   }
 }
 
-export function limitIndexCalls(index: VectorIndex, limits: CallLimits): VectorIndex {
-  const call = createCaller(limits)
+export function guardVectorIndex(index: VectorIndex, options: CallGuardOptions): VectorIndex {
+  const call = createGuardedCall(options)
   return {
     add: (entry) => call(() => index.add(entry)),
     nearest: (scope, vector, options) => call(() => index.nearest(scope, vector, options)),

@@ -21,13 +21,13 @@ export function mix(value: number): number {
 const DIMENSIONS = 1024
 
 /**
- * Weight of each feature type, as a share of the squared length. Letters tolerate typos. Words, word pairs and word
- * pieces distinguish texts with the same letters.
+ * Weight of each feature type, as a share of the squared norm. Letters tolerate typos. Words, word pairs and
+ * character n-grams distinguish texts with the same letters.
  */
-const SHARES = { letters: 0.9, pieces: 0.06, words: 0.02, pairs: 0.02 } as const
+const SHARES = { letters: 0.9, ngrams: 0.06, words: 0.02, pairs: 0.02 } as const
 
-const MIN_PIECE = 3
-const MAX_PIECE = 5
+const MIN_NGRAM = 3
+const MAX_NGRAM = 5
 /** Maximum number of embedded characters. Only the start and the end of a longer text are embedded. */
 const MAX_LENGTH = 16_384
 
@@ -39,8 +39,8 @@ const OFFLINE: Embedder = {
 
 /**
  * Returns an embedder that needs neither a network nor a model. It hashes features of the canonical text into 1024
- * dimensions, and finds texts with nearly the same words, but not synonyms. A text has the same vector on every
- * platform.
+ * dimensions. Texts with nearly the same words have similar vectors, but synonyms do not. A text has the same vector on
+ * every platform.
  */
 export function hashingEmbedder(): Embedder {
   return OFFLINE
@@ -60,11 +60,11 @@ function embedMeaning(meaning: string): Float32Array {
   const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
   const sum = new Float64Array(DIMENSIONS)
   addFeatures(sum, words, lettersOf, SHARES.letters)
-  addFeatures(sum, words, piecesOf, SHARES.pieces)
+  addFeatures(sum, words, ngramsOf, SHARES.ngrams)
   addFeatures(sum, words, (word) => [hash32(word, 3)], SHARES.words)
   addFeatures(sum, pairs, (pair) => [hash32(pair, 4)], SHARES.pairs)
-  const length = normOf(sum)
-  return length === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / length)
+  const norm = normOf(sum)
+  return norm === 0 ? new Float32Array(DIMENSIONS) : Float32Array.from(sum, (value) => value / norm)
 }
 
 /**
@@ -78,15 +78,15 @@ function lettersOf(word: string): readonly number[] {
   return Array.from(letters, (letter) => mix((first << 16) ^ letter ^ 0x1e77e125))
 }
 
-function piecesOf(word: string): readonly number[] {
+function ngramsOf(word: string): readonly number[] {
   const marked = `^${word}$`
-  const pieces: number[] = []
-  for (let length = MIN_PIECE; length <= MAX_PIECE; length += 1) {
+  const ngrams: number[] = []
+  for (let length = MIN_NGRAM; length <= MAX_NGRAM; length += 1) {
     for (let start = 0; start + length <= marked.length; start += 1) {
-      pieces.push(hash32(marked.slice(start, start + length), 2))
+      ngrams.push(hash32(marked.slice(start, start + length), 2))
     }
   }
-  return pieces
+  return ngrams
 }
 
 /**
@@ -103,17 +103,17 @@ function addFeatures(
   for (const word of words) {
     for (const feature of featuresOf(word)) counts.set(feature, (counts.get(feature) ?? 0) + 1)
   }
-  const family = new Float64Array(DIMENSIONS)
+  const typeSum = new Float64Array(DIMENSIONS)
   for (const [feature, count] of counts) {
     const dimension = feature % DIMENSIONS
     const sign = feature >>> 31 === 0 ? 1 : -1
-    family[dimension] = (family[dimension] ?? 0) + sign * Math.sqrt(count)
+    typeSum[dimension] = (typeSum[dimension] ?? 0) + sign * Math.sqrt(count)
   }
-  const length = normOf(family)
-  if (length === 0) return
-  const scale = Math.sqrt(share) / length
+  const norm = normOf(typeSum)
+  if (norm === 0) return
+  const scale = Math.sqrt(share) / norm
   for (let index = 0; index < DIMENSIONS; index += 1) {
-    sum[index] = (sum[index] ?? 0) + (family[index] ?? 0) * scale
+    sum[index] = (sum[index] ?? 0) + (typeSum[index] ?? 0) * scale
   }
 }
 

@@ -75,8 +75,11 @@ const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recomme
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
 const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
 
-/** Words that introduce a clause. A leading phrase is not moved behind them, because it would modify the clause. */
-const HAS_CLAUSES = words(
+/**
+ * Words that introduce a clause. If the rest of the text contains one, the leading phrase is not moved to the end, where
+ * it would modify the clause.
+ */
+const CLAUSE_WORDS = words(
   'that who which say says said think thinks thought believe know claim because if when while before after until and or but',
 )
 
@@ -125,7 +128,7 @@ function moveFrontedPhrase(items: readonly Token[]): readonly Token[] {
   if (phrase === undefined) return items
   const length = countWords(phrase)
   const rest = items.slice(length)
-  if (rest.some((item, index) => item.kind === 'stop' || (index > 0 && HAS_CLAUSES.has(item.key)))) return items
+  if (rest.some((item, index) => item.kind === 'stop' || (index > 0 && CLAUSE_WORDS.has(item.key)))) return items
   return [...rest, ...items.slice(0, length - 1)]
 }
 
@@ -171,13 +174,24 @@ function asQuestion(items: readonly Token[]): readonly Token[] {
 
 const PRONOUNS: ReadonlySet<string> = new Set(['i', 'you', 'he', 'she', 'it', 'we', 'they', 'one'])
 const MODALS: ReadonlySet<string> = new Set(['can', 'could', 'should', 'will', 'would', 'must', 'may', 'might'])
-const HELPERS: ReadonlySet<string> = new Set([...MODALS, 'do', 'does', 'did', 'have', 'has', 'had', 'not', 'to', 'be'])
-/** `who` and `what` may be the subject of the clause. */
+const AUXILIARIES: ReadonlySet<string> = new Set([
+  ...MODALS,
+  'do',
+  'does',
+  'did',
+  'have',
+  'has',
+  'had',
+  'not',
+  'to',
+  'be',
+])
+/** Excludes `who` and `what`, which may be the subject of the clause. Their questions need no `do`. */
 const ADVERBS: ReadonlySet<string> = new Set(['why', 'where', 'when'])
 
 function insertDo(items: readonly Token[]): readonly Token[] {
   const [first] = items
-  if (first === undefined || !ADVERBS.has(first.key) || items.some((item) => HELPERS.has(item.key))) return items
+  if (first === undefined || !ADVERBS.has(first.key) || items.some((item) => AUXILIARIES.has(item.key))) return items
   return [...toWordTokens(first, [first.key, 'do']), ...items.slice(1)]
 }
 

@@ -13,7 +13,7 @@ import {
   type SemanticCacheOptions,
   type VerifierModel,
 } from './cache-options.ts'
-import { limitAnswerCalls, limitIndexCalls, whenReady } from './deadlines.ts'
+import { guardAnswerStore, guardVectorIndex, whenReady } from './deadlines.ts'
 import { attempt, findAnswer, type CacheHit, type CacheParts, type CacheTallies } from './find-answer.ts'
 import { createFlatIndex, createVectorSearch } from './vector-search.ts'
 import type { Difference } from './guard.ts'
@@ -122,7 +122,7 @@ function createCacheParts(options: SemanticCacheOptions): CacheParts {
             if (isThenable(removed)) removed.catch(() => {})
           },
         })
-      : limitAnswerCalls(options.answers, { runtime, timeoutMs })
+      : guardAnswerStore(options.answers, { runtime, timeoutMs })
   return {
     options,
     threshold: options.similarityThreshold ?? DEFAULT_THRESHOLD,
@@ -159,7 +159,7 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   const index =
     options.index === undefined
       ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
-      : limitIndexCalls(options.index, { runtime, timeoutMs })
+      : guardVectorIndex(options.index, { runtime, timeoutMs })
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal, hasComparable })
 }
 

@@ -58,8 +58,8 @@ function isAlwaysNull(search: ByteSearch, keyEnd: string): boolean {
 }
 
 /**
- * Returns true if every event is one line `data: {…}` and starts with one of `prefixes`. Events with comments,
- * several data lines or incomplete objects must be parsed.
+ * Returns true if every event starts with one of `prefixes`, which end inside the data line, and that line ends both the
+ * object and the event. Events with comments, several data lines or incomplete objects must be parsed.
  */
 function isEveryEventAnObject(search: ByteSearch, prefixes: readonly Uint8Array[]): boolean {
   const { bytes } = search
@@ -207,8 +207,8 @@ export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
 }
 
 function hasName(piece: JsonObject): boolean {
-  const called = piece['function'] ?? piece['custom']
-  return isJsonObject(called) && nonEmptyString(called['name']) !== undefined
+  const invocation = piece['function'] ?? piece['custom']
+  return isJsonObject(invocation) && nonEmptyString(invocation['name']) !== undefined
 }
 
 export function fillMessageCallIds(message: JsonObject): JsonObject {

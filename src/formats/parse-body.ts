@@ -137,7 +137,7 @@ const OPEN_BRACE = 123
 /** Maximum size in bytes at which joining strings is faster than joining bytes. */
 const MAX_SPLICED_TEXT_BYTES = 64 * 1024
 
-/** Replaces the model name, and inserts `added` fields after the opening brace. */
+/** Replaces the model name, and inserts `addedFields` after the opening brace. */
 export function replaceModel(received: ReceivedBody, model: string, addedFields: JsonObject = {}): string | Uint8Array {
   const { bytes, modelSpan, text } = received
   const fieldsStart = bytes.indexOf(OPEN_BRACE) + 1

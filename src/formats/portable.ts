@@ -17,7 +17,7 @@ import { readContent } from './responses/items.ts'
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
   readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
-  /** True if unsupported content is omitted and reported. @default false: unsupported content is rejected */
+  /** True if unsupported content is omitted and reported. False if it is rejected. */
   readonly isLossy: boolean
 }
 
@@ -26,18 +26,18 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
     received.native.dialect === 'responses' ? portableResponsesPrompt(received) : { prompt: received, ignored: [] }
   const ignoredFields = [...converted.ignored]
   let { prompt } = converted
-  if (target.model.refusesSamplers === true) prompt = removeSamplers(prompt, ignoredFields)
+  if (target.model.refusesSamplers === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
   return { prompt, ignored: ignoredFields }
 }
 
-const SAMPLERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
+const SAMPLING_PARAMETERS = { temperature: 'temperature', topP: 'top_p', topK: 'top_k' } as const
 
-function removeSamplers(prompt: Prompt, ignoredFields: string[]): Prompt {
+function removeSamplingParameters(prompt: Prompt, ignoredFields: string[]): Prompt {
   const { temperature, topP, topK, ...settings } = prompt.settings
   for (const [setting, value] of Object.entries({ temperature, topP, topK })) {
-    if (value !== undefined) ignoredFields.push(SAMPLERS[setting as keyof typeof SAMPLERS])
+    if (value !== undefined) ignoredFields.push(SAMPLING_PARAMETERS[setting as keyof typeof SAMPLING_PARAMETERS])
   }
   return { ...prompt, settings }
 }
@@ -50,9 +50,8 @@ function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignored
   if (effort === undefined) return prompt
   const isShared = dialect !== 'anthropic' && prompt.native.dialect !== 'anthropic'
   if (model.efforts === undefined && isShared) return prompt
-  const supportedEfforts =
-    model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
-  if (supportedEfforts !== undefined) return { ...prompt, settings: { ...settings, effort: supportedEfforts } }
+  const supportedEffort = model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
+  if (supportedEffort !== undefined) return { ...prompt, settings: { ...settings, effort: supportedEffort } }
   ignoredFields.push(sourceFormatOf(prompt).settingNames.effort)
   return { ...prompt, settings }
 }
@@ -105,7 +104,7 @@ function portableParts(parts: readonly Part[], dialect: UpstreamDialect): readon
   return isUnchanged ? parts : portable
 }
 
-/** Returns false for content that only its own vendor accepts. */
+/** Returns false for content that only its own vendor accepts, and for URLs that the target format does not support. */
 function isPortable(part: Part, dialect: UpstreamDialect): boolean {
   switch (part.type) {
     case 'opaque':

@@ -9,12 +9,17 @@ import type { RequestUsage } from './reservation.ts'
 /** Sends settlements to the store and retries failed ones. */
 export interface Settlements {
   /**
-   * Rejects if the store fails. A failed settlement is retried after a later settlement, by `retry`, and periodically.
+   * Rejects if the store fails. A failed settlement is retried after the next successful one, by `retry`, and
+   * periodically.
    *
-   * @param opening Opens the reservation of a request that was served without one. @default the reservation is open
+   * @param opening Opens the reservation first, for a request that was served without one. Omitted if the
+   *   reservation is already open.
    */
   settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
-  /** Retries failed settlements after running ones end. Resolves with the number that failed again. */
+  /**
+   * Waits for running settlements, and then retries failed ones until one fails again. Resolves with the number of
+   * settlements that remain.
+   */
   retry(): Promise<number>
   counts(): SettlementCounts
 }
@@ -33,7 +38,7 @@ interface PendingSettlement {
 }
 
 export interface SettlementsOptions {
-  /** Schedules retries. @default only later calls retry */
+  /** Schedules periodic retries. @default failed settlements are retried only by later calls */
   readonly after?: Runtime['after']
   /** Maximum number of failed settlements. Above it, the oldest is discarded and its reservation expires. @default 10,000 */
   readonly maxFailed?: number
@@ -78,7 +83,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     try {
       await store.reserve(opening)
     } catch (error) {
-      // An earlier attempt opened the reservation.
+      // A rejection means that an earlier attempt opened the reservation.
       if (!isRejection(error)) throw error
     }
     pending.opening = undefined
@@ -130,7 +135,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     isRetrying = true
     try {
       for (let next = failed.shift(); next !== undefined; next = failed.shift()) {
-        if (!(await isAccepted(next))) return failed.unshift(next)
+        if (!(await sendOrDiscard(next))) return failed.unshift(next)
       }
       return 0
     } finally {
@@ -138,8 +143,11 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     }
   }
 
-  /** Discards a settlement that the store rejects. Otherwise, it would block later ones. */
-  async function isAccepted(pending: PendingSettlement): Promise<boolean> {
+  /**
+   * Sends a settlement, and discards it if the store rejects it, because it would block later ones. Returns false if the
+   * settlement must be retried.
+   */
+  async function sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
     try {
       await send(pending)
     } catch (error) {
@@ -177,7 +185,10 @@ export function settlementOf({ reservationId, windows, limits, usage, entries }:
   return { reservationId, charges, tallies: talliesOf(windows.tallies, usage), entries }
 }
 
-/** Clamps usage to non-negative integers. If the billed amount is not a number, bills the reserved amount. */
+/**
+ * Clamps usage to non-negative integers, except `savedTokens`, which is negative if the prompt grew. If the billed
+ * amount is not a number, bills the reserved amount.
+ */
 export function checkedUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {
     promptTokens: finiteOr(usage.promptTokens, 0),

@@ -150,7 +150,7 @@ export function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse
   outgoing.once('close', () => closers.delete(close))
 }
 
-/** The waiting requests of each connection, which share one listener. */
+/** Functions that close the waiting responses of each connection, which share one listener. */
 const waitingClosersBySocket = new WeakMap<Socket, Set<() => void>>()
 
 function waitingClosersOf(socket: Socket): Set<() => void> {

@@ -21,7 +21,7 @@ import { waitForStore } from './reserve.ts'
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
 /**
- * Calls an endpoint whose requests and answers are forwarded unchanged. The request counts against the request limits
+ * Calls an endpoint whose requests and answers are forwarded without translation. The request counts against the request limits
  * and reserves its maximum price. The gateway never retries it, because it may be expensive or unsafe to repeat.
  */
 export async function passThrough(

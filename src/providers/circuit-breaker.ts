@@ -144,7 +144,10 @@ function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
   entries.set(name, value)
 }
 
-/** Only the first call of a method has an effect, so retries are not counted. */
+/**
+ * The permission to send one request through a circuit. Only the first call to any method has an effect, so retries are
+ * not counted.
+ */
 export class CircuitPass {
   readonly #circuit: Circuit
   readonly #keyId: string

@@ -38,7 +38,7 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
    * True if the service has `/responses`. `POST /v1/responses` is then forwarded without translation. @default false
    */
   readonly responses?: boolean
-  /** The family of models whose id does not name a family. @default the name */
+  /** The family of models whose id does not name a family. @default the provider's name */
   readonly family?: string
 }
 

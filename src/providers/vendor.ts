@@ -83,7 +83,7 @@ export const vendorFields: OptionFields<VendorOptions> = {
   headers: z.exactOptional(headersSchema),
 }
 
-interface VendorEndpoint extends Pick<
+interface VendorDefinition extends Pick<
   HttpProviderOptions,
   'name' | 'format' | 'secondFormat' | 'urls' | 'forwardedHeaders'
 > {
@@ -98,7 +98,7 @@ interface VendorEndpoint extends Pick<
 }
 
 /** Creates a provider for a vendor. Throws `invalid-request` for an invalid model. */
-export function vendorProvider(options: VendorOptions, vendor: VendorEndpoint): Provider {
+export function vendorProvider(options: VendorOptions, vendor: VendorDefinition): Provider {
   const { functionName, family, known, credentials = {}, headers, ...endpoint } = vendor
   const { models: entries, defaultPrice, headers: extraHeaders, fetch } = options
   const signedValues: string[] = []

@@ -153,7 +153,7 @@ export class Recordings {
     await this.#options.store.set(nameOf(owner, id), text, options)
   }
 
-  /** Lets reads of the same name wait for a write. Ignores failures, because the answer has already been sent. */
+  /** Makes reads of the same name wait for the write. Ignores failures, because the answer has already been sent. */
   async #trackWrite(name: string, write: Promise<unknown>): Promise<void> {
     const settled = write.catch(() => {})
     this.#writes.set(name, settled)
@@ -162,7 +162,7 @@ export class Recordings {
   }
 }
 
-/** Encodes the id, so that different owners cannot have the same key. */
+/** Encodes the id, so that recordings of different owners cannot have the same name. */
 function nameOf(owner: string, id: string): string {
   return `recording:${owner}:${encodeURIComponent(id)}`
 }

@@ -25,7 +25,7 @@ export interface PassthroughParts {
 }
 
 /**
- * Returns the endpoints whose requests are forwarded unchanged. The vendor's path is built from validated parts; the
+ * Returns the endpoints whose requests are forwarded without translation. The vendor's path is built from validated parts; the
  * caller's path and query are never forwarded.
  */
 export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
@@ -161,7 +161,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     },
     register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
-      if (!/^[\w-]{1,200}$/.test(id)) throw upstreamError(provider.name, 'sent a file without an id')
+      if (!/^[\w-]{1,200}$/.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
       const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
       try {
         await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })

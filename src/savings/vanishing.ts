@@ -26,7 +26,7 @@ interface VanishingOptions {
   readonly after: Runtime['after']
 }
 
-/** A number of tokens, or several with the conversation size `above` which each applies. */
+/** A number of tokens, or several, each of which applies to conversations of more than `above` tokens. */
 export type MinTarget = number | readonly { readonly above: number; readonly target: number }[]
 
 /** Measured on long chats: 4k tokens contain about 77% of the needed passages, 16k tokens about 91%. */
@@ -155,8 +155,8 @@ async function askForTerms(
 }
 
 function lastUserTexts({ segments }: Conversation): string {
-  const users = segments.filter((segment) => segment.kind === 'user').slice(-2)
-  const texts = users.map((segment) => segment.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
+  const userSegments = segments.filter((segment) => segment.kind === 'user').slice(-2)
+  const texts = userSegments.map((segment) => segment.messages.map(textOfMessage).join('\n').slice(-MAX_TURN_LENGTH))
   return `<<<conversation>>>\n${texts.join('\n---\n')}\n<<<end>>>`
 }
 

@@ -61,7 +61,7 @@ export function testVectorIndex(
       expect(found[2]?.similarity).toBeCloseTo(cosine(20), 5)
     })
 
-    it('omits vectors below the minimum similarity, and opposite ones', async () => {
+    it('omits vectors below the minimum similarity, including opposite ones', async () => {
       await add('near', 10)
       await add('far', 30)
       await add('opposite', 180)
@@ -148,7 +148,7 @@ const TEXTS = ['What is the capital of France?', 'How do I boil an egg?', 'æ³•å›
 export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestApi, 'beforeEach' | 'afterEach'>): void {
   const { describe, expect, it } = api
   describe(`${name} fulfills the embedder contract`, () => {
-    it('returns one vector of its dimensions for each text, in order', async () => {
+    it('returns one vector of the declared length for each text, in order', async () => {
       const embedder = make()
       const together = await embedder.embed(TEXTS)
       expect(together).toHaveLength(TEXTS.length)
@@ -159,7 +159,7 @@ export function testEmbedder(name: string, make: () => Embedder, api: Omit<TestA
       }
     })
 
-    it('returns vectors of length 1', async () => {
+    it('returns unit vectors', async () => {
       for (const vector of await make().embed(TEXTS)) {
         expect(Math.hypot(...vector)).toBeCloseTo(1, 4)
       }

@@ -7,7 +7,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
   describe('reservations', () => {
     const onlyHeld = (...amounts: readonly number[]) => amounts.map((held) => ({ spent: 0, held }))
 
-    it('holds the amounts of an accepted reservation and returns the levels after the step', async () => {
+    it('holds the amounts of an accepted reservation and returns the levels after the reservation', async () => {
       expect(await reserve('t', [claim('a', 3, 10), claim('b', 5, 5)])).toMatchObject({
         accepted: true,
         levels: [3, 5],
@@ -277,7 +277,7 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       expect(await keysOf('a')).toHaveLength(3)
     })
 
-    it('of log entries drop their oldest entry in any log', async () => {
+    it('of log entries drop their oldest entry, regardless of its log', async () => {
       for (let n = 0; n < 2; n += 1)
         await suite.store.append('own', { at: START_TIME, value: `b${n}`, quota: quota('log:two') })
       for (let n = 0; n < 5; n += 1) {

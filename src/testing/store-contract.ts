@@ -65,7 +65,7 @@ function testValues(suite: StoreSuite, { describe, expect, it }: TestApi): void 
       })
     }
 
-    it('returns a value of a megabyte unchanged', async () => {
+    it('returns a value of a million UTF-16 code units unchanged', async () => {
       const long = 'ab漢😀'.repeat(200_000)
       await suite.store.set('long', long)
       expect(await suite.store.get('long')).toBe(long)
@@ -164,7 +164,7 @@ function testLogs(suite: StoreSuite, { describe, expect, it }: TestApi): void {
       expect(await suite.store.entries('none', { limit: 10 })).toEqual([])
     })
 
-    it('returns entries of each log in the order of appending, with ascending cursors', async () => {
+    it('returns the entries of each log in the order in which they were appended, with ascending cursors', async () => {
       for (let n = 0; n < 25; n += 1) {
         await suite.store.append('a', { at: START_TIME + n, value: `a${n}` })
         await suite.store.append('b', { at: START_TIME + n, value: `b${n}` })

@@ -30,9 +30,9 @@ const WEIGHTS = {
   spaces: 1.06,
   symbols: 0.83,
   repeatedSymbol: 0.05,
-  furtherSymbol: 0.25,
+  differentSymbol: 0.25,
   latin: 0.55,
-  alphabet: 0.38,
+  nonLatinAlphabet: 0.38,
   cjk: 0.85,
   otherScript: 1.7,
 }
@@ -63,7 +63,7 @@ export function estimateTokens(text: string): number {
 
 function nonAsciiWeight(code: number): number {
   if (code < 0x300) return WEIGHTS.latin
-  if (code < 0x2000) return WEIGHTS.alphabet
+  if (code < 0x2000) return WEIGHTS.nonLatinAlphabet
   if (code >= 0x3040 && code < 0xd800) return WEIGHTS.cjk
   return WEIGHTS.otherScript
 }
@@ -111,7 +111,7 @@ function runTokens(text: string, start: number, end: number): number {
 function symbolTokens(text: string, start: number, end: number): number {
   let tokens = WEIGHTS.symbols
   for (let at = start + 1; at < end; at++) {
-    tokens += text.charCodeAt(at) === text.charCodeAt(at - 1) ? WEIGHTS.repeatedSymbol : WEIGHTS.furtherSymbol
+    tokens += text.charCodeAt(at) === text.charCodeAt(at - 1) ? WEIGHTS.repeatedSymbol : WEIGHTS.differentSymbol
   }
   return tokens
 }

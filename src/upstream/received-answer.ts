@@ -37,7 +37,7 @@ export class ReceivedAnswer {
     this.#unreadBytes = size
   }
 
-  /** Parses all unparsed bytes. If `isOver` is true, also parses a last event that no blank line follows. */
+  /** Parses all unparsed bytes. If `isEndOfStream` is true, also parses a last event that no blank line follows. */
   read(isEndOfStream: boolean = false): Collector {
     // The translator limits the size of the answer.
     const parser = (this.#parser ??= createSseParser(Infinity))

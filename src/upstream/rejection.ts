@@ -4,8 +4,8 @@ import { redactSecrets } from './upstream-failure.ts'
 type GetHeader = (name: string) => string | undefined
 
 /**
- * Adds the status and the retry headers of a response to the failure parsed from its body, and removes the provider's
- * secrets.
+ * Adds the retry advice in a response's headers to the failure parsed from its body, classifies the failure by the
+ * response's status, and removes the provider's secrets.
  */
 export function addResponseDetails(
   failure: GatewayError,

@@ -58,8 +58,8 @@ export class UpstreamStream implements SourceReceiver {
     })
   }
 
-  observeEnd(end: StreamEndObserver): void {
-    this.#endObserver = end
+  observeEnd(observer: StreamEndObserver): void {
+    this.#endObserver = observer
     if (this.#outcome !== undefined) this.#notifyObserver(this.#outcome)
   }
 

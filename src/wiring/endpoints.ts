@@ -21,7 +21,7 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
   const route = createRoutes(parts)
 
   /** Never rejects, even if the operator's `now` or `uuid` throws. */
-  async function refuseCall(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
+  async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
     const failure = asFailure(error)
     let rate: RateStatus = { limit: 0, remaining: 0, resetAt: 0 }
     let writeFailure: WriteFailure = writeChatFailure
@@ -44,9 +44,9 @@ export function createHandler(parts: EndpointParts, onRequest: () => void): Http
       onRequest()
       const { handle, variables } = route(request.method, request.path)
       const done = handle(new IncomingCall(start, variables))
-      if (isPromise(done)) done.catch((error: unknown) => refuseCall({ id, request, sink }, error))
+      if (isPromise(done)) done.catch((error: unknown) => answerWithFailure({ id, request, sink }, error))
     } catch (error) {
-      void refuseCall({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
+      void answerWithFailure({ id: id === '' ? requestId(crypto.randomUUID()) : id, request, sink }, error)
     }
   }
 }
@@ -55,7 +55,10 @@ function requestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`
 }
 
-/** For paths without a format. Clients of the messages format send a version header. */
+/**
+ * Returns the writer for a failure that no endpoint handles, such as an unknown path. Clients of the messages format send
+ * a version header on every path.
+ */
 function failureWriterFor(request: HttpRequest): WriteFailure {
   const isMessages = request.path.includes('/messages')
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
@@ -81,8 +84,8 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
       modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
-  const others = lazyHandler(async () => (await import('./other-endpoints.ts')).otherHandler(endpoints, parts))
-  return createRouter(endpoints, others)
+  const fallback = lazyHandler(async () => (await import('./other-endpoints.ts')).otherHandler(endpoints, parts))
+  return createRouter(endpoints, fallback)
 }
 
 /** Throws if a passthrough endpoint names a provider that is not configured. */
@@ -103,13 +106,13 @@ function lazyHandler(load: () => Promise<Handler>): Handler {
   return (call) => (loaded === undefined ? ready().then((handle) => handle(call)) : loaded(call))
 }
 
-/** Loaded on the first request to the admin API. */
+/** Loads the authorization module on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
   const load = lazy(async () => (await import('./other-endpoints.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 
-/** Loaded on the first call, because Node servers do not need the module. */
+/** Loads the Fetch API adapter on the first call, because Node servers do not need it. */
 export function lazyFetch(handling: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
   const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))

@@ -28,7 +28,7 @@ import { lazy } from '../core/async.ts'
 import type { Idempotency, IdempotencyOptions } from '../replay/idempotency.ts'
 import { Recordings } from '../replay/recordings.ts'
 
-export interface ServiceSources {
+export interface ServiceDependencies {
   readonly runtime: Runtime
   readonly store: Store
   readonly governance: Governance
@@ -51,10 +51,10 @@ export interface ServiceSources {
  */
 const FOLLOW_TIMEOUT_MS = 30_000
 
-export function createServices(sources: ServiceSources): Services {
-  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings } = sources
+export function createServices(dependencies: ServiceDependencies): Services {
+  const { runtime, store, governance, directory, timeouts, limits, observers, cache, replay, savings } = dependencies
   const meter = createMeter(createTokenizer(), () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0)
-  const observing = createObservers({ ...observers, now: runtime.now })
+  const requestObservers = createObservers({ ...observers, now: runtime.now })
   const timeout = { ms: FOLLOW_TIMEOUT_MS, after: runtime.after }
   return {
     findKey: governance.findKey,
@@ -71,20 +71,20 @@ export function createServices(sources: ServiceSources): Services {
       meter,
       runtime,
       onShadow: (record, job) => observers.log.event('INFO', 'shadow', runtime.now(), shadowFields(record, job)),
-      onShadowFailure: (cause) => observing.reportFailure('the shadow run of a savings tier failed', cause),
+      onShadowFailure: (cause) => requestObservers.reportFailure('the shadow run of a savings tier failed', cause),
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
       const parts = { store: ignoringWrites(store), meter, runtime, ...NO_SHADOW_REPORTS }
       // The embedder is omitted, because its calls may cost money.
-      const { embedder: _, ...free } = savings ?? {}
-      return { waterfall: createSavings(free, parts), promptCache: createPromptCache(savings, parts) }
+      const { embedder: _, ...withoutEmbedder } = savings ?? {}
+      return { waterfall: createSavings(withoutEmbedder, parts), promptCache: createPromptCache(savings, parts) }
     },
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
-    upstream: sources.failover,
+    upstream: dependencies.failover,
     meter,
-    margin: sources.margin,
-    observers: observing,
+    margin: dependencies.margin,
+    observers: requestObservers,
     limits,
     bodyLimits: bodyLimitsOf({ limits, runtime }),
     bodyCapacity: new BodyCapacity({
@@ -92,9 +92,9 @@ export function createServices(sources: ServiceSources): Services {
       waitMs: limits.bodyReadMs,
       after: runtime.after,
     }),
-    isLossy: sources.isLossy,
+    isLossy: dependencies.isLossy,
     timeouts,
-    storeTimeoutMs: sources.storeTimeoutMs,
+    storeTimeoutMs: dependencies.storeTimeoutMs,
     runtime,
   }
 }
@@ -170,7 +170,7 @@ export function createMetricsReports(parts: {
 
 /** Options of recorded streams. See docs/streams.md. Sizes count two bytes per UTF-16 code unit. */
 export interface StreamsOptions {
-  /** Time for which a message can be replayed, in seconds. @default 3600 */
+  /** Time for which a finished stream can be replayed, in seconds. @default 3600 */
   readonly retentionSeconds?: number
   /** Maximum number of concurrent recordings. Further streams are served without a recording. @default 10_000 */
   readonly entries?: number
@@ -189,7 +189,7 @@ export const checkStreams: OptionCheck = falseOr(
       maxBytesPerStream: integerFrom(1),
     },
     [],
-    'false or an object of retentionSeconds, entries, bytes and maxBytesPerStream',
+    'false or an object with retentionSeconds, entries, bytes and maxBytesPerStream',
   ),
 )
 
@@ -198,7 +198,7 @@ export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: DetachedWork
-  /** Ends detached work. Waits for a limited time until the recordings of the work are stored. */
+  /** Ends detached work, waits for it for a limited time, and then waits until all recordings are stored. */
   close(): Promise<void>
 }
 
@@ -224,7 +224,7 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
   }
 }
 
-/** Loaded on the first request with an Idempotency-Key. */
+/** Loads the idempotency module on the first request with an Idempotency-Key. */
 function lazyIdempotency(parts: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
@@ -237,7 +237,7 @@ function lazyIdempotency(parts: IdempotencyOptions): Replay['idempotency'] {
   }
 }
 
-/** Loaded on the first request in a format that has turns. */
+/** Loads the turns module on the first request in a format whose turns the gateway stores. */
 function lazyTurns(store: Store): Turns {
   const load = lazy(async () => (await import('../pipeline/turns.ts')).createTurns(store))
   return {

@@ -260,7 +260,7 @@ it.each([
   ],
   [
     true,
-    'createGateway: streams: expected false or an object of retentionSeconds, entries, bytes and maxBytesPerStream, got true.',
+    'createGateway: streams: expected false or an object with retentionSeconds, entries, bytes and maxBytesPerStream, got true.',
   ],
 ])('refuses invalid options of streams by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)

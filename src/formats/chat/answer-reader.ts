@@ -44,8 +44,8 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 export function textOfMessage(message: JsonObject = {}): string {
   const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
     const call = asObject(item)
-    const called = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
-    return `${asString(called['name']) ?? ''}${inputOf(called)}`
+    const invocation = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
+    return `${asString(invocation['name']) ?? ''}${inputOf(invocation)}`
   })
   const content = contentParts(message['content']).map(textOfPart)
   return [reasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
@@ -86,25 +86,25 @@ function thinkingText(thinking: Json | undefined): string {
 
 function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
   const deprecated = asObject(message['function_call'])
-  const called = asArray(message['tool_calls']).flatMap((item) => toolCallPart(asObject(item)) ?? [])
-  if (deprecated === undefined) return called
+  const calls = asArray(message['tool_calls']).flatMap((item) => toolCallPart(asObject(item)) ?? [])
+  if (deprecated === undefined) return calls
   const name = asString(deprecated['name']) ?? ''
-  return [...called, { type: 'tool-call', id: name, name, input: asString(deprecated['arguments']) ?? '' }]
+  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecated['arguments']) ?? '' }]
 }
 
 function toolCallPart(value: JsonObject | undefined): ToolCallPart | undefined {
   if (value === undefined) return undefined
-  const called = asObject(value['function']) ?? asObject(value['custom'])
-  const name = asString(called?.['name'])
-  if (called === undefined || name === undefined) return undefined
+  const invocation = asObject(value['function']) ?? asObject(value['custom'])
+  const name = asString(invocation?.['name'])
+  if (invocation === undefined || name === undefined) return undefined
   const id = asString(value['id']) ?? ''
   const native: Native = { dialect: 'openai', value }
-  return { type: 'tool-call', id, name, input: inputOf(called), native }
+  return { type: 'tool-call', id, name, input: inputOf(invocation), native }
 }
 
 /** Some servers send the arguments as an object. */
-function inputOf(called: JsonObject): string {
-  const input = called['arguments'] ?? called['input'] ?? ''
+function inputOf(invocation: JsonObject): string {
+  const input = invocation['arguments'] ?? invocation['input'] ?? ''
   return typeof input === 'string' ? input : JSON.stringify(input)
 }
 
@@ -237,21 +237,21 @@ function createCallReader() {
 
   const callFor = (key: string | number, id: string | undefined, name: string | undefined): Call => {
     const known = calls.get(key)
-    const isAnother = known?.isStarted === true && id !== undefined && name !== undefined && id !== known.id
-    if (known !== undefined && !isAnother) return known
+    const isNewCall = known?.isStarted === true && id !== undefined && name !== undefined && id !== known.id
+    if (known !== undefined && !isNewCall) return known
     const call: Call = { ordinal: callCount++, id: undefined, name: undefined, isStarted: false, pendingInput: '' }
     calls.set(key, call)
     return call
   }
 
-  const readPiece = (key: string | number, piece: JsonObject, called: JsonObject): readonly StreamPart[] => {
+  const readPiece = (key: string | number, piece: JsonObject, invocation: JsonObject): readonly StreamPart[] => {
     lastKey = key
     const id = nonEmptyString(piece['id'])
-    const name = nonEmptyString(called['name'])
+    const name = nonEmptyString(invocation['name'])
     const call = callFor(key, id, name)
     call.id ??= id
     call.name ??= name
-    return addInput(call, inputOf(called))
+    return addInput(call, inputOf(invocation))
   }
 
   return {
@@ -259,12 +259,12 @@ function createCallReader() {
     read: (delta: JsonObject): readonly StreamPart[] => {
       const parts = asArray(delta['tool_calls']).flatMap((item) => {
         const piece = asObject(item)
-        const called = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
-        if (piece === undefined || called === undefined) return []
+        const invocation = asObject(piece?.['function']) ?? asObject(piece?.['custom'])
+        if (piece === undefined || invocation === undefined) return []
         const { index } = piece
         const id = nonEmptyString(piece['id'])
         const keyWithoutIndex = id === undefined ? lastKey : `id:${id}`
-        return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, called)
+        return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, invocation)
       })
       // Deprecated function calls have no index and no id.
       const deprecated = asObject(delta['function_call'])

@@ -131,28 +131,29 @@ function readCall(item: Json, param: string): ToolCallPart {
   const id = stringAt(value['id'], `${param}.id`)
   const type = value['type'] ?? 'function'
   if (type === 'function') {
-    const called = objectAt(value['function'], `${param}.function`)
-    const name = stringAt(called['name'], `${param}.function.name`)
-    const input = stringAt(called['arguments'], `${param}.function.arguments`, 'the arguments as a JSON string')
+    const invocation = objectAt(value['function'], `${param}.function`)
+    const name = stringAt(invocation['name'], `${param}.function.name`)
+    const input = stringAt(invocation['arguments'], `${param}.function.arguments`, 'the arguments as a JSON string')
     return { type: 'tool-call', id, name, input, native }
   }
   const kind = stringAt(type, `${param}.type`)
-  const called = value[kind]
-  const name = typeof called === 'object' && called !== null && 'name' in called ? called.name : undefined
+  const invocation = value[kind]
+  const name =
+    typeof invocation === 'object' && invocation !== null && 'name' in invocation ? invocation.name : undefined
   return {
     type: 'tool-call',
     id,
     name: typeof name === 'string' ? name : kind,
-    input: JSON.stringify(called ?? {}),
+    input: JSON.stringify(invocation ?? {}),
     native,
   }
 }
 
 /** The part has no native form, because the call is not an element of `tool_calls`. */
 function readDeprecatedCall(item: Json | undefined, param: string): ToolCallPart {
-  const called = objectAt(item, param)
-  const name = stringAt(called['name'], `${param}.name`)
-  const input = stringAt(called['arguments'], `${param}.arguments`, 'the arguments as a JSON string')
+  const invocation = objectAt(item, param)
+  const name = stringAt(invocation['name'], `${param}.name`)
+  const input = stringAt(invocation['arguments'], `${param}.arguments`, 'the arguments as a JSON string')
   return { type: 'tool-call', id: name, name, input }
 }
 

@@ -85,7 +85,7 @@ const PARTITIONS = 8
 const MAX_COMPARED = 1_000
 
 /**
- * Creates the table and its functions in one step. Several processes may do so concurrently. If the pgvector extension
+ * Creates the table and its functions atomically. Several processes may do so concurrently. If the pgvector extension
  * does not exist yet, the database user needs permission to create it.
  */
 async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> {
@@ -97,7 +97,7 @@ async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> 
       CREATE SCHEMA IF NOT EXISTS ${schema};
       CREATE EXTENSION IF NOT EXISTS vector;
       ${tableStatements(table)}
-      ${changeFunctions(table)}
+      ${writeFunctions(table)}
       ${searchFunction(table)}
     END
     $migrate$`,
@@ -128,7 +128,7 @@ function tableStatements({ schema, dimensions }: VectorTable): string {
 
 const MOMENT = `coalesce((r->>'now')::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)`
 
-function changeFunctions({ schema, dimensions }: VectorTable): string {
+function writeFunctions({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
   const deleteExcess = (column: 'scope' | 'owner', limit: string): string => `
       DELETE FROM ${table} WHERE (scope, id) IN (
