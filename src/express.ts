@@ -23,8 +23,8 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway receives the full path, so its `basePath` is the mount path. Mount it before `express.json()`,
- * because a parsed body must be serialized again, and Express would answer invalid JSON itself.
+ * The gateway receives the full path, so its `basePath` must be the mount path. Mount it before `express.json()`.
+ * Otherwise, the gateway must serialize each parsed body again, and Express itself rejects requests with invalid JSON.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)

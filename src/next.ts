@@ -17,7 +17,7 @@ export type NextHandler = (request: Request) => Promise<Response>
  * export const { GET, POST, PUT, DELETE } = toNext(gateway)
  * ```
  *
- * The gateway receives the full path, so its `basePath` is the path of the folder.
+ * The gateway receives the full path, so its `basePath` must be the URL path of the folder, `/ai`.
  */
 export function toNext(gateway: HttpHandling): Readonly<Record<NextMethod, NextHandler>> {
   const fetch = toFetch(gateway)

@@ -73,7 +73,7 @@ async function readRequest(
   if (bytes[start] !== OPEN_BRACE || start === end) {
     throw invalidRequest(path, 'expected an object with custom_id and params')
   }
-  const { body, text } = await parseAt(path, parse(bytes.subarray(start, end)))
+  const { body, text } = await addPathToErrors(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
   if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
     throw invalidRequest(`${path}.custom_id`, `expected a string of 1 to ${MAX_ID_LENGTH} characters`)
@@ -90,7 +90,7 @@ async function readRequest(
   return { customId, text }
 }
 
-async function parseAt<Value>(path: string, parsing: Promise<Value>): Promise<Value> {
+async function addPathToErrors<Value>(path: string, parsing: Promise<Value>): Promise<Value> {
   try {
     return await parsing
   } catch (error) {

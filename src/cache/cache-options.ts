@@ -39,8 +39,8 @@ export interface SemanticCacheOptions {
   /** Stores answers. Processes that use the same database share answers. @default in memory */
   readonly answers?: AnswerStore
   /**
-   * Verifies the best candidate that the guard accepts. `smallModelVerifier()` also verifies candidates that the guard
-   * rejects only because of their wording. @default none
+   * Verifies the best candidate that the guard accepts. The guard compares numbers, names, negations and wording.
+   * `smallModelVerifier()` also verifies candidates that the guard rejects only because of their wording. @default none
    */
   readonly verifyHit?: VerifyHit
   /** Maximum duration of each call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */

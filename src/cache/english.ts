@@ -130,10 +130,10 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
-export function normalizeSpelling(word: string, before: string): readonly string[] | undefined {
+export function normalizeSpelling(word: string, previousWord: string): readonly string[] | undefined {
   const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
-  const verb = BEFORE_VERB.has(before) ? VERB_SYNONYMS.get(spelled) : undefined
+  const verb = BEFORE_VERB.has(previousWord) ? VERB_SYNONYMS.get(spelled) : undefined
   const plain = verb ?? SYNONYMS.get(spelled) ?? spelled
   return plain === word ? undefined : plain.split('-')
 }

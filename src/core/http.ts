@@ -82,7 +82,7 @@ const TRUE_VALUES: ReadonlySet<string> = new Set(['1', 'true', 'yes'])
 const FALSE_VALUES: ReadonlySet<string> = new Set(['0', 'false', 'no'])
 const MAX_ECHO_LENGTH = 40
 
-/** Returns the value of a boolean header. Throws `invalid-request` for any other value. */
+/** Returns the value of a boolean header, or false if it is absent. Throws `invalid-request` for any other text. */
 export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader): boolean {
   const value = headers.get(name.toLowerCase())
   if (value === null || FALSE_VALUES.has(value.trim().toLowerCase())) return false

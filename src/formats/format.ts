@@ -57,7 +57,10 @@ export interface StreamWriter {
   observeForwarded?(events: ByteSearch): void
   /** Returns the final events of a complete stream, including the bill. */
   end(metrics: SvcMetrics): readonly SseEvent[]
-  /** Returns the final events of a broken stream. Absent if `writeFailureEvent` does not depend on earlier events. */
+  /**
+   * Returns the final events of a broken stream. Absent if they do not depend on earlier events. `writeFailureEvent` is
+   * then used.
+   */
   fail?(failure: GatewayError): readonly SseEvent[]
 }
 
@@ -189,7 +192,7 @@ export function urlOf(source: Source, reject: (description: string) => GatewayEr
     case 'url':
       return source.url
     case 'file':
-      throw reject('a file id of another vendor')
+      throw reject('a file id from another vendor')
   }
 }
 
@@ -217,13 +220,13 @@ export function changedTools(
   return { tools: tools.length === 0 ? undefined : tools.map(write) }
 }
 
-/** Joins changes to different fields. An object literal with several spreads is many times slower. */
-export function joinChanges(...changes: readonly BodyChanges[]): BodyChanges {
+/** Merges changes to different fields. An object literal with several spreads is many times slower. */
+export function mergeChanges(...changes: readonly BodyChanges[]): BodyChanges {
   return Object.assign({}, ...changes)
 }
 
 /** Writes a prompt in its own format. Replaces the model in the received bytes, unless a received field changes. */
-export function writeOwnBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
+export function writeNativeBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
   const { value, received } = native
   const onlyAdds = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)
   const canSplice = received !== undefined && onlyAdds

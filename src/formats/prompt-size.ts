@@ -4,12 +4,12 @@ import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
  * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the body
- * skips all base64. Only the parsed prompt shows which base64 is text.
+ * does not count base64 strings, because only the parsed prompt shows whether such a string is media or text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0
   for (const { parts } of messages) for (const part of parts) length += partLength(part)
-  for (const { native } of tools) length += stringLengths(native.value)
+  for (const { native } of tools) length += totalStringLength(native.value)
   if (length > limit) throw promptTooLong(limit)
 }
 
@@ -30,11 +30,11 @@ function partLength(part: Part): number {
   }
 }
 
-function stringLengths(value: Json | undefined): number {
+function totalStringLength(value: Json | undefined): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
   const inner: readonly (Json | undefined)[] = Array.isArray(value) ? value : Object.values(value)
-  return inner.reduce((sum: number, item) => sum + stringLengths(item), 0)
+  return inner.reduce((sum: number, item) => sum + totalStringLength(item), 0)
 }
 
 /** Body fields that can change the price, by normalized name, with the values that cost no more than the list price. */

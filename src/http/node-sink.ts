@@ -83,8 +83,8 @@ export class NodeSink implements ResponseSink {
   }
 
   /**
-   * Reads and discards the rest of the request for a limited time. Closing the connection during an upload would reset
-   * it, and the client could lose the response.
+   * Ends the response. During an upload, first reads and discards the rest of the request for a limited time. Closing
+   * the connection earlier would reset it, and the client could lose the response.
    */
   #finish(lastBytes: Uint8Array | string): void {
     const incoming = this.#incoming

@@ -46,11 +46,11 @@ export class BodyCapacity {
     return this.#wait(owner, { keyId, bytes: size, cancellation })
   }
 
-  /** Adds to the bytes that a key occupies, and starts waiting requests that now fit. */
-  add(keyId: string, bytes: number): void {
-    if (bytes === 0) return
+  /** Changes the number of bytes that a key occupies, up or down. Starts the waiting requests that then fit. */
+  adjust(keyId: string, deltaBytes: number): void {
+    if (deltaBytes === 0) return
     const owner = this.#ownerOf(keyId)
-    owner.usedBytes += bytes
+    owner.usedBytes += deltaBytes
     for (const next of owner.waiting) {
       if (!this.#fits(owner, next.bytes)) break
       next.start()
@@ -117,9 +117,9 @@ export class OccupiedCapacity {
 
   /** Replaces the expected size with the size of the received body. Does not wait, even if the capacity is exceeded. */
   resize(bytes: number): void {
-    const addedBytes = countedSizeOf(bytes) - this.#bytes
-    this.#bytes += addedBytes
-    this.#capacity.add(this.#keyId, addedBytes)
+    const deltaBytes = countedSizeOf(bytes) - this.#bytes
+    this.#bytes += deltaBytes
+    this.#capacity.adjust(this.#keyId, deltaBytes)
   }
 
   /** Releases the capacity. Further calls have no effect. */

@@ -128,7 +128,7 @@ function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services)
   const translator = new AnswerTranslator({
     writer: planned.format.createStreamWriter(writeContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
-    toError: (what) => upstreamError('cache', what),
+    toError: (problem) => upstreamError('cache', problem),
   })
   const stream = new UpstreamStream(source, translator)
   void stream.open({ after: runtime.after }, 0)
@@ -146,7 +146,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
     writer: format.createStreamWriter(writeContext(planned)),
     isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
-    toError: (what, cause) => upstreamError(provider.name, what, cause),
+    toError: (problem, cause) => upstreamError(provider.name, problem, cause),
     checkEvent: (data) => {
       if (isTooDeep(data)) throw upstreamError(provider.name, 'sent an event that is nested too deeply')
     },

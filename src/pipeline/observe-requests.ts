@@ -33,8 +33,8 @@ export function createObservers({ audit, metrics, log, now }: ObserverTargets): 
         log.event('WARN', IMPLAUSIBLE_USAGE, now(), excessUsageFields(exchange, excessUsage))
       log.write(finished)
       // If there is a reservation, its settlement contains the audit record.
-      const isSettled = exchange.reservation !== undefined
-      return finished.keyId === undefined || isSettled ? undefined : audit.write(finished)
+      const hasReservation = exchange.reservation !== undefined
+      return finished.keyId === undefined || hasReservation ? undefined : audit.write(finished)
     },
     auditEntries: (exchange, outcome) =>
       exchange.key === undefined ? [] : audit.entriesOf(finishedOf(exchange, outcome, now())),

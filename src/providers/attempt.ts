@@ -6,7 +6,7 @@ import type { Prompt } from '../core/prompt.ts'
 import type { AttemptRecord, Attempts, Candidate } from '../upstream/attempts.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { createChunkSource, isAnswerSource, UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { CircuitBreaker, CircuitPass } from './circuit-breaker.ts'
+import type { CircuitBreaker, CircuitPermit } from './circuit-breaker.ts'
 
 /** Fields that all provider calls of a request share. */
 export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
@@ -44,7 +44,7 @@ export interface UpstreamAttempt {
   readonly circuit: string
   readonly isFirstCandidate: boolean
   readonly isLastCandidate: boolean
-  readonly pass: CircuitPass
+  readonly permit: CircuitPermit
   /** Starts at 1 for each candidate. */
   readonly number: number
   readonly record: AttemptRecord
@@ -60,14 +60,14 @@ const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-time
 
 /** Reports a failure to the circuit breaker if the upstream caused it. */
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
-  const { options, call, pass, isFirstCandidate, number } = attempt
-  if (call.cancellation.isCancelled || !GatewayError.is(error)) return pass.discard()
+  const { options, call, permit, isFirstCandidate, number } = attempt
+  if (call.cancellation.isCancelled || !GatewayError.is(error)) return permit.discard()
   const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isCallerSide !== true
   // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
   const hadFullTimeout = isFirstCandidate && number === 1
   const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
-  if (isFault && !isCutShort) pass.recordFailure(options.runtime.now())
-  else pass.discard()
+  if (isFault && !isCutShort) permit.recordFailure(options.runtime.now())
+  else permit.discard()
 }
 
 /** Returns the remaining time of `timeouts.total` in milliseconds. */
@@ -82,7 +82,7 @@ export async function openStream(
   answer: AsyncIterable<StreamChunk> | AnswerSource,
   holdMs: number,
 ): Promise<UpstreamStream> {
-  const { options, candidate, pass, record } = attempt
+  const { options, candidate, permit, record } = attempt
   const { runtime, timeouts } = options
   const { name } = candidate.provider
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, name)
@@ -107,9 +107,9 @@ export async function openStream(
     report()
   }
   stream.observeEnd({
-    onComplete: () => endWith(() => pass.recordSuccess(runtime.now())),
+    onComplete: () => endWith(() => permit.recordSuccess(runtime.now())),
     onFailure: (error) => endWith(() => reportFailure(attempt, error)),
-    onDisconnect: () => endWith(() => pass.discard()),
+    onDisconnect: () => endWith(() => permit.discard()),
   })
   return stream
 }

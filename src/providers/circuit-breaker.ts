@@ -34,7 +34,7 @@ export interface CircuitReport {
 }
 
 export interface CircuitBreaker {
-  readonly admit: (request: CircuitRequest) => CircuitPass | undefined
+  readonly admit: (request: CircuitRequest) => CircuitPermit | undefined
   /** Includes half-open circuits. */
   readonly isOpen: (circuit: string, keyId: string) => boolean
   /** Returns the time in milliseconds until the circuit admits a request without another candidate. */
@@ -109,7 +109,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
     return Math.max(0, Math.min(halfOpenInMs, nextProbeInMs))
   }
 
-  function admit(request: CircuitRequest): CircuitPass | undefined {
+  function admit(request: CircuitRequest): CircuitPermit | undefined {
     const { keyId, now } = request
     const circuit = getCircuit(request.circuit)
     const opening = openingFor(circuit, keyId)
@@ -119,7 +119,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
       setAsNewest(opening.probedAtByKey, keyId, now)
     }
     circuit.window.markActive(keyId, now)
-    return new CircuitPass(circuit, keyId, opening)
+    return new CircuitPermit(circuit, keyId, opening)
   }
 
   return {
@@ -148,7 +148,7 @@ function setAsNewest<T>(entries: Map<string, T>, name: string, value: T): void {
  * The permission to send one request through a circuit. Only the first call to any method has an effect, so retries are
  * not counted.
  */
-export class CircuitPass {
+export class CircuitPermit {
   readonly #circuit: Circuit
   readonly #keyId: string
   /** The opening that this request probes. Undefined if the circuit is closed. */

@@ -35,7 +35,7 @@ export interface Failover {
    * since this call. Until then, another candidate can replace it.
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
-  /** Rejects for candidates that cannot embed. */
+  /** Rejects for candidates that do not support embeddings. */
   embed(candidates: readonly Candidate[], call: FailoverEmbedCall): Promise<FailoverAnswer<Embedded>>
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
@@ -60,7 +60,7 @@ export function createFailover({
           attempt.candidate.provider.complete(new OutgoingCall(attempt, call.promptFor(attempt.candidate))),
         accept: (attempt, answer) => {
           attempt.record.recordAnswer(answer)
-          attempt.pass.recordSuccess(runtime.now())
+          attempt.permit.recordSuccess(runtime.now())
         },
       }),
     stream: (candidates, call) => {
@@ -78,14 +78,14 @@ export function createFailover({
       callInOrder(options, candidates, call, {
         send: async (attempt) => {
           const { provider } = attempt.candidate
-          if (provider.embed === undefined) throw new GatewayError('internal', `"${provider.name}" cannot embed.`)
+          if (provider.embed === undefined) throw embeddingsUnsupported(provider.name)
           const { prompt: _prompt, ...shared } = new OutgoingCall(attempt, undefined)
           const { signal } = call.cancellation
           return { answer: await provider.embed({ ...shared, signal, request: call.request }), ignored: [] }
         },
         accept: (attempt, { inputTokens }) => {
           attempt.record.recordAnswer({ usage: { ...NO_USAGE, inputTokens: inputTokens ?? 0 } })
-          attempt.pass.recordSuccess(runtime.now())
+          attempt.permit.recordSuccess(runtime.now())
         },
       }),
     circuits: () => breaker.reports(runtime.now()),
@@ -148,8 +148,8 @@ function firstAttempt(
   const isOpen = (other: Candidate): boolean => breaker.isOpen(circuitOf(other), keyId)
   const hasAlternative = index + 1 < candidates.length && !candidates.slice(index + 1).every(isOpen)
   const now = runtime.now()
-  const pass = breaker.admit({ circuit, keyId, now, hasAlternative })
-  if (pass === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
+  const permit = breaker.admit({ circuit, keyId, now, hasAlternative })
+  if (permit === undefined) throw circuitOpenError(candidate.provider.name, breaker.waitMs(circuit, keyId, now))
   return {
     options,
     call,
@@ -157,7 +157,7 @@ function firstAttempt(
     circuit,
     isFirstCandidate: index === 0,
     isLastCandidate: index === candidates.length - 1,
-    pass,
+    permit,
     number: 1,
     record: call.attempts.begin(candidate),
   }
@@ -225,6 +225,10 @@ async function loadRetryModule(): Promise<{ readonly waitForRetry: typeof waitFo
   } catch {
     return undefined
   }
+}
+
+function embeddingsUnsupported(provider: string): GatewayError {
+  return new GatewayError('internal', `The provider "${provider}" does not support embeddings.`)
 }
 
 function noProvider(): GatewayError {

@@ -39,10 +39,10 @@ export interface StreamResponse {
 const decoder = new TextDecoder()
 
 /**
- * Maximum number of bytes read after the last event of the protocol. The connection can be reused only after the body
- * ends.
+ * Maximum number of bytes read after the terminal event of a stream, such as `[DONE]`. The connection can be reused
+ * only after the body ends.
  */
-const MAX_BYTES_PAST_LAST_EVENT = 4 * 1024
+const MAX_BYTES_PAST_TERMINAL_EVENT = 4 * 1024
 
 /** Resolves with the complete response, or with a stream as soon as the headers arrive. */
 export function sendRequest(
@@ -70,8 +70,8 @@ class HttpCall implements TransportHandler, AnswerSource {
   /** Present for a streamed body. */
   #stream: PacedStream | undefined
   #isOver = false
-  /** True after the last event of the protocol. */
-  #isPastLastEvent = false
+  /** True after the terminal event of the stream. */
+  #isPastTerminalEvent = false
   /** Time at which the last chunk arrived or the reader resumed. */
   #lastActivityAt = 0
   #isPaused = false
@@ -126,8 +126,8 @@ class HttpCall implements TransportHandler, AnswerSource {
     if (this.#isOver) return
     this.#receivedBytes += bytes.byteLength
     if (this.#stream === undefined) return this.#collect(bytes)
-    if (this.#isPastLastEvent) {
-      if (this.#receivedBytes > MAX_BYTES_PAST_LAST_EVENT) this.abort()
+    if (this.#isPastTerminalEvent) {
+      if (this.#receivedBytes > MAX_BYTES_PAST_TERMINAL_EVENT) this.abort()
       return
     }
     this.#lastActivityAt = this.#options.runtime.now()
@@ -137,7 +137,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   onEnd(): void {
     if (this.#isOver) return
     this.#end()
-    if (this.#isPastLastEvent) return
+    if (this.#isPastTerminalEvent) return
     if (this.#stream !== undefined) return this.#stream.end((receiver) => receiver.onEnd())
     const text = decoder.decode(joinBytes(this.#chunks, this.#receivedBytes))
     this.#resolve({ status: this.#status, header: this.#header, text })
@@ -171,7 +171,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   }
 
   complete(): void {
-    this.#isPastLastEvent = true
+    this.#isPastTerminalEvent = true
     this.#receivedBytes = 0
     this.#stream?.discard()
     if (this.#isPaused) this.#call?.resume()
@@ -206,8 +206,8 @@ class HttpCall implements TransportHandler, AnswerSource {
     this.#timeOut('did not finish its answer', this.#options.timeouts.total, details)
   }
 
-  #timeOut(what: string, ms: number, details: FailureDetails = {}): void {
-    const message = `The provider "${this.#options.provider}" ${what} within ${ms / 1000} seconds.`
+  #timeOut(problem: string, ms: number, details: FailureDetails = {}): void {
+    const message = `The provider "${this.#options.provider}" ${problem} within ${ms / 1000} seconds.`
     this.#stop(new GatewayError('upstream-timeout', message, details))
   }
 
@@ -219,7 +219,7 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   #fail(reason: unknown): void {
     this.#end()
-    if (this.#isPastLastEvent) return
+    if (this.#isPastTerminalEvent) return
     if (this.#stream === undefined) this.#reject(reason)
     else this.#stream.end((receiver) => receiver.onError(reason))
   }

@@ -49,7 +49,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-const loadRequest = lazy(() => import('./embedding-request.ts'))
+const loadRequestModule = lazy(() => import('./embedding-request.ts'))
 
 /** Maximum number of texts per call. Further texts are sent in subsequent calls. */
 const MAX_TEXTS_PER_CALL = 256
@@ -89,7 +89,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     dimensions,
     ...(price !== undefined && { price }),
     embed: async (texts, signal) => {
-      const { embedBatch } = await loadRequest()
+      const { embedBatch } = await loadRequestModule()
       const vectors: Float32Array[] = []
       for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
         vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS_PER_CALL), signal)))

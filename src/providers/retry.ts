@@ -3,7 +3,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
 import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
 
-const FIRST_WAIT_MS = 500
+const BASE_BACKOFF_MS = 500
 const MAX_BACKOFF_MS = 8000
 /** Maximum delay in `Retry-After` that the gateway waits for. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
@@ -13,7 +13,7 @@ const MAX_ADVISED_WAIT_MS = 20_000
  * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream sent `Retry-After`, the
  * candidate is called again only if it is the last one.
  */
-export function waitBeforeRetry(
+export function retryDelayMs(
   { number, isLastCandidate }: Pick<UpstreamAttempt, 'number' | 'isLastCandidate'>,
   error: unknown,
   random: Runtime['random'],
@@ -21,7 +21,7 @@ export function waitBeforeRetry(
   if (!isRetryable(error)) return undefined
   const advisedMs = (error.details.retryAfterSeconds ?? 0) * 1000
   if (advisedMs > 0 && (!isLastCandidate || advisedMs > MAX_ADVISED_WAIT_MS)) return undefined
-  const backoffMs = random() * Math.min(MAX_BACKOFF_MS, FIRST_WAIT_MS * 2 ** (number - 1))
+  const backoffMs = random() * Math.min(MAX_BACKOFF_MS, BASE_BACKOFF_MS * 2 ** (number - 1))
   return Math.max(advisedMs, backoffMs)
 }
 
@@ -33,23 +33,23 @@ function isRetryable(error: unknown): error is GatewayError {
 
 /** Waits before the next attempt. If no attempt may follow, reports the failure to the circuit breaker and throws it. */
 export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Promise<void> {
-  const waitMs = delayAfter(attempt, error)
+  const waitMs = allowedDelayMs(attempt, error)
   if (waitMs === undefined) {
     reportFailure(attempt, error)
     throw error
   }
   await pause(attempt.options.runtime, waitMs, attempt.call.cancellation).catch((reason: unknown) => {
-    attempt.pass.discard()
+    attempt.permit.discard()
     throw reason
   })
 }
 
-function delayAfter(attempt: UpstreamAttempt, error: unknown): number | undefined {
+function allowedDelayMs(attempt: UpstreamAttempt, error: unknown): number | undefined {
   const { options, call, circuit, number } = attempt
   if (number >= options.tries || call.cancellation.isCancelled) return undefined
   // A probe is a single call. A circuit that opens also stops the retries of active requests.
   if (options.breaker.isOpen(circuit, call.keyId)) return undefined
-  const waitMs = waitBeforeRetry(attempt, error, options.runtime.random)
+  const waitMs = retryDelayMs(attempt, error, options.runtime.random)
   return waitMs !== undefined && waitMs < remainingMs(options, call) ? waitMs : undefined
 }
 

@@ -70,7 +70,7 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
 /** Follows a stream that another process generates, or sends the text of a stream that has ended. */
 async function followRemoteStream(
   findRecording: () => Promise<FoundRecording | undefined>,
-  { findStream, request, sink }: RemoteStream,
+  { findStream, request, sink }: RemoteReplay,
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
@@ -103,7 +103,7 @@ async function followRemoteStream(
   }
 }
 
-interface RemoteStream {
+interface RemoteReplay {
   readonly findStream: () => Promise<LiveStream | undefined>
   readonly request: HttpRequest
   readonly sink: EventSink
@@ -218,7 +218,7 @@ function checkPosition(after: number, count: number): void {
   if (after <= count) return
   throw new GatewayError(
     'invalid-request',
-    `starting_after is ${after}, but the stream has only ${count} events so far. Pass the id of the last event that you received.`,
+    `starting_after (or Last-Event-ID) is ${after}, but the stream has only ${count} events so far. Pass the id of the last event that you received.`,
     { param: 'starting_after' },
   )
 }

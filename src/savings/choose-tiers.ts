@@ -32,7 +32,7 @@ export interface TierCandidate {
   readonly expected?: {
     readonly costs: SendCosts
     /** Cost of this request and of the further requests that are almost certain. */
-    readonly soon: NanoUsd
+    readonly nearTermCost: NanoUsd
     readonly callCost: NanoUsd
     readonly full: SendCosts
   }
@@ -51,7 +51,7 @@ export async function chooseTiers(
   const outlook = outlookOf(job, history, meter)
   const { tokens } = job
   const cachedTokens = warmTokens(history, job, history)
-  const soonOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
+  const nearTermOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
   const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
   const full = costsOf(unchanged, outlook)
   const withoutForecast: TierCandidate[] = []
@@ -64,11 +64,14 @@ export async function chooseTiers(
     }
     const option = toSendOption(tier, forecast, job, history)
     if (!isSafe({ debt: history.debt, option, tokens, cachedTokens, fullNow: full.thisRequest }, outlook)) continue
-    const soon = costsOf(option, soonOutlook).total
-    candidates.push({ tier, expected: { costs: costsOf(option, outlook), soon, callCost: forecast.callCost, full } })
+    const nearTermCost = costsOf(option, nearTermOutlook).total
+    candidates.push({
+      tier,
+      expected: { costs: costsOf(option, outlook), nearTermCost, callCost: forecast.callCost, full },
+    })
   }
-  const fullSoon = costsOf(unchanged, soonOutlook).total
-  return [...withoutForecast, ...cheapestOf(candidates, { full, fullSoon, history })]
+  const fullNearTermCost = costsOf(unchanged, nearTermOutlook).total
+  return [...withoutForecast, ...cheapestOf(candidates, { full, fullNearTermCost, history })]
 }
 
 export interface DeclinedCosts {
@@ -89,27 +92,30 @@ export function mayRunAfter({ spent, callCost }: DeclinedCosts, { expected }: Ti
 
 interface Alternatives {
   readonly full: SendCosts
-  readonly fullSoon: NanoUsd
+  readonly fullNearTermCost: NanoUsd
   readonly history: History
 }
 
 function cheapestOf(
   candidates: readonly ForecastCandidate[],
-  { full, fullSoon, history }: Alternatives,
+  { full, fullNearTermCost, history }: Alternatives,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
-  const lastCandidate = wasRewritten ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier) : undefined
-  const current = lastCandidate?.expected.costs ?? full
-  const currentSoon = lastCandidate?.expected.soon ?? fullSoon
+  const previousCandidate = wasRewritten
+    ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier)
+    : undefined
+  const current = previousCandidate?.expected.costs ?? full
+  const currentNearTermCost = previousCandidate?.expected.nearTermCost ?? fullNearTermCost
   /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
-    expected.soon <= currentSoon || add(history.debt, subtract(expected.costs.thisRequest, current.thisRequest)) <= 0
+    expected.nearTermCost <= currentNearTermCost ||
+    add(history.debt, subtract(expected.costs.thisRequest, current.thisRequest)) <= 0
   const allowed = candidates.filter(
     (candidate) =>
-      candidate === lastCandidate ||
+      candidate === previousCandidate ||
       (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
   )
-  const mayStopRewriting = lastCandidate !== undefined && maySwitch({ current, candidate: full })
+  const mayStopRewriting = previousCandidate !== undefined && maySwitch({ current, candidate: full })
   return allowed
     .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < full.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
@@ -214,9 +220,9 @@ interface Risk {
 }
 
 /**
- * Returns true if the conversation costs at most one rewrite more than sending everything, whenever it ends and even if
- * the next request must be sent unchanged. Otherwise, an option that is cheap only while the cache is empty could lose
- * a little on each later turn. Assumes no growth.
+ * Returns true if the conversation costs at most as much as sending everything plus one rewrite, whenever it ends and
+ * even if the next request must be sent unchanged. Without this check, an option that is cheap only while the cache is
+ * empty could lose a little on each later turn. Assumes no growth.
  */
 export function isSafe({ debt, option, tokens, cachedTokens, fullNow }: Risk, { model }: Outlook): boolean {
   // A prompt with a stable prefix may exceed its limit, so the next turn need not cut it.

@@ -196,8 +196,9 @@ async function assemble(context: CutContext, result: SelectionResult): Promise<C
   const { selection } = result
   const cut = conversation.segments.filter((segment) => isCut(segment, selection))
   const excerpts = cut.map((segment) => ({ ...segment, messages: selection.get(segment) ?? [] }))
-  const size = (await countSegments(context, cut)) - (await countSegments(context, excerpts))
-  const notice = options.createNotice === undefined ? noticeOf(size) : await options.createNotice(cut, size)
+  const removedTokens = (await countSegments(context, cut)) - (await countSegments(context, excerpts))
+  const notice =
+    options.createNotice === undefined ? noticeOf(removedTokens) : await options.createNotice(cut, removedTokens)
   const prompt = rebuildPrompt(conversation, selection, { notice })
   const tokens = await tools.meter.countOf(prompt, job.signal)
   const sentCount = conversation.turns.old.filter((segment) => selection.has(segment)).length

@@ -35,8 +35,8 @@ export interface TranslatorOptions {
   readonly isNumbered: boolean
   /** Throws for an event that must not be parsed. */
   readonly checkEvent?: (data: string) => void
-  /** Returns the error for a faulty stream. `what` completes "The provider …". */
-  readonly toError: (what: string, cause?: unknown) => GatewayError
+  /** Returns the error for a faulty stream. `problem` completes "The provider …". */
+  readonly toError: (problem: string, cause?: unknown) => GatewayError
 }
 
 /**

@@ -1,9 +1,9 @@
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { GatewayError } from '../core/errors.ts'
 
-/** `what` completes "The provider …". The message does not contain the provider's address. */
-export function upstreamError(provider: string, what: string, cause?: unknown): GatewayError {
-  return new GatewayError('upstream', `The provider "${provider}" ${what}.`, cause === undefined ? {} : { cause })
+/** `problem` completes "The provider …". The message does not contain the provider's address. */
+export function upstreamError(provider: string, problem: string, cause?: unknown): GatewayError {
+  return new GatewayError('upstream', `The provider "${provider}" ${problem}.`, cause === undefined ? {} : { cause })
 }
 
 /**

@@ -56,7 +56,7 @@ describe('a collector', () => {
     })
   })
 
-  it('reports a complete answer after the last event of the protocol', () => {
+  it('reports a complete answer after the terminal event of the stream', () => {
     const collected = new Collector()
     collected.add({ parts: [{ type: 'text-delta', text: 'x' }] })
     expect([collected.hasFinishReason(), collected.isComplete()]).toEqual([false, false])

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createCircuitBreaker, type CircuitBreaker, type CircuitPass } from '../../src/providers/circuit-breaker.ts'
+import { createCircuitBreaker, type CircuitBreaker, type CircuitPermit } from '../../src/providers/circuit-breaker.ts'
 
 const OPTIONS = { failureRate: 0.5, minRequests: 4, windowMs: 10_000, openMs: 5000, probesPerSecond: 1 }
 
@@ -14,7 +14,7 @@ interface Asking {
 function breakerAt(options = OPTIONS) {
   const breaker: CircuitBreaker = createCircuitBreaker(options)
   const world = { now: 100_000 }
-  const admit = ({ key = 'a', hasAlternative = false, circuit = 'p/m' }: Asking = {}): CircuitPass | undefined =>
+  const admit = ({ key = 'a', hasAlternative = false, circuit = 'p/m' }: Asking = {}): CircuitPermit | undefined =>
     breaker.admit({ circuit, keyId: key, now: world.now, hasAlternative })
   const fail = (key = 'a', times = 1): void => {
     for (let count = 0; count < times; count += 1) admit({ key })?.recordFailure(world.now)

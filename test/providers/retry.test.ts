@@ -1,13 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureDetails } from '../../src/core/errors.ts'
-import { waitBeforeRetry } from '../../src/providers/retry.ts'
+import { retryDelayMs } from '../../src/providers/retry.ts'
 
 const wait = (details: FailureDetails, more: { number?: number; isLastCandidate?: boolean } = {}): number | undefined =>
-  waitBeforeRetry(
-    { number: 1, isLastCandidate: true, ...more },
-    new GatewayError('overloaded', 'x', details),
-    () => 0.5,
-  )
+  retryDelayMs({ number: 1, isLastCandidate: true, ...more }, new GatewayError('overloaded', 'x', details), () => 0.5)
 
 describe('the delay before a retry', () => {
   it.each([
@@ -36,11 +32,11 @@ describe('the delay before a retry', () => {
     'is undefined after %s',
     (kind) => {
       const error = new GatewayError(kind, 'x')
-      expect(waitBeforeRetry({ number: 1, isLastCandidate: true }, error, () => 0.5)).toBeUndefined()
+      expect(retryDelayMs({ number: 1, isLastCandidate: true }, error, () => 0.5)).toBeUndefined()
     },
   )
 
   it('is undefined after an error of the gateway', () => {
-    expect(waitBeforeRetry({ number: 1, isLastCandidate: true }, new TypeError('x'), () => 0.5)).toBeUndefined()
+    expect(retryDelayMs({ number: 1, isLastCandidate: true }, new TypeError('x'), () => 0.5)).toBeUndefined()
   })
 })

@@ -2,13 +2,13 @@ import {
   changedTools,
   documentText,
   isAsReceived,
-  joinChanges,
+  mergeChanges,
   type RejectContent,
   rejectContentFor,
   translate,
   type UpstreamFormat,
   urlOf,
-  writeOwnBody,
+  writeNativeBody,
   type WrittenPrompt,
 } from '../format.ts'
 import { asArray, asObject, type Json, type JsonObject } from '../../core/json.ts'
@@ -27,13 +27,13 @@ function writeChatBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value, settings } = prompt.native
   const tools = [...asArray(value['tools']), ...asArray(value['functions'])]
   const isSame = isAsReceived(prompt.tools, tools)
-  const changes = joinChanges(
+  const changes = mergeChanges(
     prompt.settings === settings ? {} : changedChatSettings(value, prompt.settings, model),
     changedStream(value, prompt.stream),
     isSame ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined },
     changedMessages(value, prompt),
   )
-  return writeOwnBody(prompt, model, changes)
+  return writeNativeBody(prompt, model, changes)
 }
 
 function changedStream(value: JsonObject, stream: boolean): BodyChanges {

@@ -11,8 +11,8 @@ import {
   isAsReceived,
   translate,
   type UpstreamFormat,
-  joinChanges,
-  writeOwnBody,
+  mergeChanges,
+  writeNativeBody,
   type WrittenPrompt,
 } from '../format.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
@@ -27,13 +27,13 @@ import { blocksOf } from './blocks.ts'
 export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
-  const changes = joinChanges(
+  const changes = mergeChanges(
     prompt.settings === settings ? {} : changedSettings(value, prompt.settings),
     (value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream },
     changedTools(asArray(value['tools']), prompt.tools, writeMessageTool),
     changedMessages(prompt),
   )
-  return writeOwnBody(prompt, model, changes)
+  return writeNativeBody(prompt, model, changes)
 }
 
 function changedMessages(prompt: Prompt): BodyChanges {

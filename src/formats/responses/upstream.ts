@@ -5,8 +5,8 @@ import {
   rejectContentFor,
   type UpstreamFormat,
   urlOf,
-  joinChanges,
-  writeOwnBody,
+  mergeChanges,
+  writeNativeBody,
   type WrittenPrompt,
 } from '../format.ts'
 import { omittedFields } from '../translators.ts'
@@ -25,13 +25,13 @@ export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 
 function writeResponsesBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value } = prompt.native
-  const changes = joinChanges(
+  const changes = mergeChanges(
     changedResponseSettings(value, prompt.settings),
     (value['stream'] === true) === prompt.stream ? {} : { stream: prompt.stream },
     changedTools(asArray(value['tools']), prompt.tools, writeResponseTool),
     changedInput(prompt),
   )
-  return writeOwnBody(prompt, model, changes)
+  return writeNativeBody(prompt, model, changes)
 }
 
 function changedInput(prompt: Prompt): BodyChanges {
@@ -146,7 +146,11 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'text':
       return { type: role === 'assistant' ? 'output_text' : 'input_text', text: part.text }
     case 'image':
-      return { type: 'input_image', image_url: urlOf(part.source, (what) => rejectContent(path, what)), detail: 'auto' }
+      return {
+        type: 'input_image',
+        image_url: urlOf(part.source, (description) => rejectContent(path, description)),
+        detail: 'auto',
+      }
     case 'document':
       return writeDocument(part, path)
     default:
@@ -159,7 +163,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  const data = urlOf(source, (what) => rejectContent(path, what))
+  const data = urlOf(source, (description) => rejectContent(path, description))
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
