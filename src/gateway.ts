@@ -60,7 +60,7 @@ export interface Gateway {
    */
   readonly batches: { readonly work: () => Promise<void> }
   /**
-   * Ends detached work and upstream connections, waits for pending settlements and cached answers, and closes the
+   * Ends detached work and upstream connections, waits for pending settlements and cache writes, and closes the
    * store. Does not wait for running requests: close the server first.
    */
   readonly close: () => Promise<void>

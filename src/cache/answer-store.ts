@@ -8,7 +8,7 @@ export interface MemoryAnswerStoreOptions {
   readonly maxBytes: number
   /** Returns the size of a comparable entry in the index, in bytes. */
   readonly indexBytes: (text: string) => number
-  /** Called for each removed entry, but not for replaced entries. */
+  /** Called for each removed entry, and for each entry that is too large to store. Not called for replaced entries. */
   readonly onRemove: (answer: CachedAnswer) => void
 }
 
@@ -27,7 +27,7 @@ interface Owner {
    * Iterator that continues after the last evicted entry. A new Map iterator would have to skip all deleted entries
    * again.
    */
-  oldest: Iterator<Entry, undefined>
+  evictionOrder: Iterator<Entry, undefined>
   bytes: number
 }
 
@@ -141,15 +141,15 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
 
 function newOwner(): Owner {
   const entries = new Map<string, Entry>()
-  return { entries, oldest: entries.values(), bytes: 0 }
+  return { entries, evictionOrder: entries.values(), bytes: 0 }
 }
 
 function oldestOf(owner: Owner): Entry | undefined {
-  const next = owner.oldest.next()
+  const next = owner.evictionOrder.next()
   if (next.done !== true) return next.value
   // An exhausted iterator never yields again, even if entries were added.
-  owner.oldest = owner.entries.values()
-  return owner.oldest.next().value
+  owner.evictionOrder = owner.entries.values()
+  return owner.evictionOrder.next().value
 }
 
 /**

@@ -37,7 +37,7 @@ export interface AnswerClaim {
   release(): Promise<void>
   readonly id: string
   /** Publishes streams to other processes. Absent if the store does not support streams. */
-  readonly values: StreamValues | undefined
+  readonly streamStore: StreamValues | undefined
   isOwned(): boolean
 }
 
@@ -151,7 +151,7 @@ function createClaim(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined
   let isOwned = false
   return {
     id: key.id,
-    values: claims.values,
+    streamStore: claims.values,
     isOwned: () => isOwned,
     join: async (findStream) => {
       try {

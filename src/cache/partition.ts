@@ -25,9 +25,10 @@ const FIRST_WORDS = 2
 const OTHER_WORDS = SIGNATURE_WORDS - FIRST_WORDS
 /** Number of words compared by the end of each stage. A vector that fails a stage is skipped. */
 const STAGES = [FIRST_WORDS, 8, SIGNATURE_WORDS] as const
+/** Cost of the later stages for one row. The first stage costs 1. */
 const STAGE_COST = 6
 const EXACT_COST = 60
-/** Work between two pauses, relative to the first stage: about 3 ms. */
+/** Work between two pauses, in the unit of these costs: about 3 ms. */
 const SLICE_WORK = 200_000
 /** Prevents rounding from rejecting a vector whose similarity is exactly the minimum. */
 const ROUNDING = 1e-5

@@ -2,18 +2,21 @@ import type { MaybePromise } from '../core/async.ts'
 import { hash32 } from './hashing.ts'
 
 const MIN_LENGTH = 4
-/** Minimum length of a word with a wrong vowel: `seperate` is a typo, but `woman` and `women` are two words. */
-const MIN_LENGTH_FOR_VOWELS = 7
+/**
+ * Minimum length of a long word. In a shorter word, a wrong vowel does not count as a typo: `seperate` is a typo, but
+ * `woman` and `women` are two words.
+ */
+const LONG_WORD_LENGTH = 7
 const VOWELS = 'aeiouy'
 const CONSONANTS = /^[^aeiouy]+$/
-/** Letters that often distinguish two words at their end: `use` and `used`, `lend` and `lender`. */
+/** Final letters that often distinguish two words: `paint` and `paints`, `invite` and `invited`. */
 const ENDINGS = 'sdryent'
 const PLAIN_WORD = /^[a-z]+$/
 const KEYBOARD_ROWS: readonly string[] = ['qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
 /**
  * Function words. Their misspellings are accepted without context, even with a wrong vowel, because names rarely replace
- * them. Pronouns are excluded: `tell thom` is not `tell them`.
+ * them. Personal pronouns are excluded: `tell thom` is not `tell them`.
  */
 const FUNCTION_WORDS: ReadonlySet<string> = new Set(
   `about above across after again against along also although among another around because been before behind being
@@ -55,7 +58,7 @@ function isSwapOrWrongLetter(left: string, right: string, from: number): boolean
   if (left.slice(from + 1) !== right.slice(from + 1)) return false
   const [one = '', other = ''] = [left[from], right[from]]
   if (from === left.length - 1 && ENDINGS.includes(one) && ENDINGS.includes(other)) return false
-  return left.length >= MIN_LENGTH_FOR_VOWELS || !(VOWELS.includes(one) && VOWELS.includes(other))
+  return left.length >= LONG_WORD_LENGTH || !(VOWELS.includes(one) && VOWELS.includes(other))
 }
 
 function isExtraLetter(short: string, long: string, from: number): boolean {
@@ -67,9 +70,9 @@ function isExtraLetter(short: string, long: string, from: number): boolean {
  * Returns true if one word is a function word and the other is a misspelling of it, but not of another function word.
  */
 export function isFunctionWordTypo(left: string, right: string): boolean {
-  const isLeft = FUNCTION_WORDS.has(left)
-  if (isLeft === FUNCTION_WORDS.has(right)) return false
-  const [word, misspelled] = isLeft ? [left, right] : [right, left]
+  const isLeftFunctionWord = FUNCTION_WORDS.has(left)
+  if (isLeftFunctionWord === FUNCTION_WORDS.has(right)) return false
+  const [word, misspelled] = isLeftFunctionWord ? [left, right] : [right, left]
   if (!isOneEdit(word, misspelled) || !PLAIN_WORD.test(misspelled)) return false
   if (misspelled.length < MIN_LENGTH && !CONSONANTS.test(misspelled)) return false
   return [...FUNCTION_WORDS].every((other) => other === word || !isOneEdit(other, misspelled))
@@ -89,7 +92,7 @@ function isOneEdit(left: string, right: string): boolean {
  * double letter written once, or any typo in a long word.
  */
 export function isUnambiguousTypo(left: string, right: string): boolean {
-  if (left.length >= MIN_LENGTH_FOR_VOWELS && right.length >= MIN_LENGTH_FOR_VOWELS) return true
+  if (left.length >= LONG_WORD_LENGTH && right.length >= LONG_WORD_LENGTH) return true
   if (left.length === right.length) return [...left].sort().join('') === [...right].sort().join('')
   const [short, long] = byLength(left, right)
   const from = commonPrefixLength(short, long)
@@ -148,7 +151,7 @@ export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossi
 
 export const noLexicon: Lexicon = () => 'unknown'
 
-/** Bits per word in the Bloom filters of common and real words. */
+/** Number of bits that each word sets in the Bloom filter of common words or of real words. */
 export const COMMON_PROBES = 10
 export const REAL_PROBES = 9
 
@@ -177,7 +180,7 @@ export function bitsOfWord(word: string, size: number, probes: number): readonly
   return Array.from({ length: probes }, (_, probe) => ((first + Math.imul(step, probe)) >>> 0) % size)
 }
 
-/** Returns the trigrams of a word of lower-case letters, enclosed in blanks, as numbers below 19,683. */
+/** Returns the trigrams of a word of lower-case letters, padded with a blank on each side, as numbers below 19,683. */
 export function trigramsOf(word: string): readonly number[] {
   const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
   return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)
@@ -193,11 +196,11 @@ export interface LexiconData {
 export function readLexicon({ commonWords, realWords, trigrams }: LexiconData): Lexicon {
   const isCommon = readFilter(commonWords, COMMON_PROBES)
   const isReal = readFilter(realWords, REAL_PROBES)
-  const isTrigram = readBits(trigrams).has
+  const isKnownTrigram = readBits(trigrams).has
   return (word) => {
     if (isCommon(word)) return 'common'
     if (isReal(word)) return 'real'
-    return PLAIN_WORD.test(word) && !trigramsOf(word).every(isTrigram) ? 'impossible' : 'unknown'
+    return PLAIN_WORD.test(word) && !trigramsOf(word).every(isKnownTrigram) ? 'impossible' : 'unknown'
   }
 }
 

@@ -12,8 +12,8 @@ export type TextHash = (text: string) => string
 const digests = new WeakMap<object, string>()
 
 /**
- * Returns a unique digest of a string. Long strings are hashed in slices, and callers can yield between slices. The
- * digest is cached for `owner`, the object that contains the string.
+ * Returns a unique digest of a string. Hashing a long string blocks the event loop, unless `digestWithPauses` has
+ * already cached the digest. Digests are cached for `owner`, the object that contains the string.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text

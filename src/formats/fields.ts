@@ -75,7 +75,7 @@ export function modelAt(value: Json | undefined): string {
   if (isSafeModelName(value)) return value
   throw new GatewayError(
     'invalid-request',
-    'model is not a valid name; expected <provider>/<model_id> of at most 200 letters, digits and the characters . _ : @ + - /',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, such as <provider>/<model_id>',
     { param: 'model', code: 'invalid_model' },
   )
 }

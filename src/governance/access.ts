@@ -63,14 +63,14 @@ function hasTools(prompt: Prompt): boolean {
   return (
     prompt.tools.length > 0 ||
     SEARCH_MODEL_SUFFIX.test(prompt.model) ||
-    TOOL_FIELDS.some((field) => isSet(prompt.native.value, field)) ||
+    TOOL_FIELDS.some((field) => declaresTools(prompt.native.value, field)) ||
     prompt.messages.some(({ parts }) =>
-      parts.some((part) => part.type === 'opaque' && isSet(part.native.value, 'tools')),
+      parts.some((part) => part.type === 'opaque' && declaresTools(part.native.value, 'tools')),
     )
   )
 }
 
-function isSet(body: JsonObject, field: string): boolean {
+function declaresTools(body: JsonObject, field: string): boolean {
   const value = body[field]
   return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== null
 }
@@ -160,7 +160,7 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
     if (knownName !== undefined)
       throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
     if (NORMALIZED_SWITCHES.has(normalized))
-      throw fieldNotAllowed(name, 'the vendor would choose models or tools. Remove the field')
+      throw fieldNotAllowed(name, 'it lets the vendor choose other models or run its own tools. Remove the field')
   }
 }
 

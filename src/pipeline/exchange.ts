@@ -160,9 +160,9 @@ export interface Size {
   /** True if `tokensToReserve` reads `estimate` for this route. */
   needsEstimate(route: Route): boolean
   /**
-   * Returns the number of tokens to reserve for a route: the bound, limited to the model's context window. If the vendor
-   * may add content, such as search results, returns the window. Otherwise, returns more than the window only if
-   * `estimate` exceeds it.
+   * Returns the number of tokens to reserve for a route: the model's context window if the vendor may add content, such
+   * as search results. Otherwise, returns the bound if it fits the window, or the larger of the window and the estimate
+   * if it does not.
    */
   tokensToReserve(route: Route): number
   /** Returns the maximum number of prompt tokens that the route's upstream can report. */

@@ -49,8 +49,8 @@ export function createClaimSearch(
   return location && createStreamSearch(location, { now: runtime.now, after: runtime.after, idleMs: timeouts.idle })
 }
 
-function locationOf({ values, id }: AnswerClaim, keyId: string): StreamLocation | undefined {
-  return values && { values, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
+function locationOf({ streamStore, id }: AnswerClaim, keyId: string): StreamLocation | undefined {
+  return streamStore && { store: streamStore, name: `answer:${id}`, quota: quotaOf('live-stream', keyId) }
 }
 
 const READERS: Readonly<Record<Dialect, () => StreamReader>> = {

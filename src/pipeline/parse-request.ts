@@ -40,11 +40,12 @@ export function parsePrompt(
     const isUnchanged = completeBody === body
     const receivedPrompt = isUnchanged ? format.readPrompt(body, received) : format.readPrompt(completeBody)
     const bytes = isUnchanged ? parsed.maxSerializedBytes : utf8Length(JSON.stringify(completeBody))
-    return setPrompt(exchange, { requestBody: body, receivedPrompt, bytes, restrictRoutes }, services)
+    return validateAndSetPrompt(exchange, { requestBody: body, receivedPrompt, bytes, restrictRoutes }, services)
   })
 }
 
-interface ReadBody {
+/** A prompt, including the stored turns to which its body refers. */
+interface RecalledPrompt {
   readonly requestBody: JsonObject
   readonly receivedPrompt: Prompt
   /** Size of the body including stored turns, in bytes. */
@@ -52,9 +53,9 @@ interface ReadBody {
   readonly restrictRoutes: RecalledBody['restrictRoutes']
 }
 
-function setPrompt(
+function validateAndSetPrompt(
   exchange: Authenticated,
-  { requestBody, receivedPrompt, bytes, restrictRoutes }: ReadBody,
+  { requestBody, receivedPrompt, bytes, restrictRoutes }: RecalledPrompt,
   services: Services,
 ): Parsed {
   const { key } = exchange
@@ -148,7 +149,7 @@ function checkTemperature({ settings, native }: Prompt, { routes }: ResolvedMode
   const limit = isMessagesFormat ? Math.min(1, maxTemperature) : maxTemperature
   if (temperature <= limit) return
   const advice = isMessagesFormat
-    ? 'The maximum of this model is 1.'
+    ? 'The maximum for this model is 1.'
     : 'The operator can raise the maximum with limits.maxTemperature.'
   throw new GatewayError(
     'invalid-request',

@@ -116,7 +116,10 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   })
 }
 
-/** Reads the complete answer before sending it. If reading fails, the request is not billed. */
+/**
+ * Reads the complete answer before sending it. If reading fails, the request is not billed, unless its caller has
+ * disconnected.
+ */
 async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {
   const { exchange, request, vendorAnswer, services } = answered
   const { provider } = request

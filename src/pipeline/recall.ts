@@ -77,9 +77,9 @@ function join(
   return chain(singleFlight.join(`${key.id} ${miss.id}`, joinOptions), (role) => joinAs(role, reserved, miss, services))
 }
 
-const loadFollowing = () => import('./on-demand.ts')
+const loadOnDemand = () => import('./on-demand.ts')
 
-const followStream: FollowStream = async (...parameters) => (await loadFollowing()).followStream(...parameters)
+const followStream: FollowStream = async (...parameters) => (await loadOnDemand()).followStream(...parameters)
 
 /**
  * Returns true if the request can follow the stream of another request. Only streams with one choice can be followed.
@@ -132,8 +132,8 @@ async function joinOtherProcess(
   claim: NonNullable<CacheMiss['claim']>,
   services: Services,
 ): ReturnType<typeof claim.join<LiveStream>> {
-  if (!canFollow(reserved) || claim.values === undefined) return claim.join()
-  const onDemand = await loadFollowing()
+  if (!canFollow(reserved) || claim.streamStore === undefined) return claim.join()
+  const onDemand = await loadOnDemand()
   return claim.join(onDemand.createClaimSearch(claim, reserved.key.id, services))
 }
 
@@ -177,8 +177,8 @@ function shareStream(
   { leader, services }: Required<KeeperOptions>,
 ): void {
   leader.publish(live)
-  if (claim?.values === undefined) return
-  void loadFollowing().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
+  if (claim?.streamStore === undefined) return
+  void loadOnDemand().then((onDemand) => onDemand.publishToOtherProcesses(live, claim, reserved.key.id, services))
 }
 
 interface KeeperOptions {

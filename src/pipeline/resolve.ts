@@ -66,7 +66,7 @@ export function toResolvedModel(name: string, [first, ...others]: readonly Route
 function invalidModelName(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'model: expected <provider>/<model_id> with at most 200 characters: letters, digits and any of . _ : @ + - /.',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, such as <provider>/<model_id>',
     { param: 'model' },
   )
 }
@@ -124,11 +124,10 @@ export function routesForOperation(resolved: ResolvedModel, { operation, native 
   return restrictTo(resolved, ({ provider }) => supportsDialect(provider, native.dialect), CANNOT_COMPACT)
 }
 
-const CANNOT_COMPACT = 'cannot compact conversations. Choose a model of a provider with the responses format'
+const CANNOT_COMPACT = 'cannot compact conversations. Choose a model from a provider that supports the responses format'
 const ONLY_EMBEDS =
   'is an embedding model and cannot answer prompts. Use it with POST /v1/embeddings, or choose another model'
-const ONLY_ANSWERS =
-  'does not support embeddings. Choose an embedding model, such as text-embedding-3-small of a provider that serves it'
+const ONLY_ANSWERS = 'does not support embeddings. Choose an embedding model, such as openai/text-embedding-3-small'
 
 function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, problem: string): ResolvedModel {
   const { name, routes } = resolved

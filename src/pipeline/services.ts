@@ -118,9 +118,9 @@ export interface Limits {
   /** Maximum `temperature` of the chat format. @default 1 */
   readonly maxTemperature: number
   /**
-   * How to handle requests that make the vendor read or do more than their body contains: server tools, MCP servers,
-   * and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse` responds with
-   * 403. `allow` reserves the cost of the body only, so a request can exceed the budget. @default 'reserve'
+   * How to handle requests that make the vendor read content outside their body or run tools: server tools, MCP
+   * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
+   * responds with 403. `allow` reserves the cost of the body only, so a request can exceed the budget. @default 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**

@@ -92,7 +92,8 @@ export async function openStream(
   const onTimeout = (): void => stream.fail(totalTimeoutError(name, timeouts.total))
   const cancelTimer = isAnswerSource(answer) ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
-  // Called synchronously if the client has already disconnected.
+  // An abort before `open` would leave its promise pending. The listener is called immediately if the client has
+  // already disconnected.
   const unsubscribe = call.cancellation.onCancel(() => stream.abort(call.cancellation.reason))
   try {
     await opened

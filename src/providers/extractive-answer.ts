@@ -267,8 +267,8 @@ function createScorer(sentences: readonly Sentence[], query: ReadonlySet<string>
     const norm = 1.2 * (0.25 + (0.75 * terms.length) / averageLength)
     return [...counts].reduce((score, [term, count]) => {
       const sentenceCount = sentenceCounts.get(term) ?? 0
-      const rarity = Math.log(1 + (sentences.length - sentenceCount + 0.5) / (sentenceCount + 0.5))
-      return score + (rarity * count * 2.2) / (count + norm)
+      const idf = Math.log(1 + (sentences.length - sentenceCount + 0.5) / (sentenceCount + 0.5))
+      return score + (idf * count * 2.2) / (count + norm)
     }, 0)
   }
 }

@@ -14,7 +14,7 @@ import { acquireLease, type Subscribers } from './lifetime.ts'
  * number of parts.
  */
 export interface StreamLocation {
-  readonly values: Pick<Store, 'get' | 'set' | 'swap'>
+  readonly store: Pick<Store, 'get' | 'set' | 'swap'>
   readonly name: string
   readonly quota: Quota
 }
@@ -61,7 +61,7 @@ export async function publishStream(
   const ended = stream.ended.then(() => void (hasEnded = true))
   try {
     while (!hasEnded) {
-      const isWanted = (await location.values.get(wantedKey(location.name))) !== undefined
+      const isWanted = (await location.store.get(wantedKey(location.name))) !== undefined
       if (isWanted) return await publish(stream, location, runtime)
       await Promise.race([ended, pause(WANTED_POLL_MS, runtime)])
     }
@@ -73,13 +73,13 @@ async function publish(
   location: StreamLocation,
   runtime: Clock & Pick<Runtime, 'uuid'>,
 ): Promise<void> {
-  const { values, name, quota } = location
+  const { store, name, quota } = location
   const token = runtime.uuid()
-  const stored = await values.get(headKey(name))
+  const stored = await store.get(headKey(name))
   const expected = readHead(stored)?.parts === undefined ? undefined : stored
   const value = JSON.stringify({ token, about: stream.metadata })
   const leaseRequest = { name: headKey(name), expected, value, leaseMs: LEASE_MS, quota }
-  const lease = await acquireLease({ store: values, ...runtime }, leaseRequest)
+  const lease = await acquireLease({ store, ...runtime }, leaseRequest)
   if (lease === undefined) return
   // Keeps the stream running for its followers after its caller disconnects.
   const leave = stream.subscribers?.join()
@@ -98,7 +98,7 @@ async function publish(
 /** Returns the number of parts, or undefined if the stream is incomplete or no process follows it. */
 async function writeParts(
   stream: PublishedStream,
-  { values, name, quota }: StreamLocation,
+  { store, name, quota }: StreamLocation,
   token: string,
   runtime: Clock,
 ): Promise<number | undefined> {
@@ -109,13 +109,13 @@ async function writeParts(
     while (!events.isOver || events.text !== '') {
       if (events.text === '') await Promise.race([events.arrival(), pause(RENEW_MS, runtime)])
       if (runtime.now() - checkedAt > WANTED_TTL_MS) {
-        if ((await values.get(wantedKey(name))) === undefined) break
+        if ((await store.get(wantedKey(name))) === undefined) break
         checkedAt = runtime.now()
       }
       if (events.text === '') continue
       const { text } = events
       events.text = ''
-      await values.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
+      await store.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
       parts += 1
       if (!events.isOver) await pause(PART_INTERVAL_MS, runtime)
     }
@@ -178,16 +178,16 @@ export function createStreamSearch(
   location: StreamLocation,
   runtime: Clock & { readonly idleMs: number },
 ): () => Promise<LiveStream | undefined> {
-  const { values, name, quota } = location
+  const { store, name, quota } = location
   let requestedAt = -Infinity
   const request = async (): Promise<void> => {
     if (runtime.now() - requestedAt < RENEW_MS) return
     requestedAt = runtime.now()
-    await values.set(wantedKey(name), '1', { ttlMs: WANTED_TTL_MS, quota })
+    await store.set(wantedKey(name), '1', { ttlMs: WANTED_TTL_MS, quota })
   }
   return async () => {
     await request()
-    const head = readHead(await values.get(headKey(name)))
+    const head = readHead(await store.get(headKey(name)))
     if (head === undefined || head.parts !== undefined) return undefined
     return followedStream(head, { location, runtime, request })
   }
@@ -291,12 +291,12 @@ async function renewUntil(drained: Promise<void>, { request, runtime }: FollowCo
 
 /** Reads the head before the part. The head is updated after the last part, so no part is missed. */
 async function readPart(
-  { values, name }: StreamLocation,
+  { store, name }: StreamLocation,
   token: string,
   part: number,
 ): Promise<{ readonly head: Head | undefined; readonly text: string | undefined }> {
-  const head = readHead(await values.get(headKey(name)))
-  return { head, text: await values.get(partKey(name, token, part)) }
+  const head = readHead(await store.get(headKey(name)))
+  return { head, text: await store.get(partKey(name, token, part)) }
 }
 
 function streamLost(): GatewayError {

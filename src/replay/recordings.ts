@@ -102,7 +102,7 @@ export class Recordings {
   /** Returns a function that looks for the stream of a recording that another process is generating. */
   async search(owner: string, id: string, idleMs: number): Promise<() => Promise<LiveStream | undefined>> {
     const { createStreamSearch } = await import('./live-stream.ts')
-    const location = { values: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
+    const location = { store: this.#options.store, name: nameOf(owner, id), quota: quotaOf('live-stream', owner) }
     return createStreamSearch(location, { ...this.#options, idleMs })
   }
 
@@ -138,7 +138,7 @@ export class Recordings {
     const { publishStream } = await import('./live-stream.ts')
     const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
     const stream = { metadata: {}, ended: live.ended, follow, summary: () => ({}), subscribers }
-    const location = { values: this.#options.store, name, quota: quotaOf('live-stream', owner) }
+    const location = { store: this.#options.store, name, quota: quotaOf('live-stream', owner) }
     return publishStream(stream, location, this.#options)
   }
 

@@ -11,8 +11,8 @@ function createPlace() {
   const runtime = manualRuntime(() => {
     throw new Error('no upstream call is expected')
   })
-  const values = memoryStore({ now: runtime.now })
-  const location = { values, name: 'answer', quota: quotaOf('live-stream', 'key') }
+  const store = memoryStore({ now: runtime.now })
+  const location = { store, name: 'answer', quota: quotaOf('live-stream', 'key') }
   const buffer = new EventBuffer({ reserve: () => true, release: () => {} })
   const stream = {
     metadata: {},
@@ -36,7 +36,7 @@ function createPlace() {
     if (found === undefined) throw new Error('the stream is not published')
     return found
   }
-  return { values, buffer, published, pass, findStream }
+  return { store, buffer, published, pass, findStream }
 }
 
 function createSink() {
@@ -94,16 +94,16 @@ describe('a stream that another process follows', () => {
   it.each(Array.from({ length: 8 }, (_, at) => 10 + at / 2))(
     'is published as complete only with its last events, if it ends %s s after the last request of a follower',
     async (seconds) => {
-      const { values, buffer, published, pass, findStream } = createPlace()
+      const { store, buffer, published, pass, findStream } = createPlace()
       await findStream()
       buffer.push('one ')
       await pass(seconds * SECOND)
       buffer.finish('two', true)
       await pass(5 * SECOND)
       await published
-      const head = JSON.parse((await values.get('live:answer')) ?? '{}')
+      const head = JSON.parse((await store.get('live:answer')) ?? '{}')
       if (head.parts === undefined) return
-      const parts = Array.from({ length: head.parts }, (_, part) => values.get(`live:answer:${head.token}:${part}`))
+      const parts = Array.from({ length: head.parts }, (_, part) => store.get(`live:answer:${head.token}:${part}`))
       expect((await Promise.all(parts)).join('')).toBe('one two')
     },
   )

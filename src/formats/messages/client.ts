@@ -56,7 +56,10 @@ function observePart(state: WriterState, part: StreamPart): void {
   state.stopSequence = part.stopSequence
 }
 
-/** If any event but a ping follows a held `message_delta`, that delta was not the last one and is sent unchanged. */
+/**
+ * If an event other than `ping` or `message_stop` follows a held `message_delta`, that delta was not the last one and
+ * is sent unchanged.
+ */
 function forwardEvent(state: WriterState, event: SseEvent): readonly SseEvent[] {
   if (event.event === 'ping') return [event]
   state.isStarted = true
@@ -118,7 +121,7 @@ function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
   return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
 }
 
-/** A message of this format keeps all fields. */
+/** Forwards an answer received in this format with all its fields. Adds the token total and `svc_metrics`. */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
@@ -171,13 +174,13 @@ function writeAnswerBlock(part: Part): readonly JsonObject[] | undefined {
     case 'tool-call':
       return [{ type: 'tool_use', id: part.id, name: part.name, input: readToolInput(part.input) }]
     case 'thinking':
-      return [writeThought(part)]
+      return [writeThinkingBlock(part)]
     default:
       return undefined
   }
 }
 
-function writeThought(part: Extract<Part, { readonly type: 'thinking' }>): JsonObject {
+function writeThinkingBlock(part: Extract<Part, { readonly type: 'thinking' }>): JsonObject {
   return part.redacted === true
     ? { type: 'redacted_thinking', data: part.text }
     : { type: 'thinking', thinking: part.text, signature: part.signature ?? '' }

@@ -11,7 +11,7 @@ import {
   parseUpstreamEvent,
   createResponseCallIdFiller,
 } from '../answer-fields.ts'
-import { readThought, decodeReasoning } from './items.ts'
+import { readReasoning, decodeReasoning } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
@@ -48,7 +48,7 @@ function partsOf(item: JsonObject): readonly Part[] {
         },
       ]
     case 'reasoning':
-      return [readThought(item, native)]
+      return [readReasoning(item, native)]
     default:
       return [{ type: 'opaque', native }]
   }

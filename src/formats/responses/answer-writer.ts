@@ -138,8 +138,8 @@ function echoedFields(context: WriteContext, id: string, model: string): JsonObj
 }
 
 /**
- * A response of this format keeps all fields. Other answers are written like the last event of a stream, so that
- * streamed and non-streamed answers are the same.
+ * Forwards an answer received in this format with all its fields. Other answers are written like the last event of a
+ * stream, so that streamed and non-streamed answers are the same.
  */
 export function writeCompletion(completion: Completion, metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion

@@ -88,7 +88,7 @@ function readItem(value: Json, param: string): InputItem {
     case 'function_call_output':
       return { role: 'tool', parts: [readResult(item, native, param)], item }
     case 'reasoning':
-      return { role: 'assistant', parts: [readThought(item, native)], item }
+      return { role: 'assistant', parts: [readReasoning(item, native)], item }
     default:
       return { role: type.endsWith('_output') ? 'tool' : 'assistant', parts: [{ type: 'opaque', native }], item }
   }
@@ -124,11 +124,11 @@ function readResult(item: JsonObject, native: Native, param: string): Part {
  * Reads the full reasoning text if present, otherwise the summary. Ignores invalid fields, because it also
  * reads the items of upstream answers.
  */
-export function readThought(item: JsonObject, native: Native): Part {
+export function readReasoning(item: JsonObject, native: Native): Part {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   if (redacted !== undefined) return { type: 'thinking', text: redacted, redacted: true, native }
-  const thoughts = asArray(item['content']).length > 0 ? item['content'] : item['summary']
-  const text = asArray(thoughts)
+  const pieces = asArray(item['content']).length > 0 ? item['content'] : item['summary']
+  const text = asArray(pieces)
     .map((piece) => asString(asObject(piece)?.['text']) ?? '')
     .join('\n')
   return { type: 'thinking', text, ...(signature === undefined ? {} : { signature }), native }
@@ -223,7 +223,7 @@ export function responseId(stem: string): string {
   return `resp_${stem}`
 }
 
-/** The stem of the request identifies the response that contains a referenced item. */
+/** The id contains the stem of the request id, from which `responseIdOfItem` derives the id of the response. */
 export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): string {
   return `${kind}_${stem}_${index}`
 }

@@ -99,7 +99,7 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
 
 /** The first delta starts the item, so no item is empty. */
 function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
-  const opening = state.current?.kind === kind ? [] : openItem(state, kind)
+  const opening = state.current?.kind === kind ? [] : openCurrent(state, kind)
   const item = state.current
   if (item === undefined) return opening
   const isFirst = item.pieces.length === 0
@@ -115,7 +115,7 @@ function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: strin
   return [...opening, ...(isFirst ? [first] : []), event]
 }
 
-function openItem(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
+function openCurrent(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
   const closing = closeCurrent(state)
   const begun = beginItem(state, kind)
   state.current = begun.open
@@ -175,7 +175,7 @@ function appendInput(open: OpenItem, delta: string): readonly ResponseEvent[] {
 
 /** A signature may arrive without reasoning text. */
 function appendSignature(state: OutputState, signature: string): readonly ResponseEvent[] {
-  const opening = state.current?.kind === 'thinking' ? [] : openItem(state, 'thinking')
+  const opening = state.current?.kind === 'thinking' ? [] : openCurrent(state, 'thinking')
   state.current?.signature.push(signature)
   return opening
 }
