@@ -160,7 +160,7 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
     options.index === undefined
       ? createFlatIndex({ now: runtime.now, pause, dimensions, ...bounds })
       : guardVectorIndex(options.index, { runtime, timeoutMs })
-  return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal: isLocal, hasComparable })
+  return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal, hasComparable })
 }
 
 function lookUp(parts: CacheParts, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {

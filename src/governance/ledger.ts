@@ -117,7 +117,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       const { claims, minGrant } = limitClaims
       const reservationId = nextId()
       const step = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
-      const reserving = reserveInStore({ reservationId, claims, minGrant: minGrant, expiresAfterMs }, wait)
+      const reserving = reserveInStore({ reservationId, claims, minGrant, expiresAfterMs }, wait)
       const outcome = chain(reserving, (result) => toOutcome(step, result))
       return allowsUnreserved && isPromise(outcome)
         ? outcome.catch((error) => reserveWithoutStore(step, error))

@@ -57,7 +57,7 @@ function checkOtherFields(body: JsonObject): void {
 
 export const responseTurns: TurnFormat = {
   referencesIn,
-  resolveReferences: resolveReferences,
+  resolveReferences,
   turnToStore,
   idsOf,
   readCompletion,

@@ -47,7 +47,7 @@ export function createOutputWriter(
   stem: string,
   originalTools: ReadonlyMap<string, OriginalTool> = new Map(),
 ): OutputWriter {
-  const state: OutputState = { stem, originalTools: originalTools, items: [], current: undefined, calls: new Map() }
+  const state: OutputState = { stem, originalTools, items: [], current: undefined, calls: new Map() }
   return {
     writePart: (part) => addPart(state, part),
     finish: (status) => {
