@@ -3,6 +3,7 @@ import { toNanoUsd, fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { WireForm } from '../../src/core/field-names.ts'
+import type { Quote } from '../../src/governance/reservation.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, testGovernance, used, type TestGovernance } from './test-governance.ts'
@@ -358,6 +359,25 @@ describe('budgets', () => {
     })
     const key = await keyWith(place, { budget_limit_cents: 10 })
     expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
+  })
+
+  it('refuse a recount that the store refuses for a claim that was not made', async () => {
+    const store = memoryStore({ now: () => NOON })
+    const refusals = [
+      { accepted: false, refused: 1, levels: [0, 0] },
+      { accepted: false, refused: 7, levels: [] },
+    ] as const
+    let calls = 0
+    const place = testGovernance({ store: { ...store, reserve: () => refusals[calls++] ?? refusals[1] } })
+    const key = await keyWith(place, { rate_limit_requests: 10, budget_limit_cents: 10 })
+    let recounts = 0
+    const run = async (): Promise<Quote> => {
+      recounts += 1
+      return quote(1, 1)
+    }
+    const counted = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
+    expect(await attempt(async () => place.ledger.reserve(key, counted))).toMatchObject({ kind: 'rate-limited' })
+    expect(recounts).toBe(0)
   })
 
   it('are not exceeded by a burst of parallel requests with partial grants', async () => {
