@@ -3,7 +3,10 @@ import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished.ts'
 
-/** Severity of a log record: INFO for an answered request, WARN for a rejected one, ERROR for a failed one. */
+/**
+ * Severity of a log record. Request records have WARN if the request was rejected, ERROR if it failed, and otherwise INFO,
+ * also if the caller disconnected. The gateway does not write DEBUG records.
+ */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
 interface LogLine {
@@ -22,7 +25,7 @@ export interface RequestLogRecord extends LogLine {
   readonly virtual_key_id: string | null
   /** Model name in the request. null: the request was rejected before its model was read. */
   readonly model: string | null
-  /** Prompt tokens of the request. */
+  /** Prompt tokens before optimization. */
   readonly original_tokens: number
   /** Prompt tokens sent to the upstream. */
   readonly optimized_tokens: number
@@ -30,7 +33,7 @@ export interface RequestLogRecord extends LogLine {
   readonly strategy: string | null
   /** Billed amount in cents, rounded half up. */
   readonly cost_cents: number
-  /** Cost at list price without optimization. Dollar amounts have six decimal places. */
+  /** Cost at list price without optimization. Dollar amounts are rounded to six decimal places. */
   readonly theoretical_usd: number
   /** Amount paid to upstreams. */
   readonly actual_usd: number
@@ -72,7 +75,7 @@ export interface LogEventFields {
   readonly billed_nano_usd?: number
 }
 
-/** The log record for a gateway warning or failure. */
+/** The log record of a gateway event, such as a warning or a failure. */
 export interface EventLogRecord extends LogLine, LogEventFields {
   /** Name of the event. */
   readonly event: string
@@ -82,9 +85,10 @@ export interface EventLogRecord extends LogLine, LogEventFields {
 /** A log record. `event` is undefined in request records. */
 export type LogRecord = RequestLogRecord | EventLogRecord
 
-/** Passes log records to the sink. Failures and delays of the sink do not affect requests. */
+/** Passes log records to the sink. Requests are not affected if the sink throws, rejects or returns a pending promise. */
 export interface RequestLog {
   write(finished: FinishedRequest): void
+  /** @param at When the event occurred, in milliseconds since 1970. */
   event(level: LogLevel, event: string, at: number, fields?: EventFields): void
   /** Writes an ERROR event that describes a thrown value. */
   failure(event: string, cause: unknown, at: number, fields?: LogEventFields): void
@@ -113,7 +117,7 @@ export function createRequestLog(sink: Sink<LogRecord> | undefined, service: str
   }
 }
 
-/** Describes the cause of an internal error instead of the error, whose message has no details. */
+/** Describes a thrown value. An internal error is replaced by its cause, because its own message contains no details. */
 function describeCause(thrown: unknown): LoggedCause {
   let cause = thrown
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && isInternal(cause) && cause.cause !== undefined; depth += 1) {
@@ -163,10 +167,10 @@ function levelOf(finished: FinishedRequest): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** Requests do not wait for a promise that the sink returns. If the sink throws or rejects, the record is dropped. */
+/** Receives log records. Requests do not wait for a returned promise. If the sink throws or rejects, the record is dropped. */
 type Sink<Value> = (record: Value) => unknown
 
-/** Maximum number of pending records in an asynchronous sink. Further records are dropped. */
+/** Maximum number of records whose promise is pending. Further records are dropped. */
 const MAX_PENDING_RECORDS = 1_000
 
 function guardSink<Value>(sink: Sink<Value> | undefined) {

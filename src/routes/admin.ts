@@ -17,7 +17,7 @@ import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { noStoreHeaders, idOf, IncomingCall, type Call, type Handler } from './endpoint.ts'
+import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
 export interface AdminParts {
@@ -40,7 +40,7 @@ export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] 
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
-    handle: respondWith(async (call) => (await records()).keys[report](idOf(call))),
+    handle: respondWith(async (call) => (await records()).keys[report](pathId(call))),
   })
   return [
     { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
@@ -81,17 +81,17 @@ function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts)
   }
   const update = async (call: Call): Promise<object> => {
     const body = await readAdminBody(call, parts.services)
-    return (await methods()).update(idOf(call), body)
+    return (await methods()).update(pathId(call), body)
   }
   return [
     { method: 'POST', path, handle: requireAdmin(create) },
     { method: 'GET', path, handle: respondWith(async (call) => (await methods()).list(pageOptions(call))) },
-    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(idOf(call))) },
+    { method: 'GET', path: `${path}/:id`, handle: respondWith(async (call) => (await methods()).get(pathId(call))) },
     { method: 'PUT', path: `${path}/:id`, handle: respondWith(update) },
     {
       method: 'DELETE',
       path: `${path}/:id`,
-      handle: respondWith(async (call) => (await methods()).delete(idOf(call))),
+      handle: respondWith(async (call) => (await methods()).delete(pathId(call))),
     },
   ]
 }

@@ -14,7 +14,7 @@ import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { idOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 
 export interface BatchRouteParts {
@@ -49,12 +49,12 @@ export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
   return {
     create: respondWith((call, key) => create(parts, call, key)),
     list: requireKey(parts, (call, key) => sendList(parts, call, key)),
-    read: respondWith((call, key) => repository.read(key.id, idOf(call))),
+    read: respondWith((call, key) => repository.read(key.id, pathId(call))),
     cancel: respondWith((call, key) => cancel(parts, call, key)),
     results: requireKey(parts, (call, key) => sendResults(parts, call, key)),
     remove: requireKey(parts, async (call, key) => {
-      await repository.remove(key.id, idOf(call))
-      return sendWithRateStatus(call, key, parts.services, { id: idOf(call), type: 'message_batch_deleted' })
+      await repository.remove(key.id, pathId(call))
+      return sendWithRateStatus(call, key, parts.services, { id: pathId(call), type: 'message_batch_deleted' })
     }),
   }
 }
@@ -121,7 +121,7 @@ function itemHeaders(request: HttpRequest): Record<string, string> {
 }
 
 async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const batch = await parts.repository.cancel(key.id, idOf(call))
+  const batch = await parts.repository.cancel(key.id, pathId(call))
   parts.wake(key.id)
   return batch
 }
@@ -150,7 +150,7 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
 }
 
 async function sendResults(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const batch = await parts.repository.read(key.id, idOf(call))
+  const batch = await parts.repository.read(key.id, pathId(call))
   if (batch.state !== 'ended') throw notEnded('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')

@@ -12,7 +12,7 @@ import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { modelStages } from '../pipeline/run.ts'
 import type { Services, Traffic } from '../pipeline/services.ts'
 
-/** An HTTP request to an endpoint of the gateway. */
+/** An HTTP request that was routed to an endpoint, and the sink for its response. */
 export interface Call {
   readonly id: string
   readonly startedAt: number
@@ -22,7 +22,7 @@ export interface Call {
   readonly variables: PathVariables
 }
 
-/** Parses the query only when it is read. */
+/** Parses the query string on each read of `query`, because most endpoints do not use it. */
 export class IncomingCall implements Call {
   readonly id: string
   readonly startedAt: number
@@ -50,33 +50,33 @@ export type Handler = (call: Call) => MaybePromise<void>
 export function modelHandler(format: ClientFormat, services: Services): Handler {
   const stages = modelStages()
   return (call) => {
-    const exchange = exchangeOf(call, format)
-    const done = stages.run(exchange, services)
-    if (exchange.isDetached && done !== undefined) {
+    const exchange = createExchange(call, format)
+    const completion = stages.run(exchange, services)
+    if (exchange.isDetached && completion !== undefined) {
       services.detached.add({
         end: () => exchange.cancellation.cancel(new Error('The gateway is closing.')),
-        ended: done,
+        ended: completion,
       })
     }
-    return done
+    return completion
   }
 }
 
-export function exchangeOf({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
+export function createExchange({ id, startedAt, request, sink }: Call, format: ClientFormat): Exchange {
   const isDetached = hasFlag(request, 'x-svc-detach')
   return new Exchange({ id, startedAt, request, sink, format }, { isConnected: true, isDetached })
 }
 
-/** Counts each call as traffic until it is answered. Batches are paused while traffic is high. */
+/** Counts each call as in progress until its handler completes. Batch workers wait while many calls are in progress. */
 export function countAsTraffic(traffic: Traffic, handle: Handler): Handler {
   return (call) => {
     traffic.enter(call.id)
     const leave = (): void => traffic.leave(call.id)
     try {
-      const done = handle(call)
-      if (!isPromise(done)) return leave()
-      void done.then(leave, leave)
-      return done
+      const completion = handle(call)
+      if (!isPromise(completion)) return leave()
+      void completion.then(leave, leave)
+      return completion
     } catch (error) {
       leave()
       throw error
@@ -84,11 +84,12 @@ export function countAsTraffic(traffic: Traffic, handle: Handler): Handler {
   }
 }
 
-export function idOf({ variables }: Call): string {
+/** Returns the `:id` segment of the path, or an empty string if the path has none. */
+export function pathId({ variables }: Call): string {
   return variables['id'] ?? ''
 }
 
-/** Sends a JSON body with the rate limit headers of the key. */
+/** Sends a 200 response with a JSON body and the rate limit headers of the key. */
 export async function sendWithRateStatus(
   call: Call,
   key: VirtualKey,
@@ -98,12 +99,12 @@ export async function sendWithRateStatus(
   sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
 }
 
-/** Headers for responses other than model answers. They prevent caching. */
+/** Headers for responses that must not be cached, such as errors, health checks and admin records. */
 export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }
 
-/** Sends the error of a call that is not a model request. */
+/** Sends an error that no pipeline stage has sent, such as the 404 for an unknown path. */
 export function sendFailure(
   { id, sink }: Pick<Call, 'id' | 'sink'>,
   failure: GatewayError,

@@ -4,7 +4,7 @@ import type { Model } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
 import { findCallerKey } from '../pipeline/authenticate.ts'
 import type { Services } from '../pipeline/services.ts'
-import { noStoreHeaders, type Handler, idOf, sendWithRateStatus } from './endpoint.ts'
+import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
 import { toWire } from '../core/field-names.ts'
 import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -45,7 +45,7 @@ export function listModels(models: readonly ListedModel[], services: Services): 
 export function getModel(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
-    const name = idOf(call)
+    const name = pathId(call)
     const entry = models.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
     if (entry === undefined) {
       throw new GatewayError(

@@ -16,7 +16,7 @@ import {
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
-import { exchangeOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { createExchange, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface PassthroughParts {
   readonly services: Services
@@ -102,7 +102,7 @@ function fileEndpoints({ services, store, options }: PassthroughParts): readonly
 function passthroughHandler(services: Services, targetOf: (call: Call) => PassthroughTarget): Handler {
   return (call) => {
     const stages = Stages.begin(authenticate).next((exchange) => passThrough(exchange, targetOf(call), services))
-    return stages.run(exchangeOf(call, chatClient), services)
+    return stages.run(createExchange(call, chatClient), services)
   }
 }
 

@@ -7,7 +7,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCallerKey } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
-import { idOf, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface ResponseHandlers {
   readonly read: Handler
@@ -24,8 +24,8 @@ export function responseHandlers(services: Services): ResponseHandlers {
   return {
     read: storedResponseHandler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
     remove: storedResponseHandler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
-      if (!(await services.turns.delete(key, idOf(call)))) throw notFound(call)
-      return { id: idOf(call), object: 'response', deleted: true }
+      if (!(await services.turns.delete(key, pathId(call)))) throw notFound(call)
+      return { id: pathId(call), object: 'response', deleted: true }
     }),
     cancel: storedResponseHandler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
       await readTurn(services, key, call)
@@ -36,7 +36,7 @@ export function responseHandlers(services: Services): ResponseHandlers {
       )
     }),
     inputItems: storedResponseHandler(services, { method: 'GET', suffix: '/input_items' }, async (key, call) => {
-      const input = await services.turns.findInput(key, idOf(call))
+      const input = await services.turns.findInput(key, pathId(call))
       if (input === undefined) throw notFound(call)
       return { object: 'list', data: input.toReversed(), has_more: false }
     }),
@@ -54,11 +54,11 @@ function storedResponseHandler(services: Services, action: ProviderAction, runOn
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     if (call.query.get('stream') === 'true') throw notStreamed()
-    const provider = await services.turns.findProvider(key, idOf(call))
+    const provider = await services.turns.findProvider(key, pathId(call))
     if (provider === undefined) return sendWithRateStatus(call, key, services, await runOnTurns(key, call))
     const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
-    if (action.method === 'DELETE') await services.turns.delete(key, idOf(call))
+    if (action.method === 'DELETE') await services.turns.delete(key, pathId(call))
     sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
   }
 }
@@ -77,7 +77,7 @@ async function callProvider(
   const cancellation = new Cancellation()
   call.request.onDisconnect(() => cancellation.cancel(new Error('The caller disconnected.')))
   const query = new URLSearchParams([...call.query].filter(([name]) => FORWARDED_PARAMETERS.includes(name))).toString()
-  const path = `/${encodeURIComponent(idOf(call))}${suffix}${query === '' ? '' : `?${query}`}`
+  const path = `/${encodeURIComponent(pathId(call))}${suffix}${query === '' ? '' : `?${query}`}`
   return provider.storedResponse({
     method,
     path,
@@ -91,7 +91,7 @@ async function callProvider(
 }
 
 async function readTurn(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
-  const found = await services.turns.find(key, idOf(call))
+  const found = await services.turns.find(key, pathId(call))
   if (found === undefined) throw notFound(call)
   return found
 }
@@ -106,7 +106,7 @@ function notStreamed(): GatewayError {
 function notFound(call: Call): GatewayError {
   return new GatewayError(
     'not-found',
-    `Response with id ${JSON.stringify(idOf(call).slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
+    `Response with id ${JSON.stringify(pathId(call).slice(0, 100))} not found. Only the key that created a response can read it, and only if it was created without store: false.`,
     { param: 'response_id' },
   )
 }

@@ -15,11 +15,11 @@ export interface Governance {
   readonly keys: Keys
   readonly budgets: Budgets
   readonly rateLimits: RateLimits
-  /** The same records with the field names of the HTTP API. Their module is loaded on the first call. */
+  /** The same records with the field names of the HTTP API. Their module is loaded lazily. */
   readonly adminRecords: () => Promise<AdminRecords>
   readonly ledger: Ledger
   readonly findKey: FindKey
-  /** Finds the key of work that carries no secret, such as a batch item. Resolves with undefined for a deleted key. */
+  /** Finds a key by its id, for requests without a secret, such as batch items. Resolves with undefined for a deleted key. */
   readonly findKeyById: FindKeyById
 }
 
@@ -28,12 +28,13 @@ export interface GovernanceParts {
   readonly runtime: Runtime
   /** Maximum duration of a request, in milliseconds. */
   readonly maxRequestMs: number
+  /** Called after each failed attempt to store the configured records. */
   readonly onFailure: (cause: unknown) => void
   /** Called when a settlement is dropped. Its request is not billed. */
   readonly onSettlementDropped?: (settlement: Settlement) => void
-  /** Lifetime of cached keys and shared records, in milliseconds. @default 2,000 */
+  /** How long keys, shared budgets and rate limits are cached, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
-  /** True to serve known keys while the store is failing, and to bill them afterwards. @default false */
+  /** Serves requests of cached keys while the store fails, and bills them after its recovery. @default false */
   readonly allowsUnreserved?: boolean
 }
 
@@ -41,8 +42,8 @@ export interface GovernanceParts {
 const MAX_SETTLE_MS = 60_000
 
 /**
- * Checks the configuration immediately, because an invalid field must be reported at startup. Applies it before the
- * first key lookup, and calls `onFailure` if that fails.
+ * Validates the configuration synchronously, so that an invalid field throws at startup. Then stores the configured
+ * records in the background. Key lookups wait for this, and reject with `overloaded` if it fails.
  */
 export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
   const { store, runtime } = parts
@@ -61,13 +62,13 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
     const records = createAdminRecords({ store, runtime, keyring, shared })
     return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
   })
-  const isEmpty = Object.values(configured).every((records) => records.length === 0)
+  const hasRecords = Object.values(configured).some((records) => records.length > 0)
   const configure = async (): Promise<void> => {
-    if (!isEmpty) await (await load()).apply()
+    if (hasRecords) await (await load()).apply()
   }
   const whenConfigured = runUntilSuccess(configure, parts.onFailure, runtime.after)
-  const starting = whenConfigured()
-  if (isPromise(starting)) starting.catch(() => {})
+  const firstAttempt = whenConfigured()
+  if (isPromise(firstAttempt)) firstAttempt.catch(() => {})
   const adminRecords = async (): Promise<AdminRecords> => {
     await whenConfigured()
     return (await load()).records
@@ -97,20 +98,21 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
   }
 }
 
-async function undefinedIfNotFound<Value>(reading: Promise<Value>): Promise<Value | undefined> {
+async function undefinedIfNotFound<Value>(lookup: Promise<Value>): Promise<Value | undefined> {
   try {
-    return await reading
+    return await lookup
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'not-found') return undefined
     throw error
   }
 }
 
-const RETRY_MS = 1000
+/** Minimum delay between a failed attempt and the next one, in milliseconds. */
+const RETRY_DELAY_MS = 1000
 
 /**
- * Returns a function that runs `work` on each call until it has succeeded once. After a failure, calls within one
- * second reject without running `work`.
+ * Returns a function that runs `work` until it has succeeded once. Concurrent calls share one attempt. For one second
+ * after a failure, calls reject without another attempt.
  */
 function runUntilSuccess(
   work: () => Promise<void>,
@@ -124,10 +126,10 @@ function runUntilSuccess(
       await work()
       isDone = true
     } catch (cause) {
-      const forget = (): void => {
+      const allowRetry = (): void => {
         running = undefined
       }
-      after(RETRY_MS, forget, { isBackground: true })
+      after(RETRY_DELAY_MS, allowRetry, { isBackground: true })
       onFailure(cause)
       throw new GatewayError(
         'overloaded',
@@ -144,7 +146,7 @@ type Methods<Api> = { readonly [name in keyof Api]: (...parameters: never[]) => 
 const RECORD_METHODS = { create: true, get: true, list: true, update: true, delete: true } as const
 const KEY_METHODS = { ...RECORD_METHODS, usage: true, rateLimit: true, limits: true } as const
 
-/** Wraps methods so that they use camel-case field names. Their modules are loaded on the first call. */
+/** Wraps methods with wire field names so that callers use camel-case names. Loads the methods on the first call. */
 function inProcessApi<Api extends Methods<Api>>(
   load: () => Promise<Methods<Api>>,
   methodNames: Record<keyof Api, true>,

@@ -13,7 +13,7 @@ import type { ModelDirectory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
 import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
-import { modelHandler, exchangeOf, IncomingCall, countAsTraffic, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, createExchange, IncomingCall, countAsTraffic, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
@@ -94,7 +94,7 @@ function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     {
       method: 'POST',
       path: '/v1/messages/count_tokens',
-      handle: tracked((call) => countStages.run(exchangeOf(call, messagesClient), services)),
+      handle: tracked((call) => countStages.run(createExchange(call, messagesClient), services)),
     },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
@@ -112,7 +112,7 @@ function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     {
       method: 'POST',
       path: '/v1/embeddings',
-      handle: tracked((call) => embeddingStages.run(exchangeOf(call, chatClient), services)),
+      handle: tracked((call) => embeddingStages.run(createExchange(call, chatClient), services)),
     },
     { method: 'GET', path: '/v1/models', handle: listModels(models, services) },
     { method: 'GET', path: '/v1/models/*id', handle: getModel(models, services) },
