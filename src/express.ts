@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { HttpHandling } from './core/http.ts'
 import { toNodeHandler } from './http/node-server.ts'
-import type { NodeIncoming } from './http/node-request.ts'
+import type { NodeIncoming } from './http/node-http.ts'
 
 export type { HttpHandling } from './core/http.ts'
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { HttpHandling } from './core/http.ts'
 import { toNodeHandler } from './http/node-server.ts'
-import { copyHeaders } from './http/node-sink.ts'
+import { copyHeaders } from './http/node-http.ts'
 
 export type { HttpHandling } from './core/http.ts'
 

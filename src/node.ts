@@ -12,5 +12,5 @@
  * @module
  */
 export { serve, toNodeHandler, type NodeHandler, type RunningServer, type ServeOptions } from './http/node-server.ts'
-export type { NodeIncoming } from './http/node-request.ts'
+export type { NodeIncoming } from './http/node-http.ts'
 export type { HttpHandler, HttpHandling, HttpRequest, ResponseSink } from './core/http.ts'

@@ -2,8 +2,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { HttpHandling } from '../core/http.ts'
 import { checkOptions, expects, optionsOf, integerFrom } from '../core/option-checks.ts'
-import { type NodeIncoming, NodeRequest } from './node-request.ts'
-import { NodeSink } from './node-sink.ts'
+import { type NodeIncoming, NodeRequest, NodeSink } from './node-http.ts'
 
 /** Options of `serve()`. */
 export interface ServeOptions {
