@@ -11,7 +11,7 @@ export function hash32(text: string, seed: number): number {
 }
 
 /** The finalizer of MurmurHash3: each input bit affects all output bits. */
-export function mix(value: number): number {
+function mix(value: number): number {
   let hash = value
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)

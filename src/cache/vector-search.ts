@@ -207,7 +207,7 @@ const OVERHEAD_BYTES = 400
 /** Maximum number of entries that one `add` checks for expiry. */
 const MAX_EXPIRY_CHECKS = 4
 
-export function bytesPerVector(dimensions: number): number {
+function bytesPerVector(dimensions: number): number {
   return dimensions * 4 + SIGNATURE_WORDS * 4 + OVERHEAD_BYTES
 }
 

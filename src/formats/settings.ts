@@ -2,7 +2,7 @@ import { asObject, asString, isJsonObject, type Json, type JsonObject } from '..
 import type { AnswerShape, Native, Settings, Tool, ToolChoice, ToolCallPart } from '../core/prompt.ts'
 import { arrayAt, fieldError, booleanAt, isAbsent, numberAt, type NumberBounds, objectAt, stringAt } from './fields.ts'
 
-export const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
+const MAX_OUTPUT_TOKENS: number = 2 ** 31 - 1
 export const OUTPUT_TOKEN_BOUNDS: NumberBounds = { min: 1, max: MAX_OUTPUT_TOKENS, isInteger: true }
 
 const MAX_CHOICES = 128

@@ -123,7 +123,7 @@ const moneyAllowanceSchema = z.object({
   every: windowSchema,
 })
 
-export const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
+const storedKeySchema: z.ZodMiniType<VirtualKey> = z.object({
   id: z.string(),
   name: z.string(),
   description: z.string(),

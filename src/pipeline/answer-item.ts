@@ -172,11 +172,7 @@ function unbilled({ model, actual }: RequestUsage): RequestUsage {
 }
 
 /** An in-process request. The JSON limits apply to its body. */
-export function internalRequest(
-  path: string,
-  headers: Readonly<Record<string, string>>,
-  body: JsonObject,
-): HttpRequest {
+function internalRequest(path: string, headers: Readonly<Record<string, string>>, body: JsonObject): HttpRequest {
   return {
     method: 'POST',
     path,
@@ -189,7 +185,7 @@ export function internalRequest(
   }
 }
 
-export class CollectedResponse implements ResponseSink {
+class CollectedResponse implements ResponseSink {
   status = 0
   body = ''
 

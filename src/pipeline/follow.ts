@@ -120,7 +120,7 @@ function isDialect(dialect: unknown): dialect is Dialect {
 }
 
 /** Reads a stream that was written for another caller, and provides its events as the answer to this request. */
-export class FollowedAnswer implements AnswerSource, EventSink {
+class FollowedAnswer implements AnswerSource, EventSink {
   /** Resolves with true after the first content, or with false if the stream ends before it. */
   readonly hasContent: Promise<boolean>
   usage: Usage | undefined

@@ -91,7 +91,7 @@ export class Stages<Last extends Exchange> {
 }
 
 /** Answers requests that have `X-Svc-Explain`. The first such request loads the module. */
-export function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
+function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (!hasFlag(parsed.request, 'x-svc-explain')) return parsed
   return import('./rare-stages.ts')
     .then((loaded) => loaded.explain(parsed, services))

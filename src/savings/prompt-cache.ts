@@ -84,7 +84,7 @@ export async function markForCache(
  * Returns true if the write is expected to pay for itself, and if the conversation would cost at most one write premium
  * more than without markers when it ends with this turn.
  */
-export function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
+function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: CachedTurn): boolean {
   if (now - earlier.at > UPSTREAM_CACHE_MS) return false
   const cachedTokens = Math.min(earlier.tokens, tokens)
   const turns = turnsAhead(turnsSoFar(prompt))

@@ -191,7 +191,7 @@ interface Sweeper {
 
 const SWEEP_INTERVAL_MS = 10_000
 
-export function createSweeper(call: CallFunction, limits: BulkLimits): Sweeper {
+function createSweeper(call: CallFunction, limits: BulkLimits): Sweeper {
   let startedAt = Date.now()
   let running: Promise<unknown> = Promise.resolve()
 

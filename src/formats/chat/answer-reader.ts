@@ -41,7 +41,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   return otherChoicesText.length === 0 ? completion : { ...completion, otherChoicesText: otherChoicesText.join('') }
 }
 
-export function textOfMessage(message: JsonObject = {}): string {
+function textOfMessage(message: JsonObject = {}): string {
   const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
     const call = asObject(item)
     const invocation = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
@@ -65,7 +65,7 @@ function thinkingParts(message: JsonObject): readonly Part[] {
   return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
-export function contentParts(content: Json | undefined): readonly Part[] {
+function contentParts(content: Json | undefined): readonly Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
   return asArray(content).flatMap((item): readonly Part[] => {
     const block = asObject(item)

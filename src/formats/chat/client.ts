@@ -46,7 +46,7 @@ const ROLES: ReadonlyMap<string, Role> = new Map([
   ['function', 'tool'],
 ])
 
-export function readMessages(value: Json | undefined): readonly Message[] {
+function readMessages(value: Json | undefined): readonly Message[] {
   const items = arrayAt(value, 'messages', MAX_MESSAGES)
   if (items.length === 0) throw fieldError('messages', value, 'at least one message')
   return items.map((item, index) => readMessage(item, `messages[${index}]`))

@@ -19,7 +19,7 @@ import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, wr
 import { readFailure } from '../read-failure.ts'
 
 /** The body of a streaming request also asks for usage, which billing requires. */
-export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
 }
 

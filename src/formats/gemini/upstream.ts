@@ -19,7 +19,7 @@ import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, Strea
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
 /** The model is part of the URL, not of the body. */
-export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceFormatOf(prompt)
   const hints = omittedFields(prompt, rejectContent)
   // The vendor bills all candidates, but the gateway reads only one.
@@ -185,7 +185,7 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-export const rejectContent: RejectContent = rejectContentFor('a Gemini model')
+const rejectContent: RejectContent = rejectContentFor('a Gemini model')
 
 /** The upstream side of `generateContent`. The gateway does not accept requests in this format. */
 export const geminiUpstream: UpstreamFormat = {
@@ -206,7 +206,7 @@ function readFailure(status: number, body: JsonObject | undefined): GatewayError
 }
 
 /** A blocked prompt has no candidates. Its answer is empty and marked as filtered. */
-export function readCompletion(body: JsonObject): Completion {
+function readCompletion(body: JsonObject): Completion {
   const candidate = asObject(asArray(body['candidates'])[0])
   const isBlocked = isPromptBlocked(body)
   if (candidate === undefined && !isBlocked) {
@@ -231,12 +231,12 @@ function isPromptBlocked(body: JsonObject): boolean {
   return asString(asObject(body['promptFeedback'])?.['blockReason']) !== undefined
 }
 
-export function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
+function partsOf(candidate: JsonObject | undefined): readonly JsonObject[] {
   return asArray(asObject(candidate?.['content'])?.['parts']).filter(isJsonObject)
 }
 
 /** Drops content that only this vendor supports, such as executed code. */
-export function readPart(part: JsonObject): readonly Part[] {
+function readPart(part: JsonObject): readonly Part[] {
   const call = asObject(part['functionCall'])
   if (call !== undefined) {
     const id = nonEmptyString(call['id']) ?? generateCallId('call')
@@ -261,7 +261,7 @@ interface ReaderState extends BlockState {
 }
 
 /** The stream has no end event. It is complete after the finish reason. */
-export function createReader(): StreamReader {
+function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
   const read = (event: SseEvent): StreamChunk => {
     const chunk = parseUpstreamEvent(event.data)

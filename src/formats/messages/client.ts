@@ -29,7 +29,7 @@ interface WriterState {
 }
 
 /** Forwards events of this format. Holds the last `message_delta` until the bill is known. */
-export function createStreamWriter(): StreamWriter {
+function createStreamWriter(): StreamWriter {
   const state: WriterState = {
     blocks: createBlockWriter(),
     isStarted: false,
@@ -122,13 +122,13 @@ function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
 }
 
 /** Forwards an answer received in this format with all its fields. Adds the token total and `svc_metrics`. */
-export function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
+function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
   const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
   return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics(metrics) })
 }
 
-export function writeMetrics(metrics: SvcMetrics): JsonObject {
+function writeMetrics(metrics: SvcMetrics): JsonObject {
   return {
     savings_percent: metrics.savingsPercent,
     original_cost: metrics.originalCost,

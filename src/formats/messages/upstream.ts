@@ -24,7 +24,7 @@ import { arrayAt, fieldError, isAbsent, numberAt, objectAt, describeRange, strin
 import { blocksOf } from './blocks.ts'
 
 /** In a prompt of this format, only the model and rewritten parts change. */
-export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   if (prompt.native.dialect !== 'anthropic') return translate('anthropic', prompt, model)
   const { value, settings } = prompt.native
   const changes = mergeChanges(

@@ -13,7 +13,7 @@ import { readCompletion } from './answer-reader.ts'
 /** Fields that refer to data stored by the server. */
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const
 
-export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
+function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
   const model = modelAt(body['model'])
   const system = readInstructions(body['instructions'])

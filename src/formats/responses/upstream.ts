@@ -19,7 +19,7 @@ import { canForwardResponses } from '../answer-fields.ts'
 import { isEncodedReasoning, itemsOf } from './items.ts'
 import { type BodyChanges, changedResponseSettings, writeResponseTool } from '../settings.ts'
 
-export function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
+function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'responses' ? writeResponsesBody(prompt, model) : translateToResponses(prompt, model)
 }
 
@@ -179,7 +179,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-export const rejectContent: RejectContent = rejectContentFor('a model that uses the responses format')
+const rejectContent: RejectContent = rejectContentFor('a model that uses the responses format')
 
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',
