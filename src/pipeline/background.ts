@@ -1,12 +1,14 @@
+import type { Bill } from '../billing/bill.ts'
 import type { Completion } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { billFor, billForIncomplete, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
-import { asFailure, settle } from './settle.ts'
+import { asFailure, release, settle } from './settle.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
+import { upstreamError } from '../upstream/upstream-failure.ts'
 
 /** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250
@@ -14,11 +16,7 @@ const MAX_WAIT_MS = 5_000
 /** Maximum duration of one poll, in milliseconds. */
 const POLL_TIMEOUT_MS = 30_000
 
-/**
- * Sends the accepted response immediately, and settles the request when the response is complete. The reservation lasts
- * until then, because background work must not exceed the budget. After `timeouts.total`, the gateway cancels the
- * response upstream. Otherwise, the reservation would expire while the vendor still charges for the response.
- */
+/** Sends the accepted response immediately, and settles the request when the response is complete. */
 export async function respondInBackground(
   answered: Answered,
   completion: Completion,
@@ -26,14 +24,46 @@ export async function respondInBackground(
 ): Promise<undefined> {
   const { key, sink, idempotencyClaim, format } = answered
   const providerName = storingProvider(answered)
-  if (providerName !== undefined)
-    await services.turns.storeProvider(key, format.turns?.idsOf(valueOf(completion)) ?? [], providerName)
+  if (providerName !== undefined) {
+    const ids = format.turns?.idsOf(valueOf(completion)) ?? []
+    await services.turns.storeProvider(key, ids, providerName).catch(reportUnregistered(services))
+  }
   const body = completion.native?.text ?? JSON.stringify(valueOf(completion))
   const headers = answerHeaders(expectedBill(answered), answered.ignoredFields)
   await idempotencyClaim?.remember({ status: 200, head: { ...headers, 'content-type': 'application/json' }, body })
-  new BackgroundWork(answered, completion, services).begin()
+  await settleInBackground(answered, { id: completion.id, completion }, services)
   sendJson(sink, 200, Object.assign(baseHeaders(answered.id, answered.reservation.rate), headers), body)
   return undefined
+}
+
+/** A response that the vendor generates in the background. */
+export interface BackgroundResponse {
+  readonly id: string
+  /** The response as last reported. @default nothing is known about it */
+  readonly completion?: Completion
+}
+
+/**
+ * Settles the request when the vendor has finished the response. The reservation lasts until then, because background
+ * work must not exceed the budget. After `timeouts.total`, the gateway cancels the response upstream. Otherwise, the
+ * reservation would expire while the vendor still charges for the response. Resolves when the response is registered as
+ * unsettled. Never rejects.
+ */
+export function settleInBackground(
+  answered: Answered,
+  response: BackgroundResponse,
+  services: Services,
+): Promise<void> {
+  const work = new BackgroundWork(answered, response, services)
+  services.detached.add({ end: () => work.end(), ended: work.run() })
+  return work.registered
+}
+
+export type SettleInBackground = typeof settleInBackground
+
+/** The work continues without the registration, because the vendor charges for the response. */
+function reportUnregistered({ observers }: Services): (cause: unknown) => void {
+  return (cause) => observers.reportFailure('a background response could not be registered', cause)
 }
 
 function valueOf({ native }: Completion): JsonObject {
@@ -42,32 +72,42 @@ function valueOf({ native }: Completion): JsonObject {
 
 /** A background response, from its acceptance to its settlement. */
 class BackgroundWork {
+  /** Never rejects. */
+  readonly registered: Promise<void>
   readonly #answered: Answered
   readonly #services: Services
+  readonly #id: string
   readonly #deadline: number
-  #completion: Completion
+  #completion: Completion | undefined
+  #hasFailed = false
   #isClosing = false
   #wake: () => void = () => {}
 
-  constructor(answered: Answered, accepted: Completion, services: Services) {
+  constructor(answered: Answered, { id, completion }: BackgroundResponse, services: Services) {
     this.#answered = answered
     this.#services = services
-    this.#completion = accepted
+    this.#id = id
+    this.#completion = completion
     this.#deadline = answered.startedAt + services.timeouts.total
+    this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
 
-  begin(): void {
-    this.#services.detached.add({
-      end: () => {
-        this.#isClosing = true
-        this.#wake()
-      },
-      ended: this.#pollUntilComplete(),
-    })
+  /** Requests an early end: the response is cancelled upstream. */
+  end(): void {
+    this.#isClosing = true
+    this.#wake()
+  }
+
+  async run(): Promise<void> {
+    await this.registered
+    await this.#pollUntilComplete()
+    await this.#settle()
+    await this.#services.turns.setUnsettled(this.#answered.key, this.#id, false).catch(() => {})
   }
 
   get #isUnfinished(): boolean {
-    return this.#answered.format.turns?.isUnfinished(this.#completion) === true
+    const completion = this.#completion
+    return completion === undefined || this.#answered.format.turns?.isUnfinished(completion) === true
   }
 
   async #pollUntilComplete(): Promise<void> {
@@ -79,7 +119,6 @@ class BackgroundWork {
       if (!(await this.#poll('GET', ''))) break
     }
     if (this.#isUnfinished) await this.#poll('POST', '/cancel')
-    await this.#settle()
   }
 
   /**
@@ -87,18 +126,21 @@ class BackgroundWork {
    * failed poll is retried.
    */
   async #poll(method: StoredResponseCall['method'], action: string): Promise<boolean> {
-    const { route, cancellation, format } = this.#answered
+    const { route, format } = this.#answered
     const { runtime, timeouts } = this.#services
+    // The work continues after the request is cancelled.
+    const { signal } = new AbortController()
     try {
       const text = await route?.provider.storedResponse?.({
         method,
-        path: `/${encodeURIComponent(this.#completion.id)}${action}`,
-        signal: cancellation.signal,
+        path: `/${encodeURIComponent(this.#id)}${action}`,
+        signal,
         runtime,
         timeouts: { ...timeouts, total: Math.min(timeouts.total, POLL_TIMEOUT_MS) },
       })
       const body: unknown = text === undefined ? undefined : JSON.parse(text)
       if (!isJsonObject(body)) return false
+      this.#hasFailed = body['status'] === 'failed'
       this.#completion = format.turns?.readCompletion(withReadableUsage(body)) ?? this.#completion
       return true
     } catch (error) {
@@ -116,25 +158,35 @@ class BackgroundWork {
     })
   }
 
-  /** Bills an incomplete response for the usage that the upstream last reported. */
   async #settle(): Promise<void> {
-    const [answered, services] = [this.#answered, this.#services]
-    const completion = this.#completion
-    const answer = { usage: completion.usage, completion: () => completion }
+    const [answered, services, completion] = [this.#answered, this.#services, this.#completion]
     try {
-      const isComplete = valueOf(completion)['status'] === 'completed'
-      const bill = isComplete
-        ? billFor(answered, answer, services.meter)
-        : billForIncomplete(answered, answer, services.meter)
-      await settle(
-        answered,
-        isComplete ? { status: 200, bill, completion: () => completion } : { status: 200, bill },
-        services,
-      )
+      if (this.#hasFailed && completion?.usage === undefined) {
+        const failure = upstreamError(answered.route?.provider.name ?? '', 'failed to generate the response')
+        return await release(answered, { status: 200, failure }, services)
+      }
+      const outcome = { status: 200, bill: this.#bill() }
+      const isComplete = completion !== undefined && isCompleted(completion)
+      await settle(answered, isComplete ? { ...outcome, completion: () => completion } : outcome, services)
     } catch (cause) {
       services.observers.reportFailure('a background response could not be settled', asFailure(cause))
     }
   }
+
+  /**
+   * Bills an incomplete response for the usage that the upstream last reported. If the upstream does not report how the
+   * response ended, bills the reserved amount, because the vendor may charge for the whole response.
+   */
+  #bill(): Bill {
+    const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
+    if (completion === undefined || this.#isUnfinished) return expectedBill(answered)
+    const answer = { usage: completion.usage, completion: () => completion }
+    return isCompleted(completion) ? billFor(answered, answer, meter) : billForIncomplete(answered, answer, meter)
+  }
+}
+
+function isCompleted(completion: Completion): boolean {
+  return valueOf(completion)['status'] === 'completed'
 }
 
 /** Replaces the status `failed` with `incomplete`, because the reader ignores the usage of failed responses. */

@@ -70,7 +70,7 @@ function validateAndSetPrompt(
   checkVendorWork(prompt, services)
   checkSurcharge(prompt, resolved, services)
   // The vendor continues background work after the caller has disconnected.
-  if (isBackgroundStream(prompt)) exchange.detach()
+  if (isBackground(prompt)) exchange.detach()
   exchange.requestBody = requestBody
   exchange.prompt = prompt
   exchange.resolved = resolved
@@ -79,9 +79,9 @@ function validateAndSetPrompt(
   return exchange as Parsed
 }
 
-/** Returns true for a streamed request in the responses format that runs in the background. */
-export function isBackgroundStream({ native, stream }: Prompt): boolean {
-  return stream && native.dialect === 'responses' && native.value['background'] === true
+/** Returns true for a request in the responses format whose answer the vendor generates in the background. */
+export function isBackground({ native }: Prompt): boolean {
+  return native.dialect === 'responses' && native.value['background'] === true
 }
 
 export function readJson<Result>(

@@ -3,5 +3,5 @@
  * would split shared code into more chunks. They cannot be in on-demand.ts: plan.ts imports on-demand.ts, and
  * explain.ts imports plan.ts.
  */
-export { respondInBackground } from './background.ts'
+export { respondInBackground, settleInBackground } from './background.ts'
 export { explain } from './explain.ts'

@@ -170,6 +170,9 @@ export interface Turns {
   findProvider(key: VirtualKey, id: string): Promise<string | undefined>
   /** Records that the provider stores these responses and items. */
   storeProvider(key: VirtualKey, ids: readonly string[], provider: string): Promise<void>
+  /** Records whether the request of a background response still waits for its settlement. */
+  setUnsettled(key: VirtualKey, id: string, isUnsettled: boolean): Promise<void>
+  isUnsettled(key: VirtualKey, id: string): Promise<boolean>
   /** Resolves with true if a stored turn or provider name was deleted. */
   delete(key: VirtualKey, id: string): Promise<boolean>
 }

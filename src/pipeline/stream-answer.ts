@@ -1,6 +1,6 @@
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
-import { chain } from '../core/async.ts'
+import { chain, type MaybePromise } from '../core/async.ts'
 import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
@@ -17,15 +17,22 @@ import {
   storingProvider,
   STREAM_HEADERS,
 } from './response.ts'
+import type { SettleInBackground } from './background.ts'
 import type { Services } from './services.ts'
-import { isBackgroundStream } from './parse-request.ts'
+import { isBackground } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 
 /** Begins the response and forwards the stream until it ends, fails, or has no readers left. */
-export function respondWithStream(answered: Answered, stream: UpstreamStream, services: Services): undefined {
-  new StreamAnswer(answered, stream, services).begin()
-  return undefined
+export function respondWithStream(
+  answered: Answered,
+  stream: UpstreamStream,
+  services: Services,
+): MaybePromise<undefined> {
+  const begin = (settleLater?: SettleInBackground): undefined =>
+    new StreamAnswer(answered, stream, services, settleLater).begin()
+  if (!isBackground(answered.prompt) || storingProvider(answered) === undefined) return begin()
+  return import('./rare-stages.ts').then((stages) => begin(stages.settleInBackground))
 }
 
 /** One streamed answer from its first event to its settlement. */
@@ -35,13 +42,16 @@ class StreamAnswer {
   readonly #services: Services
   readonly #buffer: EventBuffer
   readonly #isRecorded: boolean
+  /** Present for a response that the vendor generates even if its stream fails. */
+  readonly #settleLater: SettleInBackground | undefined
   #isOver = false
   #isResponseRegistered = false
 
-  constructor(answered: Answered, stream: UpstreamStream, services: Services) {
+  constructor(answered: Answered, stream: UpstreamStream, services: Services, settleLater?: SettleInBackground) {
     this.#answered = answered
     this.#stream = stream
     this.#services = services
+    this.#settleLater = settleLater
     this.#isRecorded = isRecorded(answered, services)
     this.#buffer = services.recordings.open({
       owner: answered.key.id,
@@ -50,7 +60,7 @@ class StreamAnswer {
     })
   }
 
-  begin(): void {
+  begin(): undefined {
     const answered = this.#answered
     const { sink, idempotencyClaim, isDetached, cancellation } = answered
     const headers = Object.assign(answerHeaders(expectedBill(answered), answered.ignoredFields), STREAM_HEADERS)
@@ -121,7 +131,7 @@ class StreamAnswer {
   #register(): void {
     const { format, key, subscribers, isDetached } = this.#answered
     const id = this.#stream.translator.answerId
-    if (id !== undefined && !this.#isResponseRegistered) this.#registerResponse(id)
+    if (id !== undefined && this.#settleLater !== undefined && !this.#isResponseRegistered) this.#registerResponse(id)
     if (!this.#isRecorded || id === undefined || format.answerId === undefined) return
     this.#services.recordings.register(this.#buffer, {
       owner: key.id,
@@ -134,14 +144,10 @@ class StreamAnswer {
   /** Registers a background response under its id, so that clients can retrieve it before its stream ends. */
   #registerResponse(id: string): void {
     this.#isResponseRegistered = true
-    const providerName = isBackgroundStream(this.#answered.prompt) ? storingProvider(this.#answered) : undefined
-    if (providerName === undefined) return
-    const { turns, observers } = this.#services
-    turns
-      .storeProvider(this.#answered.key, [id], providerName)
-      .catch((cause: unknown) =>
-        observers.reportFailure('a background response could not be registered under its id', cause),
-      )
+    const [answered, { turns, observers }] = [this.#answered, this.#services]
+    const report = (cause: unknown): void =>
+      observers.reportFailure('a background response could not be registered under its id', cause)
+    turns.storeProvider(answered.key, [id], storingProvider(answered) ?? '').catch(report)
   }
 
   #end(): void {
@@ -169,6 +175,7 @@ class StreamAnswer {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCancelled) return this.#abandon()
     const failure = asFailure(error)
+    if (this.#isContinued(failure)) return
     // A stream that fails before its first content is billed as a failed request.
     const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
@@ -177,9 +184,24 @@ class StreamAnswer {
   #abandon(): void {
     if (this.#isOver) return
     this.#stream.abort()
+    if (this.#isContinued(generationStopped())) return
     this.#finish(this.#partialBill(), { status: 499, failure: clientDisconnected() }, () => {
       this.#buffer.finish(this.#writeFailure(generationStopped()), false)
     })
+  }
+
+  /**
+   * Ends the stream of a response that the vendor continues to generate. The request is settled later. Returns false for
+   * other streams.
+   */
+  #isContinued(failure: GatewayError): boolean {
+    const id = this.#stream.translator.answerId
+    if (id === undefined || this.#settleLater === undefined) return false
+    if (this.#isOver) return true
+    this.#isOver = true
+    void this.#settleLater(this.#answered, { id }, this.#services)
+    this.#buffer.finish(this.#writeFailure(failure), false)
+    return true
   }
 
   /**

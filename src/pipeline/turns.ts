@@ -14,6 +14,8 @@ const TURN_TTL_MS = DAY_MS
  * How long the name of a response's provider is kept, in milliseconds. Vendors delete stored responses after 30 days.
  */
 const UPSTREAM_ID_TTL_MS = 30 * DAY_MS
+/** How long a response remains registered as unsettled if its process dies, in milliseconds. */
+const UNSETTLED_TTL_MS = 60 * 60 * 1000
 /** Maximum number of ids stored per answer. */
 const MAX_STORED_IDS = 256
 /** Maximum length of a stored conversation, in UTF-16 code units of its JSON. */
@@ -55,6 +57,12 @@ export function createTurns(store: TurnStore): StoredTurns {
       if (provider !== undefined) await storeProvider(key, format.idsOf(turn.answer), provider)
       else if (isValidId(turn.id)) await writeTurn(store, key, turn)
     },
+    setUnsettled: async (key, id, isUnsettled) => {
+      const storeKey = unsettledStoreKey(key, id)
+      const options = { ttlMs: UNSETTLED_TTL_MS, quota: quotaOf('held-response', key.id) }
+      await (isUnsettled && isValidId(id) ? store.set(storeKey, '1', options) : store.delete(storeKey))
+    },
+    isUnsettled: async (key, id) => isValidId(id) && (await store.get(unsettledStoreKey(key, id))) !== undefined,
     delete: async (key, id) => {
       if (!isValidId(id)) return false
       const storeKeys = [...PARTS.map((part) => partStoreKey({ key, id, part })), providerStoreKey(key, id)]
@@ -175,6 +183,10 @@ function partStoreKey({ key, id, part }: TurnLocation): string {
 
 function providerStoreKey(key: VirtualKey, id: string): string {
   return `held:${key.id}:${id}`
+}
+
+function unsettledStoreKey(key: VirtualKey, id: string): string {
+  return `unsettled:${key.id}:${id}`
 }
 
 function parseAnswer(text: string | undefined): JsonObject | undefined {

@@ -56,6 +56,7 @@ function storedResponseHandler(services: Services, action: ProviderAction, runOn
     if (call.query.get('stream') === 'true') throw notStreamed()
     const provider = await services.turns.findProvider(key, pathId(call))
     if (provider === undefined) return sendWithRateStatus(call, key, services, await runOnTurns(key, call))
+    if (action.method === 'DELETE' && (await services.turns.isUnsettled(key, pathId(call)))) throw notSettled()
     const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, pathId(call))
@@ -101,6 +102,18 @@ function notStreamed(): GatewayError {
     param: 'stream',
   })
 }
+
+/** A deleted response could not be billed, because only the vendor knows its usage. */
+function notSettled(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'The background response is not billed yet. Retry after the delay in Retry-After, or cancel the response first.',
+    { param: 'response_id', retryAfterSeconds: SETTLE_SECONDS },
+  )
+}
+
+/** The longest delay between two polls of a background response. */
+const SETTLE_SECONDS = 5
 
 /** The message is the same for an unknown id and for another key's response. */
 function notFound(call: Call): GatewayError {

@@ -253,6 +253,8 @@ function lazyTurns(store: Store): Turns {
     findInput: async (key, id) => (await load()).findInput(key, id),
     findProvider: async (key, id) => (await load()).findProvider(key, id),
     storeProvider: async (key, ids, provider) => (await load()).storeProvider(key, ids, provider),
+    setUnsettled: async (key, id, isUnsettled) => (await load()).setUnsettled(key, id, isUnsettled),
+    isUnsettled: async (key, id) => (await load()).isUnsettled(key, id),
     delete: async (key, id) => (await load()).delete(key, id),
   }
 }

@@ -49,6 +49,8 @@ function readConversation(body: JsonObject): readonly Message[] {
 
 function checkOtherFields(body: JsonObject): void {
   booleanAt(body['store'], 'store')
+  // Vendors may accept other values as true.
+  booleanAt(body['background'], 'background')
   if (!isAbsent(body['previous_response_id'])) {
     stringAt(body['previous_response_id'], 'previous_response_id', 'the id of a response')
   }

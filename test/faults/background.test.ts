@@ -1,0 +1,154 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../src/core/json.ts'
+import { openaiCompatible } from '../../src/index.ts'
+import { ask, eventsOf, expectRefusal } from '../support/ask.ts'
+import { PRICE, startStage, type Stage } from '../support/stage.ts'
+import { CUT, gate, HANG, startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close()
+})
+
+interface Place extends Stage {
+  readonly vendor: Upstream
+}
+
+/** A vendor of the responses format. A complete answer costs 100 prompt tokens and 500 output tokens. */
+async function start(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Place> {
+  const vendor = await startUpstream({ reply })
+  closing.push(vendor.close)
+  const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
+  const native = openaiCompatible({ name: 'native', baseUrl: vendor.baseUrl, models, responses: true })
+  const stage = await startStage({ margin: 1, providers: [native] })
+  closing.push(stage.close)
+  return Object.assign(stage, { vendor })
+}
+
+const PATH = '/v1/responses'
+const ID = 'resp_vendor1'
+const BODY = { model: 'native/gpt-x', input: 'Think long.', background: true }
+const FULL_PRICE_USD = 0.0011
+const RESERVED_OUTPUT_USD = 0.002
+
+const message = { type: 'message', id: 'msg_1', role: 'assistant', content: [{ type: 'output_text', text: 'Done.' }] }
+const usage = { input_tokens: 100, output_tokens: 500, total_tokens: 600 }
+const responseOf = (status: string, fields: JsonObject = {}): JsonObject => ({
+  id: ID,
+  object: 'response',
+  model: 'gpt-x',
+  status,
+  output: [],
+  usage: null,
+  ...fields,
+})
+const sent = (status: string, fields: JsonObject = {}): Reply => ({ kind: 'json', value: responseOf(status, fields) })
+const completed = (): Reply => sent('completed', { output: [message], usage })
+const gone: Reply = { kind: 'failure', status: 404 }
+
+async function billed({ gateway, keyId }: Stage): Promise<number> {
+  return (await gateway.keys.usage(keyId)).cost.billedUsd
+}
+
+describe('a background response', () => {
+  it('cannot be deleted before it is billed', async () => {
+    const { opened, open } = gate()
+    const place = await start(async ({ method }) => {
+      if (method === 'POST') return sent('queued')
+      if (method === 'DELETE') return { kind: 'json', value: { id: ID, object: 'response', deleted: true } }
+      await opened
+      return completed()
+    })
+    await ask(place, BODY, { path: PATH })
+    const reply = await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' })
+
+    expectRefusal(reply, { status: 409, type: 'invalid_request_error', param: 'response_id' })
+    expect(reply.headers['retry-after']).toBe('5')
+    expect(place.vendor.requests.map(({ method }) => method)).not.toContain('DELETE')
+
+    open()
+    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    const remove = (): Promise<number> =>
+      ask(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' }).then(({ status }) => status)
+    await expect.poll(remove).toBe(200)
+    expect(await remove()).toBe(404)
+  })
+
+  it('that the vendor no longer has is billed with the reserved output', async () => {
+    const place = await start(({ method, path }) => (method === 'POST' && path === PATH ? sent('queued') : gone))
+    await ask(place, BODY, { path: PATH })
+
+    await expect.poll(() => billed(place)).toBeGreaterThanOrEqual(RESERVED_OUTPUT_USD)
+  })
+
+  it('that fails without usage is not billed', async () => {
+    const place = await start(({ method }) => sent(method === 'POST' ? 'queued' : 'failed'))
+    await ask(place, BODY, { path: PATH })
+
+    const records = async (): Promise<number> => (await place.gateway.audit.read({ keyId: place.keyId })).records.length
+    await expect.poll(records).toBe(1)
+    expect(await billed(place)).toBe(0)
+  })
+
+  it('is billed in full if its caller disconnects before it is accepted', async () => {
+    const { opened, open } = gate()
+    const place = await start(async ({ method }) => {
+      if (method === 'GET') return completed()
+      await opened
+      return sent('queued')
+    })
+    const leaving = new AbortController()
+    const asked = ask(place, BODY, { path: PATH, signal: leaving.signal }).catch(() => undefined)
+    await place.vendor.arrival(1)
+    leaving.abort()
+    await asked
+    open()
+
+    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    expect(place.vendor.requests[0]?.left).toBe(false)
+  })
+
+  it('is rejected if background is not a boolean', async () => {
+    const place = await start(completed)
+    const reply = await ask(place, { ...BODY, background: 'true' }, { path: PATH })
+
+    expectRefusal(reply, { status: 400, type: 'invalid_request_error', param: 'background' })
+    expect(place.vendor.requests).toEqual([])
+  })
+})
+
+describe('a background stream', () => {
+  const created = event('response.created', { response: responseOf('in_progress') })
+  const delta = event('response.output_text.delta', { item_id: 'msg_1', output_index: 0, content_index: 0, delta: 'D' })
+
+  it('that is cut is billed with the usage of the finished response', async () => {
+    const place = await start(({ method }) =>
+      method === 'POST' ? { kind: 'events', items: [created, delta, CUT] } : completed(),
+    )
+    const reply = await ask(place, { ...BODY, stream: true }, { path: PATH })
+
+    expect(eventsOf(reply.text).at(-1)?.event).toBe('error')
+    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    expect((await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })).body['status']).toBe('completed')
+  })
+
+  it('is cancelled at the vendor when the gateway closes', async () => {
+    const place = await start(({ method, path }) => {
+      if (path.endsWith('/cancel')) return sent('cancelled', { usage })
+      return method === 'POST' ? { kind: 'events', items: [created, delta, HANG] } : sent('in_progress')
+    })
+    const response = await fetch(`${place.url}${PATH}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${place.secret}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ ...BODY, stream: true }),
+    })
+    await response.body?.getReader().read()
+    await place.gateway.close()
+
+    expect(place.vendor.last.path).toBe(`${PATH}/${ID}/cancel`)
+  })
+})
+
+function event(type: string, fields: JsonObject): { readonly event: string; readonly data: string } {
+  return { event: type, data: JSON.stringify({ type, sequence_number: 0, ...fields }) }
+}
