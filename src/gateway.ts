@@ -19,7 +19,7 @@ import { createAudit, type Audit, type AuditPage, type AuditQuery } from './reco
 import { Metrics } from './records/metrics.ts'
 import { createRequestLog } from './records/request-log.ts'
 import type { MetricsReports } from './routes/info.ts'
-import { guardStore } from './stores/guarded.ts'
+import { guardStore } from './stores/guard-store.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/estimate.ts'
 import { createBatches, createTraffic } from './wiring/batches.ts'

@@ -222,7 +222,7 @@ export function quotaOf(kind: QuotaKind, keyId: string): Quota {
   return { name: `${kind}:${keyId}`, maxEntries, maxBytes }
 }
 
-export function quotaExceeded({ maxEntries, maxBytes }: Quota): GatewayError {
+export function quotaExceededError({ maxEntries, maxBytes }: Quota): GatewayError {
   return new GatewayError(
     'quota-exceeded',
     `This key's storage quota of ${maxEntries} values and ${maxBytes} bytes is full. The quota is lower while the store is nearly full. Delete values that are no longer needed.`,

@@ -1,6 +1,6 @@
 import type { ExcessUsage } from '../billing/bill.ts'
 import type { Audit } from '../records/audit.ts'
-import type { FinishedRequest } from '../records/finished.ts'
+import type { FinishedRequest } from '../records/finished-request.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
 import type { Exchange, RequestOutcome } from './exchange.ts'

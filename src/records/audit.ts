@@ -4,7 +4,7 @@ import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
-import { endingOf, truncateName, tokensUsed, type Ending, type FinishedRequest } from './finished.ts'
+import { endingOf, truncateName, tokensUsed, type Ending, type FinishedRequest } from './finished-request.ts'
 
 /** The audit record of one request. */
 export interface AuditRecord {

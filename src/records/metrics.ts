@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
-import { type Ending, endingOf, type FinishedRequest } from './finished.ts'
+import { type Ending, endingOf, type FinishedRequest } from './finished-request.ts'
 
 /** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {

@@ -1,7 +1,7 @@
 import { isThenable } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished.ts'
+import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished-request.ts'
 
 /**
  * Severity of a log record. Request records have WARN if the request was rejected, ERROR if it failed, and otherwise INFO,

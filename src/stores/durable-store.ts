@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
-import { type Quota, quotaExceeded } from '../core/store.ts'
+import { type Quota, quotaExceededError } from '../core/store.ts'
 import type { PoolLimit } from './store-rules.ts'
 
 /**
@@ -9,7 +9,7 @@ import type { PoolLimit } from './store-rules.ts'
  */
 export interface BulkLimits {
   /**
-   * Values without an expiry that count against a quota: message batches. When full, a write fails with
+   * Values without an expiry that count against a quota: message batches. If the pool is full, a write fails with
    * `quota-exceeded`.
    */
   readonly owned: PoolLimit
@@ -22,10 +22,10 @@ export interface BulkLimits {
   readonly logs: PoolLimit
 }
 
-const checkLimit = optionsOf({ entries: integerFrom(0), bytes: integerFrom(0) }, ['entries', 'bytes'])
+const checkPool = optionsOf({ entries: integerFrom(0), bytes: integerFrom(0) }, ['entries', 'bytes'])
 
 export const STORE_CHECKS: Readonly<Record<'limits' | 'now', OptionCheck>> = {
-  limits: optionsOf({ owned: checkLimit, expiring: checkLimit, logs: checkLimit }),
+  limits: optionsOf({ owned: checkPool, expiring: checkPool, logs: checkPool }),
   now: functionCheck('now()'),
 }
 
@@ -40,7 +40,7 @@ export function isOversized(bytes: number, limit: PoolLimit, quota: Quota | unde
 
 export function rejectOversized(bytes: number, limit: PoolLimit, quota: Quota | undefined): void {
   if (!isOversized(bytes, limit, quota)) return
-  throw quota === undefined || bytes > limit.bytes ? storeFullError() : quotaExceeded(quota)
+  throw quota === undefined || bytes > limit.bytes ? storeFullError() : quotaExceededError(quota)
 }
 
 export function storeFullError(): GatewayError {
@@ -53,9 +53,9 @@ const ESCAPED_UNIT = /\ufdd0([0-9a-f]{4})/g
 
 /**
  * Encodes any string so that every store returns it unchanged. PostgreSQL rejects NUL and lone surrogates, and SQLite
- * and Redis clients truncate or replace them. Each of them, and U+FDD0 itself, becomes the noncharacter U+FDD0 and four
- * hexadecimal digits. Other text is unchanged, and an encoded prefix of a string is also a prefix of the encoded
- * string.
+ * and Redis clients truncate or replace them. The encoding replaces each such code unit, and U+FDD0 itself, with the
+ * noncharacter U+FDD0 and four hexadecimal digits. Other text is unchanged, and an encoded prefix of a string is also a
+ * prefix of the encoded string.
  */
 export function encodeText(text: string): string {
   return text.replace(UNSAFE_UNIT, escapeUnit).replaceAll('\0', escapeUnit)

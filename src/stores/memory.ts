@@ -8,13 +8,15 @@ import type { PoolLimit } from './store-rules.ts'
 /** Limits of a memory store. */
 export interface MemoryBounds {
   /**
-   * Values without an expiry or a quota: keys, budgets and rate limits. When full, a write fails with `overloaded`.
+   * Values with neither an expiry nor a quota: keys, budgets and rate limits. If the pool is full, a write fails with
+   * `overloaded`.
    * @default 500,000 entries, 256 MiB
    */
   readonly durable: PoolLimit
   /**
    * Values without an expiry that count against a key's quota: message batches. A write fails with `quota-exceeded` if
-   * the key would use more than its quota, or more than remains free for other keys. @default 500,000 entries, 256 MiB
+   * the key would use more than its quota, or more than remains free for other keys.
+   * @default 500,000 entries, 256 MiB
    */
   readonly owned: PoolLimit
   /**
@@ -31,8 +33,8 @@ export interface MemoryBounds {
   /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
   readonly reservations: number
   /**
-   * Maximum number of sums for reports, by name and field. Above it, the least recently updated name is dropped.
-   * @default 500,000
+   * Maximum number of tallies (sums for reports) and their fields together. Above it, the least recently updated tally
+   * is dropped. @default 500,000
    */
   readonly tallies: number
   /**
@@ -114,9 +116,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
     entries: async (log, query) => logs.entries(log, query),
     ping: async () => {},
     close: async () => {
-      for (const part of [values, counters, tallies, logs]) part.clear()
+      for (const collection of [values, counters, tallies, logs]) collection.clear()
     },
   }
-  // Not enumerable, so that a copy whose calls are asynchronous does not count as local.
+  // Not enumerable, because a spread copy of the store may replace calls with asynchronous ones and is not local.
   return Object.defineProperty(store, 'local', { value: true })
 }

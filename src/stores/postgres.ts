@@ -71,9 +71,9 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     ...createRemoteValues(call, limits),
     ...createRemoteCounters(call, limits),
     entries: async (log, query) =>
-      toList(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(toLogEntry),
+      toList(await call('read_entries', { ...toRangeRequest(query), log: encodeText(log) })).map(toLogEntry),
     ping: async () => void (await runQuery('SELECT 1', [])),
-    warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(warningOf),
+    warnings: async () => (await runQuery(UNSAFE_SETTINGS, [])).map(toWarning),
     close: () => sweeper.finish(),
     migrate: () => migratePostgres(runQuery, schema),
   }
@@ -85,7 +85,7 @@ const SWEEP_TRIGGERS: ReadonlySet<string> = new Set(['write_value', 'append', 's
 /** Settings that can cause the loss of a committed operation. */
 const UNSAFE_SETTINGS = `SELECT name FROM pg_settings WHERE name IN ('synchronous_commit', 'fsync') AND setting = 'off'`
 
-function warningOf(row: unknown): string {
+function toWarning(row: unknown): string {
   return `The PostgreSQL setting ${toText(fieldOf(row, 'name'))} is off: a host failure can lose the last settled requests. Set it to on.`
 }
 
@@ -94,8 +94,8 @@ const TRANSACTION_DIGITS = 20
 const ID_DIGITS = 20
 const CURSOR = new RegExp(`^(\\d{${TRANSACTION_DIGITS}})(\\d{${ID_DIGITS}})$`)
 
-/** A malformed cursor starts from the beginning. */
-function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
+/** A read with a malformed cursor starts at the first entry. */
+function toRangeRequest({ from, to, after = '', limit }: LogQuery): object {
   const [, afterWriter = '0', afterId = '0'] = CURSOR.exec(after) ?? []
   return { limit, afterWriter, afterId, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
 }
@@ -150,7 +150,7 @@ export function createRunQuery(client: PostgresClient): RunQuery {
 type CallFunction = (name: string, request: object) => Promise<unknown>
 
 /**
- * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the operation, so it can be repeated.
+ * SQLSTATE codes of deadlocks and serialization failures. The server has rolled back the operation, so a retry is safe.
  */
 const RETRYABLE_CODES = new Set(['40P01', '40001'])
 /** SQLSTATE codes of undefined_function and invalid_schema_name. */
@@ -167,14 +167,14 @@ export function createCallFunction(run: RunQuery, schema: string, now: (() => nu
         return typeof result === 'string' ? JSON.parse(result) : undefined
       } catch (error) {
         const code = toText(fieldOf(error, 'code'))
-        if (MISSING_SCHEMA_CODES.has(code)) throw missingSchema(schema, error)
+        if (MISSING_SCHEMA_CODES.has(code)) throw missingSchemaError(schema, error)
         if (attempt >= MAX_ATTEMPTS || !RETRYABLE_CODES.has(code)) throw error
       }
     }
   }
 }
 
-function missingSchema(schema: string, cause: unknown): Error {
+function missingSchemaError(schema: string, cause: unknown): Error {
   return new Error(
     `The PostgreSQL schema ${schema} is missing, or its version differs from this version of sluice. Run "npx sluice migrate", or await store.migrate() at start. For a vector index, await its migrate().`,
     { cause },

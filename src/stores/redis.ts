@@ -25,7 +25,7 @@ export interface RedisStoreOptions {
   readonly prefix?: string
   /**
    * Puts each key's limits, and each shared budget or rate limit, in a separate slot of a Redis Cluster. If `false`,
-   * all data is in one slot, and each step is one call. See docs/stores.md. @default false
+   * all data is in one slot, and each operation is one call. See docs/stores.md. @default false
    */
   readonly shardByOwner?: boolean
   /**
@@ -47,7 +47,7 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each step is one Lua script, so any number of
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each operation is one Lua script, so any number of
  * processes can share exact limits and budgets. Enable the append-only file, because without it a server restart loses
  * writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */
@@ -56,21 +56,21 @@ export function redisStore(options: RedisStoreOptions): Store {
   const { client, prefix = 'sluice', shardByOwner = false, now } = options
   const limits = { owned: DEFAULT_LIMIT, expiring: DEFAULT_LIMIT, logs: DEFAULT_LIMIT, ...options.limits }
   const run = createRunScript(client, { prefix, isSharded: shardByOwner, now })
-  const call: CallOperation = (step, request) => run(OPERATION_SCRIPTS[step], request)
+  const call: CallOperation = (operation, request) => run(OPERATION_SCRIPTS[operation], request)
   const values = createRemoteValues(call, limits)
   return {
     ...values,
     ...(shardByOwner ? createShardedCounters(run, limits) : createRemoteCounters(call, limits)),
     entries: async (log, query) =>
-      toList(await call('read_entries', { ...rangeRequest(query), log: encodeText(log) })).map(toLogEntry),
+      toList(await call('read_entries', { ...toRangeRequest(query), log: encodeText(log) })).map(toLogEntry),
     ping: async () => void (await values.get('')),
-    warnings: async () => warningsOf(await run(READ_SETTINGS, {})),
+    warnings: async () => toWarnings(await run(READ_SETTINGS, {})),
     close: async () => {},
   }
 }
 
-/** A malformed cursor starts from the beginning. */
-function rangeRequest({ from, to, after = '', limit }: LogQuery): object {
+/** A read with a malformed cursor starts at the first entry. */
+function toRangeRequest({ from, to, after = '', limit }: LogQuery): object {
   const cursor = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
   return { limit, after: cursor, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
 }
@@ -80,7 +80,7 @@ function toLogEntry(entry: unknown): LogEntry {
   return { cursor: toText(cursor), at: toNumber(at), value: decodeText(toText(value)) }
 }
 
-function warningsOf(settings: unknown): readonly string[] {
+function toWarnings(settings: unknown): readonly string[] {
   const policy = toText(fieldOf(settings, 'policy'))
   const warnings: string[] = []
   if (fieldOf(settings, 'appendOnly') === '0') {

@@ -1,7 +1,7 @@
 import {
   type Claim,
   type Level,
-  quotaExceeded,
+  quotaExceededError,
   type ReserveRequest,
   type SettledEntry,
   type Settlement,
@@ -20,8 +20,8 @@ import {
   bytesOf,
   checkAmount,
   checkClaims,
-  duplicateReservationId,
-  expiredCounter,
+  duplicateReservationError,
+  expiredCounterError,
   limitOf,
   logShareOf,
   poolOf,
@@ -52,9 +52,9 @@ export function createRemoteValues(call: CallOperation, limits: BulkLimits): Rem
     options: WriteOptions = {},
     expectation: object = {},
   ): Promise<unknown> {
-    const reply = await call('write_value', { ...valueRequest(key, value, options, limits), ...expectation })
+    const reply = await call('write_value', { ...toValueRequest(key, value, options, limits), ...expectation })
     if (fieldOf(reply, 'full') === true)
-      throw options.quota === undefined ? storeFullError() : quotaExceeded(options.quota)
+      throw options.quota === undefined ? storeFullError() : quotaExceededError(options.quota)
     return reply
   }
 
@@ -70,13 +70,13 @@ export function createRemoteValues(call: CallOperation, limits: BulkLimits): Rem
     },
     delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
     list: async (prefix, { after, limit }) => {
-      const start = encodeText(prefix)
-      const position = after === undefined ? {} : { after: encodeText(after) }
-      const keys = toList(await call('list_keys', { prefix: start, limit, ...position })).map(toText)
-      return keys.filter((key) => key.startsWith(start)).map(decodeText)
+      const encodedPrefix = encodeText(prefix)
+      const range = after === undefined ? {} : { after: encodeText(after) }
+      const keys = toList(await call('list_keys', { prefix: encodedPrefix, limit, ...range })).map(toText)
+      return keys.filter((key) => key.startsWith(encodedPrefix)).map(decodeText)
     },
     append: async (log, entry) => {
-      const entries = [log].flat().map((name) => entryRequest({ ...entry, log: name }, limits))
+      const entries = [log].flat().map((name) => toEntryRequest({ ...entry, log: name }, limits))
       await call('append', { entries, logLimit: limits.logs })
     },
   }
@@ -88,24 +88,24 @@ export function createRemoteCounters(call: CallOperation, limits: BulkLimits): R
   return {
     reserve: async (request) => {
       checkClaims(request)
-      const reply = await call('reserve_claims', reserveRequest(request))
+      const reply = await call('reserve_claims', toReserveRequest(request))
       const error = fieldOf(reply, 'error')
-      if (error === 'duplicate') throw duplicateReservationId()
-      if (error === 'expired') throw expiredCounter(decodeText(toText(fieldOf(reply, 'counter'))))
+      if (error === 'duplicate') throw duplicateReservationError()
+      if (error === 'expired') throw expiredCounterError(decodeText(toText(fieldOf(reply, 'counter'))))
       const levels = toList(fieldOf(reply, 'levels')).map(toNumber)
       const refused = fieldOf(reply, 'refused')
       if (refused !== undefined) return { accepted: false, refused: toNumber(refused), levels }
       return { accepted: true, granted: toNumber(fieldOf(reply, 'granted')), levels }
     },
     settle: async (settlement) =>
-      fieldOf(await call('settle_reservation', settlementRequest(settlement, limits)), 'settled') === true,
+      fieldOf(await call('settle_reservation', toSettlementRequest(settlement, limits)), 'settled') === true,
     levels: async (counters) => toList(await call('read_levels', { counters: counters.map(encodeText) })).map(toLevel),
     tallies: async (names) => toList(await call('read_tallies', { names: names.map(encodeText) })).map(toAmounts),
   }
 }
 
 /** Without a value, the request deletes the key. */
-function valueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
+function toValueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
   if (value === undefined) return { key: encodeText(key) }
   const { ttlMs, quota, mustFit = false } = options
   const pool = poolOf(options)
@@ -124,7 +124,7 @@ function valueRequest(key: string, value: string | undefined, options: WriteOpti
   }
 }
 
-function entryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
+function toEntryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
   const bytes = bytesOf(log, value)
   rejectOversized(bytes, limits.logs, quota)
   return {
@@ -138,17 +138,17 @@ function entryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: Bu
   }
 }
 
-function reserveRequest({ reservationId, claims, minGrant, expiresAfterMs }: ReserveRequest): object {
+function toReserveRequest({ reservationId, claims, minGrant, expiresAfterMs }: ReserveRequest): object {
   return {
     reservation: encodeText(reservationId),
-    claims: claims.map(claimRequest),
+    claims: claims.map(toClaimRequest),
     expiresAfter: Math.ceil(expiresAfterMs),
     ...(minGrant !== undefined && { minimum: minGrant }),
   }
 }
 
 /** PostgreSQL uses `ordinal` to restore the order of the claims. */
-function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
+function toClaimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
   return {
     ordinal,
     counter: encodeText(counter),
@@ -159,7 +159,7 @@ function claimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordin
   }
 }
 
-export function settlementRequest(settlement: Settlement, limits: BulkLimits): object {
+export function toSettlementRequest(settlement: Settlement, limits: BulkLimits): object {
   const { reservationId, charges, tallies, entries = [] } = settlement
   for (const { counter, amount } of charges) checkAmount(counter, amount)
   return {
@@ -174,14 +174,14 @@ export function settlementRequest(settlement: Settlement, limits: BulkLimits): o
       amounts: safeAmounts(amounts),
       ...(expiresAt !== undefined && { ends: expiresAt }),
     })),
-    ...settledEntriesRequest(entries, limits),
+    ...toEntriesRequest(entries, limits),
   }
 }
 
 /** Omits entries larger than their quota, which must not prevent the settlement. */
-export function settledEntriesRequest(entries: readonly SettledEntry[], limits: BulkLimits): object {
+export function toEntriesRequest(entries: readonly SettledEntry[], limits: BulkLimits): object {
   const fitting = entries.filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
-  return { entries: fitting.map((entry) => entryRequest(entry, limits)), logLimit: limits.logs }
+  return { entries: fitting.map((entry) => toEntryRequest(entry, limits)), logLimit: limits.logs }
 }
 
 /** Omits amounts that are not safe integers, which would corrupt later sums. */
@@ -204,7 +204,7 @@ export function fieldOf(reply: unknown, name: string): unknown {
   return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
 }
 
-/** Lua encodes an empty list as an empty object. */
+/** Returns an empty list for any other value, because Lua encodes an empty list as an empty object. */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }

@@ -25,7 +25,7 @@ import {
   checkAmount,
   checkReserveRequest,
   decideReservation,
-  duplicateReservationId,
+  duplicateReservationError,
   heldAmount,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
@@ -40,8 +40,9 @@ export interface SqliteStoreOptions {
    */
   readonly busyTimeoutMs?: number
   /**
-   * `normal`: a committed step survives a process crash, but a power failure can lose the most recent steps. `full`: a
-   * committed step survives a power failure, at the cost of one disk flush per step. @default 'normal'
+   * `normal`: a committed operation survives a process crash, but a power failure can lose the most recent operations.
+   * `full`: a committed operation survives a power failure, at the cost of one disk flush per operation.
+   * @default 'normal'
    */
   readonly synchronous?: 'normal' | 'full'
   /**
@@ -66,14 +67,14 @@ const CHECK = optionsOf(
 
 /**
  * Creates a store in one SQLite file, which survives restarts and can be shared by several processes on one host. Each
- * step is one transaction. Creates or migrates the schema immediately.
+ * operation is one transaction. Creates or migrates the schema immediately.
  */
 export function sqliteStore(options: SqliteStoreOptions): Store {
   checkOptions('sqliteStore', options, CHECK)
   const { database, busyTimeoutMs = BUSY_TIMEOUT_MS, synchronous = 'normal', now = Date.now } = options
   const limits = { ...DEFAULT_BULK_LIMITS, ...options.limits }
   const sql = createSql(database)
-  // The timeout comes first, because switching to WAL needs a lock that another process may hold.
+  // Must precede the switch to WAL, which waits for a lock that another process may hold.
   sql.row(`PRAGMA busy_timeout = ${Math.ceil(busyTimeoutMs)}`)
   sql.row('PRAGMA journal_mode = WAL')
   database.exec(`PRAGMA synchronous = ${synchronous === 'full' ? 'FULL' : 'NORMAL'}`)
@@ -148,7 +149,7 @@ function createCounters(sql: Sql, now: () => number) {
     checkReserveRequest(request, at)
     releaseExpired(at)
     const id = encodeText(request.reservationId)
-    if (isOpenReservation(id)) throw duplicateReservationId()
+    if (isOpenReservation(id)) throw duplicateReservationError()
     const levelsBefore = request.claims.map(({ counter }) => {
       const { spent, held } = readCounter(encodeText(counter), at) ?? ZERO_LEVEL
       return Math.min(MAX_AMOUNT, spent + held)

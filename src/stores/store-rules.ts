@@ -30,10 +30,10 @@ export function heldAmount({ elastic, amount }: Claim, granted: number): number 
   return elastic === true ? granted : amount
 }
 
-/** @param now The current time of the store. */
+/** @param now Current time of the store, in milliseconds since 1970. */
 export function checkReserveRequest(request: ReserveRequest, now: number): void {
   checkClaims(request)
-  for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounter(counter)
+  for (const { counter, expiresAt } of request.claims) if (expiresAt <= now) throw expiredCounterError(counter)
 }
 
 export function checkClaims({ claims, minGrant, expiresAfterMs }: ReserveRequest): void {
@@ -51,18 +51,19 @@ export function checkClaims({ claims, minGrant, expiresAfterMs }: ReserveRequest
 /** Compares each pair, which is faster than a Set because a reservation has few claims. */
 function hasDuplicates(claims: readonly Claim[]): boolean {
   return claims.some(({ counter }, index) => {
-    for (let other = index + 1; other < claims.length; other++) if (claims[other]?.counter === counter) return true
+    for (let laterIndex = index + 1; laterIndex < claims.length; laterIndex++)
+      if (claims[laterIndex]?.counter === counter) return true
     return false
   })
 }
 
-export function expiredCounter(counter: string): RangeError {
+export function expiredCounterError(counter: string): RangeError {
   return new RangeError(
     `The counter ${counter} has expired according to the store's clock. Use the same clock for the store and the gateway.`,
   )
 }
 
-export function duplicateReservationId(): RangeError {
+export function duplicateReservationError(): RangeError {
   return new RangeError('A reservation with this reservationId already exists. Use a unique id for each reservation.')
 }
 
@@ -73,8 +74,8 @@ export function checkAmount(name: string, amount: number): void {
 }
 
 /**
- * Maximum number of values and their total size in bytes: two per UTF-16 code unit of key and value, plus 128 per
- * value.
+ * Maximum number of values, and maximum total size in bytes. A value takes two bytes per UTF-16 code unit of its key
+ * and content, plus a fixed overhead.
  */
 export interface PoolLimit {
   readonly entries: number

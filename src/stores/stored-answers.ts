@@ -28,8 +28,8 @@ const MAX_COUNTED_ANSWERS = 10_000
 
 /**
  * Creates an answer store in a general-purpose store, with one value per answer. The id contains the hash of the scope,
- * so a request cannot read answers of another scope. `answer-of` lists the answers of a key, and `answer-in` the
- * comparable answers of a scope.
+ * so a request cannot read answers of another scope. Keys with the prefix `answer-of` list the answers of a virtual key,
+ * and keys with the prefix `answer-in` list the comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options
@@ -90,7 +90,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
           const [, id = ''] = OWNER_KEY.exec(key) ?? []
           const scope = await store.get(key)
           answerCounter.remove(id)
-          await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((other) => store.delete(other)))
+          await Promise.all([answerKey(id), scopeKey(scope ?? '', id)].map((relatedKey) => store.delete(relatedKey)))
           await store.delete(key)
         }),
       )
@@ -116,7 +116,7 @@ export function createStoredAnswers(store: Store, options: StoredAnswersOptions,
 
 const answerKey = (id: string): string => `answer:${id}`
 const claimKey = (id: string): string => `answer-claim:${id}`
-/** Quotes the name, so that no name is a prefix of another. */
+/** Quotes the key id, so that no id is a prefix of another. */
 const ownerKey = (keyId: string, id: string): string => `answer-of:${JSON.stringify(keyId)}:${id}`
 const scopeKey = (scope: string, id: string): string => `answer-in:${JSON.stringify(scope)}:${id}`
 

@@ -5,10 +5,10 @@ import {
   decideReservation,
   LATE_SETTLEMENT_MS,
   MAX_AMOUNT,
-  duplicateReservationId,
+  duplicateReservationError,
   heldAmount,
 } from '../store-rules.ts'
-import { createExpiryQueue, type Schedulable } from './sorted.ts'
+import { createExpiryQueue, type Schedulable } from './sorted-collections.ts'
 import { storeFullError } from './values.ts'
 
 export interface MemoryCounters {
@@ -48,7 +48,7 @@ export function createCounters(
     counterExpiries.forEachDue(at, removeCounter)
   }
 
-  /** An expired reservation can still be settled until it is due again. */
+  /** Releases an expired reservation, which can still be settled. Removes the reservation when it is due again. */
   function expire(reservation: Reservation, at: number): void {
     if (reservation.isExpired) {
       reservations.delete(reservation.id)
@@ -101,7 +101,7 @@ export function createCounters(
     const at = now()
     checkReserveRequest(request, at)
     sweep(at)
-    if (reservations.has(request.reservationId)) throw duplicateReservationId()
+    if (reservations.has(request.reservationId)) throw duplicateReservationError()
     const levelsBefore = request.claims.map((claim) => levelSum(claim.counter))
     const decision = decideReservation(request, levelsBefore)
     if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: levelsBefore }
@@ -151,8 +151,8 @@ export function createCounters(
 }
 
 /**
- * Sums for reports and for the amounts that a budget carries over. Above the maximum, the least recently updated tally is
- * dropped, because counters alone enforce the limits.
+ * Sums for reports and for the amounts that a budget carries over. Above the maximum size, the least recently updated
+ * tally is dropped.
  */
 interface Tallies {
   add(tally: Tally): void
@@ -194,10 +194,10 @@ export function createTallies(now: () => number, maxSize: number): Tallies {
 
   /** Keeps the Map in the order of updates, least recent first. */
   function moveToEnd(name: string): Sums {
-    const found = tallies.get(name)
-    if (found === undefined) size += 1
+    const existing = tallies.get(name)
+    if (existing === undefined) size += 1
     else tallies.delete(name)
-    const sums = found ?? { name, amounts: new Map(), dueAt: Infinity }
+    const sums = existing ?? { name, amounts: new Map(), dueAt: Infinity }
     tallies.set(name, sums)
     return sums
   }

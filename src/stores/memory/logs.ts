@@ -1,5 +1,5 @@
-import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceeded } from '../../core/store.ts'
-import { createExpiryQueue, findFirstIndex, type Schedulable } from './sorted.ts'
+import { type LogEntry, type LogQuery, type NewLogEntry, quotaExceededError } from '../../core/store.ts'
+import { createExpiryQueue, findFirstIndex, type Schedulable } from './sorted-collections.ts'
 import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
 /**
@@ -43,7 +43,7 @@ interface Share extends Schedulable {
 /** Approximate overhead of a line, in bytes. */
 const OVERHEAD_BYTES = 160
 /**
- * Number of steps into which the limit is divided for comparing shares. With coarse steps, adding a line rarely changes
+ * Number of steps into which the limit is divided to compare shares. The steps are coarse, so a new line rarely changes
  * the order of the shares.
  */
 const ORDER_STEPS = 8192
@@ -53,7 +53,7 @@ const CURSOR_DIGITS = 16
 export function createLogs(now: () => number, bounds: PoolLimit & { readonly maxEntriesPerLog: number }): MemoryLogs {
   const logs = new Map<string, Queue>()
   const shares = new Map<string, Share>()
-  /** Shares, ordered by negative size. The largest share is due first. */
+  /** Scheduled at their negative sizes, so that `takeDue` returns the largest share. */
   const bySize = createExpiryQueue<Share>()
   let entryCount = 0
   let bytes = 0
@@ -68,7 +68,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const limit = quota ?? { maxEntries: bounds.maxEntriesPerLog, maxBytes: bounds.bytes }
     const name = logShareOf(log, quota)
     const lineBytes = bytesOfLine(log, entry.value)
-    if (quota !== undefined && isOversized(log, entry)) throw quotaExceeded(quota)
+    if (quota !== undefined && isOversized(log, entry)) throw quotaExceededError(quota)
     const existingShare = shares.get(name)
     if (existingShare !== undefined) dropExpired(existingShare)
     while (existingShare !== undefined && lineCount(existingShare.queue) > 0) {
@@ -88,8 +88,8 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const expiresAt = ttlMs === undefined ? Infinity : now() + ttlMs
     let queue = logs.get(log)
     if (queue === undefined) logs.set(log, (queue = emptyQueue(log)))
-    // V8 joins strings lazily. Reading a character joins the eight parts of a serialized line, each of which the garbage
-    // collector would copy.
+    // V8 concatenates strings lazily, and its garbage collector would copy each piece. Reading a character joins the
+    // pieces.
     const flatValue = value.charCodeAt(0) >= 0 ? value : ''
     const line: Line = { log: queue, sequence, at, value: flatValue, bytes: lineBytes, expiresAt, isDropped: false }
     let share = shares.get(shareName)
@@ -100,21 +100,21 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     share.bytes += lineBytes
     bytes += lineBytes
     entryCount += 1
-    reposition(share)
+    updateOrder(share)
   }
 
-  function reposition(share: Share): void {
+  function updateOrder(share: Share): void {
     const fraction = Math.max(lineCount(share.queue) / bounds.entries, share.bytes / bounds.bytes)
     bySize.schedule(share, lineCount(share.queue) === 0 ? Infinity : -Math.ceil(fraction * ORDER_STEPS))
   }
 
-  /** Returns the largest share, or the share `writer` if it is equally large. */
-  function largestShare(ownShareName: string): Share | undefined {
+  /** Returns the largest share. Of equally large shares, prefers `preferredName`. */
+  function largestShare(preferredName: string): Share | undefined {
     const largest = bySize.takeDue(0)
     if (largest === undefined) return undefined
-    reposition(largest)
-    const own = shares.get(ownShareName)
-    return own?.dueAt === largest.dueAt ? own : largest
+    updateOrder(largest)
+    const preferred = shares.get(preferredName)
+    return preferred?.dueAt === largest.dueAt ? preferred : largest
   }
 
   function dropExpired(share: Share): void {
@@ -128,7 +128,7 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     share.bytes -= line.bytes
     bytes -= line.bytes
     entryCount -= 1
-    reposition(share)
+    updateOrder(share)
     if (lineCount(share.queue) === 0) shares.delete(share.queue.name)
     dropFromLog(line)
   }
@@ -154,19 +154,19 @@ export function createLogs(now: () => number, bounds: PoolLimit & { readonly max
     const queue = logs.get(log)
     if (queue === undefined) return []
     const at = now()
-    const found: LogEntry[] = []
+    const results: LogEntry[] = []
     for (let index = firstAfter(queue, query.after); index < queue.lines.length; index += 1) {
       const line = queue.lines[index]
-      if (line === undefined || found.length >= query.limit) break
+      if (line === undefined || results.length >= query.limit) break
       if (line.isDropped || line.expiresAt <= at) continue
       if (line.at < (query.from ?? -Infinity) || line.at >= (query.to ?? Infinity)) continue
-      found.push({ cursor: cursorOf(line), at: line.at, value: line.value })
+      results.push({ cursor: cursorOf(line), at: line.at, value: line.value })
     }
-    return found
+    return results
   }
 
   function clear(): void {
-    for (const part of [logs, shares, bySize]) part.clear()
+    for (const collection of [logs, shares, bySize]) collection.clear()
     entryCount = 0
     bytes = 0
   }

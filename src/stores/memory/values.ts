@@ -1,5 +1,5 @@
 import { GatewayError } from '../../core/errors.ts'
-import { type Quota, quotaExceeded, type WriteOptions } from '../../core/store.ts'
+import { type Quota, quotaExceededError, type WriteOptions } from '../../core/store.ts'
 import {
   bytesOf,
   exceedsQuota,
@@ -12,7 +12,7 @@ import {
   shareOf,
   type ValuePool,
 } from '../store-rules.ts'
-import { createExpiryQueue, createOrderedKeys, type Schedulable } from './sorted.ts'
+import { createExpiryQueue, createOrderedKeys, type Schedulable } from './sorted-collections.ts'
 
 export interface MemoryValues {
   get(key: string): string | undefined
@@ -86,7 +86,7 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
   }
 
   function clear(): void {
-    for (const part of [durable, owned, expiring, keys, expiries]) part.clear()
+    for (const collection of [durable, owned, expiring, keys, expiries]) collection.clear()
   }
 
   return { get, set, delete: deleteValue, list, clear }
@@ -94,7 +94,7 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
 
 /** Throws if a value would not fit even if all other values were dropped. */
 function rejectOversized({ pool, bytes }: PoolEntry, quota: Quota | undefined): void {
-  if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceeded(quota)
+  if (quota !== undefined && (bytes > quota.maxBytes || quota.maxEntries < 1)) throw quotaExceededError(quota)
   if (bytes > pool.limit.bytes) throw storeFullError()
 }
 
@@ -103,7 +103,7 @@ function throwIfFull({ pool, share, bytes }: PoolEntry, old: PoolEntry | undefin
   const isReplaced = old?.pool === pool && old.share === share
   const growth = growthOf(bytes, isReplaced ? old.bytes : undefined)
   if (quota !== undefined) {
-    if (exceedsQuota(growth, pool.sizeOfShare(share), pool, quota)) throw quotaExceeded(quota)
+    if (exceedsQuota(growth, pool.sizeOfShare(share), pool, quota)) throw quotaExceededError(quota)
     return
   }
   if (growth.entries === 0 && growth.bytes <= 0) return
@@ -136,10 +136,10 @@ interface Pool extends PoolSize {
   markUsed(entry: PoolEntry): void
   oldestOf(share: string): PoolEntry | undefined
   /**
-   * Returns the least recently used entry of the largest share, or of the share `writer` if that is equally large. A
-   * share therefore loses entries only while no other share is larger.
+   * Returns the least recently used entry of the largest share. Of equally large shares, prefers `preferredName`, so
+   * that a write drops entries of another share only if that share is larger.
    */
-  oldestOfLargest(writer: string): PoolEntry | undefined
+  oldestOfLargest(preferredName: string): PoolEntry | undefined
   clear(): void
 }
 
@@ -153,9 +153,9 @@ interface Share extends Schedulable {
 const EMPTY: PoolSize = { entries: 0, bytes: 0 }
 
 function createPool(limit: PoolLimit): Pool {
-  const all = new Map<string, PoolEntry>()
+  const entriesByKey = new Map<string, PoolEntry>()
   const shares = new Map<string, Share>()
-  /** Shares by negative size, so that the largest one is due first. */
+  /** Scheduled at their negative sizes, so that `takeDue` returns the largest share. */
   const bySize = createExpiryQueue<Share>()
   let bytes = 0
 
@@ -168,7 +168,7 @@ function createPool(limit: PoolLimit): Pool {
     const share = shares.get(entry.share) ?? { name: entry.share, entries: new Map(), bytes: 0, dueAt: Infinity }
     shares.set(share.name, share)
     share.entries.set(entry.key, entry)
-    all.set(entry.key, entry)
+    entriesByKey.set(entry.key, entry)
     share.bytes += entry.bytes
     bytes += entry.bytes
     updateOrder(share)
@@ -177,7 +177,7 @@ function createPool(limit: PoolLimit): Pool {
   function remove(entry: PoolEntry): void {
     const share = shares.get(entry.share)
     if (share === undefined || !share.entries.delete(entry.key)) return
-    all.delete(entry.key)
+    entriesByKey.delete(entry.key)
     share.bytes -= entry.bytes
     bytes -= entry.bytes
     updateOrder(share)
@@ -188,23 +188,23 @@ function createPool(limit: PoolLimit): Pool {
     return shares.get(name)?.entries.values().next().value
   }
 
-  function oldestOfLargest(writer: string): PoolEntry | undefined {
+  function oldestOfLargest(preferredName: string): PoolEntry | undefined {
     const largest = bySize.takeDue(0)
     if (largest === undefined) return undefined
     updateOrder(largest)
-    const own = shares.get(writer)
-    return oldestOf(own?.dueAt === largest.dueAt ? own.name : largest.name)
+    const preferred = shares.get(preferredName)
+    return oldestOf(preferred?.dueAt === largest.dueAt ? preferred.name : largest.name)
   }
 
   return {
     limit,
     get entries() {
-      return all.size
+      return entriesByKey.size
     },
     get bytes() {
       return bytes
     },
-    get: (key) => all.get(key),
+    get: (key) => entriesByKey.get(key),
     sizeOfShare: (name) => {
       const share = shares.get(name)
       return share === undefined ? EMPTY : { entries: share.entries.size, bytes: share.bytes }
@@ -218,7 +218,7 @@ function createPool(limit: PoolLimit): Pool {
     oldestOf,
     oldestOfLargest,
     clear: () => {
-      all.clear()
+      entriesByKey.clear()
       shares.clear()
       bySize.clear()
       bytes = 0

@@ -3,7 +3,7 @@ import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 /**
  * Returns the SQL functions for counters, reservations and tallies.
  *
- * Each step locks the reservation, then the counters, tallies and log shares, each group in order of name, which
+ * Each operation locks the reservation, then the counters, tallies and log shares, each group in order of name, which
  * prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {

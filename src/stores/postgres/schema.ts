@@ -5,7 +5,7 @@ import { logFunctions, valueFunctions } from './value-functions.ts'
 export type RunQuery = (text: string, parameters: readonly string[]) => Promise<readonly unknown[]>
 
 /**
- * Entry n upgrades schema version n to n + 1. Released entries do not change.
+ * Entry n upgrades schema version n to n + 1. Released entries must not change.
  *
  * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by
  * bytes.
@@ -15,7 +15,7 @@ function tableVersions(schema: string): readonly string[] {
 }
 
 /** Each new version replaces the functions, so they always match the newest tables. */
-function allFunctions(schema: string): string {
+function functionStatements(schema: string): string {
   return [counterFunctions, valueFunctions, logFunctions, sweepFunctions].map((create) => create(schema)).join('')
 }
 
@@ -33,7 +33,7 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
         INSERT INTO ${schema}.migrations (version) VALUES (${index + 1});
       END IF;`,
   )
-  // One DO block, because every driver can send one statement, and a failure rolls back all of it.
+  // A single DO block, because every driver can send one statement, and a failure rolls back the whole block.
   await run(
     `DO $migrate$
     DECLARE version integer;
@@ -50,7 +50,7 @@ export async function migratePostgres(run: RunQuery, schema: string): Promise<vo
       END IF;
       ${steps.join('\n')}
       IF version < ${newestVersion} THEN
-        ${allFunctions(schema)}
+        ${functionStatements(schema)}
       END IF;
     END
     $migrate$`,

@@ -22,7 +22,7 @@ export interface PostgresVectorIndex extends VectorIndex {
   migrate(): Promise<void>
 }
 
-/** The maximum of pgvector's HNSW index. */
+/** Maximum number of dimensions of pgvector's HNSW index. */
 const MAX_DIMENSIONS = 2_000
 const DEFAULT_MAX_VECTORS = 10_000
 const CHECK_INDEX = optionsOf(
@@ -107,7 +107,7 @@ async function migrateVectors(run: RunQuery, table: VectorTable): Promise<void> 
 
 function tableStatements({ schema, dimensions }: VectorTable): string {
   const name = `vectors_${dimensions}`
-  const parts = Array.from({ length: PARTITIONS }, (_, part) => part)
+  const partitions = Array.from({ length: PARTITIONS }, (_, index) => index)
   return `
     CREATE TABLE IF NOT EXISTS ${schema}.${name} (
       scope text COLLATE "C" NOT NULL,
@@ -117,7 +117,7 @@ function tableStatements({ schema, dimensions }: VectorTable): string {
       vector vector(${dimensions}) NOT NULL,
       PRIMARY KEY (scope, id)
     ) PARTITION BY HASH (scope);
-    ${parts.map((part) => `CREATE TABLE IF NOT EXISTS ${schema}.${name}_${part} PARTITION OF ${schema}.${name} FOR VALUES WITH (MODULUS ${PARTITIONS}, REMAINDER ${part});`).join('\n    ')}
+    ${partitions.map((index) => `CREATE TABLE IF NOT EXISTS ${schema}.${name}_${index} PARTITION OF ${schema}.${name} FOR VALUES WITH (MODULUS ${PARTITIONS}, REMAINDER ${index});`).join('\n    ')}
     CREATE INDEX IF NOT EXISTS ${name}_by_scope ON ${schema}.${name} (scope, ends_at);
     CREATE INDEX IF NOT EXISTS ${name}_by_owner ON ${schema}.${name} (owner, ends_at);
     CREATE INDEX IF NOT EXISTS ${name}_by_id ON ${schema}.${name} (id);

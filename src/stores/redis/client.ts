@@ -31,7 +31,7 @@ export interface Script {
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the data of an owner, or on values and logs without an owner. Each run is one call. */
+/** Runs a script on the data of `owner` or, without an owner, on values and logs. Each run is one call to the server. */
 export type RunScript = (script: Script, request: object, owner?: string) => Promise<unknown>
 
 export function defineScript(text: string): Script {

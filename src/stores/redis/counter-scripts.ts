@@ -14,9 +14,9 @@ import { APPEND, ENTRIES, GET, ITEM_FUNCTIONS, LIST, WRITE } from './value-scrip
 const COUNTER_FUNCTIONS = `
 local MAX, LATE = ${MAX_AMOUNT}, ${LATE_SETTLEMENT_MS}
 local function readCounter(name)
-  local found = call('GET', base .. ':c:' .. name)
-  if not found then return nil end
-  local spent, held, ends, generation = string.match(found, '^(%d+) (%d+) (%d+) (.*)$')
+  local stored = call('GET', base .. ':c:' .. name)
+  if not stored then return nil end
+  local spent, held, ends, generation = string.match(stored, '^(%d+) (%d+) (%d+) (.*)$')
   if tonumber(ends) <= now then return nil end
   return { spent = tonumber(spent), held = tonumber(held), ends = tonumber(ends), generation = generation }
 end
@@ -25,9 +25,9 @@ local function writeCounter(name, counter)
   call('SET', base .. ':c:' .. name, value, 'PX', lifetime(counter.ends))
 end
 local function readReservation(id)
-  local found = call('GET', base .. ':t:' .. id)
-  if not found then return nil end
-  local reservation = cjson.decode(found)
+  local stored = call('GET', base .. ':t:' .. id)
+  if not stored then return nil end
+  local reservation = cjson.decode(stored)
   if reservation.lapses + LATE <= now then return nil end
   return reservation
 end
@@ -67,9 +67,9 @@ local function addTally(tally)
   local ends = call('HGET', key, 'ends')
   if ends and tonumber(ends) <= now then call('DEL', key) end
   for field, amount in pairs(tally.amounts) do
-    local found = call('HGET', key, 'f' .. field)
-    if found or call('HLEN', key) < 4097 then
-      local sum = tonumber(found or '0') + amount
+    local stored = call('HGET', key, 'f' .. field)
+    if stored or call('HLEN', key) < 4097 then
+      local sum = tonumber(stored or '0') + amount
       call('HSET', key, 'f' .. field, text(math.max(-MAX, math.min(MAX, sum))))
     end
   end
@@ -117,8 +117,8 @@ return cjson.encode({ granted = text(granted or 0), levels = levels })
 `)
 
 /**
- * With `force`, adds the charges even if this slot has no reservation. Used after another slot has settled the
- * reservation.
+ * If `request.force` is true, adds the charges even if this slot has no reservation. Used after another slot has settled
+ * the reservation.
  */
 const SETTLE: Script = defineScript(`${PREAMBLE}${COUNTER_FUNCTIONS}${ITEM_FUNCTIONS}${TALLY_FUNCTIONS}
 releaseExpired()

@@ -1,7 +1,7 @@
 import type { MaybePromise } from '../../core/async.ts'
 import type { Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../../core/store.ts'
 import { type BulkLimits, encodeText } from '../durable-store.ts'
-import { createRemoteCounters, fieldOf, settledEntriesRequest, settlementRequest } from '../remote-store.ts'
+import { createRemoteCounters, fieldOf, toEntriesRequest, toSettlementRequest } from '../remote-store.ts'
 import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
 import type { RunScript } from './client.ts'
 import { SHRINK, OPERATION_SCRIPTS } from './counter-scripts.ts'
@@ -27,10 +27,10 @@ const MAX_REMEMBERED = 100_000
  * No limit is exceeded, because each owner holds at least the granted amount until the settlement.
  */
 export function createShardedCounters(run: RunScript, limits: BulkLimits): Counters {
-  /** Owners by reservation. */
+  /** Owners by reservation id. */
   const owners = new Map<string, readonly string[]>()
   const countersOf = (owner: string): Counters =>
-    createRemoteCounters((step, request) => run(OPERATION_SCRIPTS[step], request, owner), limits)
+    createRemoteCounters((operation, request) => run(OPERATION_SCRIPTS[operation], request, owner), limits)
 
   async function reserve(request: ReserveRequest): Promise<ReserveResult> {
     checkClaims(request)
@@ -42,19 +42,19 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     const acceptedParts: AcceptedPart[] = []
     let granted: number | undefined
     for (const [owner, indexes] of ownerGroups) {
-      const part = select(claims, indexes).map((claim) => limitClaim(claim, granted))
-      const result = await countersOf(owner).reserve({ ...request, claims: part })
-      for (const [at, level] of result.levels.entries()) levels[indexes[at] ?? 0] = level
+      const groupClaims = select(claims, indexes).map((claim) => limitClaim(claim, granted))
+      const result = await countersOf(owner).reserve({ ...request, claims: groupClaims })
+      for (const [position, level] of result.levels.entries()) levels[indexes[position] ?? 0] = level
       if (!result.accepted) {
         await releaseAll(request, acceptedParts, levels)
         await readLevels(
           request,
-          ownerGroups.slice(acceptedParts.length + 1).flatMap(([, unread]) => unread),
+          ownerGroups.slice(acceptedParts.length + 1).flatMap(([, laterIndexes]) => laterIndexes),
           levels,
         )
         return { accepted: false, refused: indexes[result.refused] ?? 0, levels }
       }
-      const isElastic = part.some(({ elastic }) => elastic === true)
+      const isElastic = groupClaims.some(({ elastic }) => elastic === true)
       acceptedParts.push({ owner, granted: isElastic ? result.granted : undefined, indexes })
       if (isElastic) granted = result.granted
     }
@@ -77,13 +77,13 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     owners.delete(reservationId)
   }
 
-  /** A rejection reports the levels of all claims, including those of owners that were not asked to reserve. */
+  /** Reads the levels of the owners after the rejecting one, because a rejection reports the levels of all claims. */
   async function readLevels({ claims }: ReserveRequest, indexes: readonly number[], levels: number[]): Promise<void> {
     const read = await readByOwner(
       select(claims, indexes).map(({ counter }) => counter),
       (counters, names) => counters.levels(names),
     )
-    for (const [at, { spent, held }] of read.entries()) levels[indexes[at] ?? 0] = spent + held
+    for (const [position, { spent, held }] of read.entries()) levels[indexes[position] ?? 0] = spent + held
   }
 
   /** Reduces a part to the smallest grant, because all elastic claims of a request get the same grant. */
@@ -122,7 +122,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       }
       return run(
         OPERATION_SCRIPTS.settle_reservation,
-        { ...settlementRequest(part, limits), mark: shouldMark, force: isForced },
+        { ...toSettlementRequest(part, limits), mark: shouldMark, force: isForced },
         owner,
       )
     }
@@ -132,7 +132,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
       const otherOwners = [...involvedOwners].filter((other) => other !== owner)
       await Promise.all(otherOwners.map((other) => settlePart(other, true)))
-      if (isSettled && entries.length > 0) await run(OPERATION_SCRIPTS.append, settledEntriesRequest(entries, limits))
+      if (isSettled && entries.length > 0) await run(OPERATION_SCRIPTS.append, toEntriesRequest(entries, limits))
       owners.delete(reservationId)
       return isSettled
     }
@@ -150,16 +150,16 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
     }
   }
 
-  async function readByOwner<Found>(
+  async function readByOwner<Value>(
     names: readonly string[],
-    read: (counters: Counters, ownNames: readonly string[]) => MaybePromise<readonly Found[]>,
-  ): Promise<readonly Found[]> {
-    const results: Found[] = []
+    read: (counters: Counters, groupNames: readonly string[]) => MaybePromise<readonly Value[]>,
+  ): Promise<readonly Value[]> {
+    const results: Value[] = []
     const reads = Array.from(
       groupByOwner(names, (name) => name),
       async ([owner, indexes]) => {
-        const ownResults = await read(countersOf(owner), select(names, indexes))
-        for (const [at, found] of ownResults.entries()) results[indexes[at] ?? 0] = found
+        const groupResults = await read(countersOf(owner), select(names, indexes))
+        for (const [position, result] of groupResults.entries()) results[indexes[position] ?? 0] = result
       },
     )
     await Promise.all(reads)
@@ -169,8 +169,8 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
   return {
     reserve,
     settle,
-    levels: (names) => readByOwner(names, (counters, ownNames) => counters.levels(ownNames)),
-    tallies: (names) => readByOwner(names, (counters, ownNames) => counters.tallies(ownNames)),
+    levels: (names) => readByOwner(names, (counters, groupNames) => counters.levels(groupNames)),
+    tallies: (names) => readByOwner(names, (counters, groupNames) => counters.tallies(groupNames)),
   }
 }
 

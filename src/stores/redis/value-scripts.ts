@@ -2,7 +2,7 @@ import { PREAMBLE, defineScript, type Script } from './client.ts'
 
 /**
  * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
- * `l<sequence number>`. Keys:
+ * `l<sequence number>`. Redis keys:
  *
  * - `i:<item>`: the content
  * - `meta`: pool, share and size of each item
@@ -19,8 +19,8 @@ local function sizeOfShare(pool, share)
   return entries, tonumber(call('ZSCORE', base .. ':bytes:' .. pool, share) or '0')
 end
 local function sizeOfPool(pool)
-  local found = call('HMGET', base .. ':pools', pool .. ':entries', pool .. ':bytes')
-  return tonumber(found[1] or '0'), tonumber(found[2] or '0')
+  local totals = call('HMGET', base .. ':pools', pool .. ':entries', pool .. ':bytes')
+  return tonumber(totals[1] or '0'), tonumber(totals[2] or '0')
 end
 local function addToTotals(pool, share, entries, bytes)
   call('ZINCRBY', base .. ':bytes:' .. pool, text(bytes), share)
@@ -28,9 +28,9 @@ local function addToTotals(pool, share, entries, bytes)
   call('HINCRBY', base .. ':pools', pool .. ':bytes', text(bytes))
 end
 local function drop(item)
-  local found = call('HGET', base .. ':meta', item)
-  if not found then return false end
-  local meta = cjson.decode(found)
+  local encodedMeta = call('HGET', base .. ':meta', item)
+  if not encodedMeta then return false end
+  local meta = cjson.decode(encodedMeta)
   call('HDEL', base .. ':meta', item)
   call('DEL', base .. ':i:' .. item)
   call('ZREM', base .. ':ends', item)
@@ -62,7 +62,7 @@ local function write(item, meta, content, ttl)
   call('ZADD', base .. ':share:' .. meta.pool .. ':' .. meta.share, text(call('INCR', base .. ':sequence')), item)
   addToTotals(meta.pool, meta.share, 1, meta.bytes)
 end
-local function isOver(entries, bytes, added, limit)
+local function wouldExceed(entries, bytes, added, limit)
   return entries > 0 and (entries + 1 > limit.entries or bytes + added > limit.bytes)
 end
 local function dropOldest(pool, share)
@@ -72,13 +72,13 @@ end
 local function dropUntilFits(pool, share, bytes, quota, limit)
   while quota do
     local entries, usedBytes = sizeOfShare(pool, share)
-    if not isOver(entries, usedBytes, bytes, quota) then break end
+    if not wouldExceed(entries, usedBytes, bytes, quota) then break end
     dropOldest(pool, share)
   end
   while true do
     local entries, usedBytes = sizeOfPool(pool)
     local largest = call('ZREVRANGE', base .. ':bytes:' .. pool, 0, 0)[1]
-    if not largest or not isOver(entries, usedBytes, bytes, limit) then break end
+    if not largest or not wouldExceed(entries, usedBytes, bytes, limit) then break end
     dropOldest(pool, largest)
   end
 end
@@ -118,8 +118,8 @@ if not request.value then
 end
 local limit = request.limit
 if pool == 'owned' and not request.mustFit then
-  local found = call('HGET', base .. ':meta', item)
-  local old = found and cjson.decode(found) or {}
+  local encodedMeta = call('HGET', base .. ':meta', item)
+  local old = encodedMeta and cjson.decode(encodedMeta) or {}
   local isReplaced = old.pool == pool and old.share == share
   local moreEntries, moreBytes = isReplaced and 0 or 1, bytes - (isReplaced and old.bytes or 0)
   if moreEntries > 0 or moreBytes > 0 then
@@ -165,33 +165,33 @@ return '{}'
 `)
 
 export const ENTRIES: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
-local found, after = {}, '(' .. request.after
-while #found < request.limit do
+local entries, after = {}, '(' .. request.after
+while #entries < request.limit do
   local page = call('ZRANGEBYSCORE', base .. ':log:' .. request.log, after, '+inf', 'LIMIT', 0, 200)
   for _, item in ipairs(page) do
     local content = call('GET', base .. ':i:' .. item)
-    if content and #found < request.limit and isAlive(item) then
+    if content and #entries < request.limit and isAlive(item) then
       local entry = cjson.decode(content)
       local at = tonumber(entry.at)
       if at >= (request.from or at) and at < (request.to or at + 1) then
-        found[#found + 1] = { string.sub(item, 2), entry.at, entry.value }
+        entries[#entries + 1] = { string.sub(item, 2), entry.at, entry.value }
       end
     end
   end
   if #page < 200 then break end
   after = '(' .. text(tonumber(string.sub(page[#page], 2)))
 end
-return cjson.encode(found)
+return cjson.encode(entries)
 `)
 
 /** Returns the settings that determine durability, except those that the server does not report. */
 export const READ_SETTINGS: Script = defineScript(`
-local function setting(section, pattern)
+local function readSetting(section, pattern)
   local info = redis.pcall('INFO', section)
   return type(info) == 'string' and string.match(info, pattern) or nil
 end
 return cjson.encode({
-  appendOnly = setting('persistence', 'aof_enabled:(%d)'),
-  policy = setting('memory', 'maxmemory_policy:([%w-]+)'),
+  appendOnly = readSetting('persistence', 'aof_enabled:(%d)'),
+  policy = readSetting('memory', 'maxmemory_policy:([%w-]+)'),
 })
 `)

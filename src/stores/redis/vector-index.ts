@@ -97,7 +97,7 @@ interface CopiedVector {
 
 type FindNearest = (scope: string, vector: Float32Array, limit: number) => Promise<readonly Neighbor[]>
 
-/** Maximum number of copied scopes. With 256 vectors of 4 KiB each, they take 64 MiB. */
+/** Maximum number of copied scopes. With 256 vectors of 4 KiB per scope, the copies take 64 MiB. */
 const MAX_COPIED_SCOPES = 64
 const PAGE_SIZE = 64
 
@@ -145,25 +145,25 @@ function createFindNearestInCopies(read: ReadVectors, dimensions: number): FindN
 function encodeVector(vector: Float32Array): string {
   const bytes = new Uint8Array(vector.length * 4)
   const view = new DataView(bytes.buffer)
-  vector.forEach((value, at) => view.setFloat32(at * 4, value, true))
+  vector.forEach((value, index) => view.setFloat32(index * 4, value, true))
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''))
 }
 
-/** Decodes damaged data to the zero vector, which is not similar to any vector. */
+/** Returns the zero vector for damaged data, because the zero vector is not similar to any vector. */
 function decodeVector(text: string, dimensions: number): Float32Array {
   const vector = new Float32Array(dimensions)
   const bytes = /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 === 0 ? atob(text) : ''
   if (bytes.length !== dimensions * 4) return vector
   const view = new DataView(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)).buffer)
-  return vector.map((_, at) => view.getFloat32(at * 4, true))
+  return vector.map((_, index) => view.getFloat32(index * 4, true))
 }
 
 function dotProduct(a: Float32Array, b: Float32Array): number {
-  return a.reduce((sum, value, at) => sum + value * (b[at] ?? 0), 0)
+  return a.reduce((sum, value, index) => sum + value * (b[index] ?? 0), 0)
 }
 
 /**
- * Functions for vectors of one length. Keys:
+ * Lua functions for vectors of one length. Redis keys:
  *
  * - `v:<scope>`: the vector set
  * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by sequence number, on a server without vector sets
@@ -174,8 +174,8 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
 const VECTOR_FUNCTIONS = `
 local root = base .. ':x' .. request.dimensions
 local function erase(scope, id)
-  local found = call('GET', root .. ':i:' .. id)
-  local owner = found and cjson.decode(found).owner
+  local stored = call('GET', root .. ':i:' .. id)
+  local owner = stored and cjson.decode(stored).owner
   if owner then call('ZREM', root .. ':k:' .. owner, id) end
   call('DEL', root .. ':i:' .. id)
   call('ZREM', root .. ':e:' .. scope, id)
@@ -194,8 +194,8 @@ local function sweep(scope)
   end
 end
 local function scopeOf(id)
-  local found = call('GET', root .. ':i:' .. id)
-  return found and cjson.decode(found).scope
+  local stored = call('GET', root .. ':i:' .. id)
+  return stored and cjson.decode(stored).scope
 end
 local function isAlive(scope, id)
   local expiresAt = call('ZSCORE', root .. ':e:' .. scope, id)
@@ -255,9 +255,9 @@ local arguments = { 'VSIM', set, 'VALUES', request.dimensions, unpack(request.ve
 local options = { 'WITHSCORES', 'COUNT', request.limit, 'EF', 500 }
 if call('VCARD', set) <= 2000 then options = { 'WITHSCORES', 'COUNT', request.limit, 'TRUTH' } end
 for _, option in ipairs(options) do arguments[#arguments + 1] = option end
-local found, neighbors = call(unpack(arguments)), {}
-for at = 1, #found, 2 do
-  if isAlive(scope, found[at]) then neighbors[#neighbors + 1] = { found[at], tostring(found[at + 1]) } end
+local matches, neighbors = call(unpack(arguments)), {}
+for at = 1, #matches, 2 do
+  if isAlive(scope, matches[at]) then neighbors[#neighbors + 1] = { matches[at], tostring(matches[at + 1]) } end
 end
 return cjson.encode({ neighbors = neighbors })
 `)

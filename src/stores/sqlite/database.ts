@@ -26,7 +26,7 @@ export interface Sql {
   rows(sql: string, ...parameters: SqliteValue[]): readonly Row[]
   /**
    * Runs `work` in one transaction. `BEGIN IMMEDIATE` takes the write lock first, because upgrading a read lock fails
-   * at once while another process writes, regardless of the busy timeout.
+   * immediately while another process writes, regardless of the busy timeout.
    */
   atomically<Result>(work: () => Result): Result
 }
@@ -34,10 +34,10 @@ export interface Sql {
 export function createSql(database: SqliteDatabase): Sql {
   const statements = new Map<string, SqliteStatement>()
 
-  function statement(sql: string): SqliteStatement {
-    const found = statements.get(sql) ?? database.prepare(sql)
-    statements.set(sql, found)
-    return found
+  function prepare(sql: string): SqliteStatement {
+    const statement = statements.get(sql) ?? database.prepare(sql)
+    statements.set(sql, statement)
+    return statement
   }
 
   function atomically<Result>(work: () => Result): Result {
@@ -53,10 +53,10 @@ export function createSql(database: SqliteDatabase): Sql {
   }
 
   return {
-    run: (sql, ...parameters) => void statement(sql).run(...parameters),
-    row: (sql, ...parameters) => toRow(statement(sql).get(...parameters)),
+    run: (sql, ...parameters) => void prepare(sql).run(...parameters),
+    row: (sql, ...parameters) => toRow(prepare(sql).get(...parameters)),
     rows: (sql, ...parameters) =>
-      statement(sql)
+      prepare(sql)
         .all(...parameters)
         .map((row) => toRow(row) ?? {}),
     atomically,
@@ -85,7 +85,7 @@ export function textIn(row: Row, column: string): string {
 }
 
 /**
- * Entry n upgrades a file from `user_version` n to n + 1. An entry must not change after it has been published.
+ * Entry n upgrades a file from `user_version` n to n + 1. Released entries must not change.
  * Triggers keep the sums in `shares` and `pools` up to date.
  */
 const MIGRATIONS: readonly string[] = [

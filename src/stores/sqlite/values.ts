@@ -3,7 +3,7 @@ import {
   type LogQuery,
   type NewLogEntry,
   type Quota,
-  quotaExceeded,
+  quotaExceededError,
   type Store,
   type WriteOptions,
 } from '../../core/store.ts'
@@ -68,7 +68,7 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     const isReplaced = old?.['pool'] === 'owned' && old['share'] === share
     const growth = growthOf(bytes, isReplaced ? numberIn(old, 'bytes') : undefined)
     const pool = { ...sizeOfPool(sql, 'owned'), limit: limits.owned }
-    if (exceedsQuota(growth, sizeOfShare(sql, 'owned', share), pool, quota)) throw quotaExceeded(quota)
+    if (exceedsQuota(growth, sizeOfShare(sql, 'owned', share), pool, quota)) throw quotaExceededError(quota)
   }
 
   function remove(key: string): boolean {
@@ -203,7 +203,7 @@ export function createLogs(sql: Sql, now: () => number, limits: BulkLimits): Sql
   return { append, entries }
 }
 
-/** A malformed cursor starts from the beginning. */
+/** A read with a malformed cursor starts at the first entry. */
 function cursorNumber(cursor: string): number {
   return /^\d{1,16}$/.test(cursor) ? Number(cursor) : 0
 }

@@ -20,24 +20,25 @@ interface Slot<Item> {
 }
 
 /**
- * Rescheduled and removed items leave stale slots. The heap is rebuilt when these exceed the live slots by this number.
+ * Rescheduled and removed items leave stale slots. The heap is rebuilt when it has this many more stale slots than live
+ * ones.
  */
 const MAX_EXCESS_SLOTS = 256
 
 /** A binary heap. Each operation takes O(log n), and the cost of removing stale slots is amortized. */
 export function createExpiryQueue<Item extends Schedulable>(): ExpiryQueue<Item> {
   let heap: Slot<Item>[] = []
-  let scheduled = 0
+  let scheduledCount = 0
 
   function schedule(item: Item, at: number): void {
     if (item.dueAt === at) return
-    if (item.dueAt !== Infinity) scheduled -= 1
+    if (item.dueAt !== Infinity) scheduledCount -= 1
     item.dueAt = at
     if (at === Infinity) return
-    scheduled += 1
+    scheduledCount += 1
     heap.push({ at, item })
     siftUp(heap, heap.length - 1)
-    if (heap.length > 2 * scheduled + MAX_EXCESS_SLOTS) rebuild()
+    if (heap.length > 2 * scheduledCount + MAX_EXCESS_SLOTS) rebuild()
   }
 
   function rebuild(): void {
@@ -51,7 +52,7 @@ export function createExpiryQueue<Item extends Schedulable>(): ExpiryQueue<Item>
       removeFirst(heap)
       if (first.item.dueAt !== first.at) continue
       first.item.dueAt = Infinity
-      scheduled -= 1
+      scheduledCount -= 1
       return first.item
     }
     return undefined
@@ -63,7 +64,7 @@ export function createExpiryQueue<Item extends Schedulable>(): ExpiryQueue<Item>
 
   function clear(): void {
     heap = []
-    scheduled = 0
+    scheduledCount = 0
   }
 
   return { schedule, takeDue, forEachDue, clear }
@@ -92,12 +93,12 @@ function removeFirst<Item>(heap: Slot<Item>[]): void {
   }
 }
 
-function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, than: number): boolean {
+function swapIfEarlier<Item>(heap: Slot<Item>[], index: number, otherIndex: number): boolean {
   const a = heap[index]
-  const b = heap[than]
+  const b = heap[otherIndex]
   if (a === undefined || b === undefined || a.at >= b.at) return false
   heap[index] = b
-  heap[than] = a
+  heap[otherIndex] = a
   return true
 }
 
@@ -110,56 +111,56 @@ interface OrderedKeys {
   clear(): void
 }
 
-/** Maximum number of keys per bucket. Larger buckets are split. */
+/** Maximum number of keys per bucket. A larger bucket is split. */
 const MAX_BUCKET = 512
 
-/** Consists of sorted buckets, so `add` and `remove` move the keys of at most one bucket. */
+/** Stores the keys in sorted buckets, so that `add` and `remove` move the keys of at most one bucket. */
 export function createOrderedKeys(): OrderedKeys {
   let buckets: string[][] = []
 
-  /** Returns the first bucket whose last key is at least `key`, or the number of buckets. */
-  const bucketFor = (key: string): number =>
+  /** Returns the index of the first bucket whose last key is at least `key`, or the number of buckets. */
+  const findBucketIndex = (key: string): number =>
     findFirstIndex(buckets.length, (index) => (buckets[index]?.at(-1) ?? '') >= key)
 
   function add(key: string): void {
     if (buckets.length === 0) buckets.push([])
-    const index = Math.min(bucketFor(key), buckets.length - 1)
+    const index = Math.min(findBucketIndex(key), buckets.length - 1)
     const bucket = buckets[index] ?? []
-    const at = positionIn(bucket, key)
-    if (bucket[at] === key) return
-    bucket.splice(at, 0, key)
+    const position = findPosition(bucket, key)
+    if (bucket[position] === key) return
+    bucket.splice(position, 0, key)
     if (bucket.length > MAX_BUCKET) buckets.splice(index + 1, 0, bucket.splice(MAX_BUCKET / 2))
   }
 
   function remove(key: string): void {
-    const index = bucketFor(key)
+    const index = findBucketIndex(key)
     const bucket = buckets[index]
     if (bucket === undefined) return
-    const at = positionIn(bucket, key)
-    if (bucket[at] !== key) return
-    bucket.splice(at, 1)
+    const position = findPosition(bucket, key)
+    if (bucket[position] !== key) return
+    bucket.splice(position, 1)
     if (bucket.length === 0) buckets.splice(index, 1)
   }
 
   function list(prefix: string, after: string | undefined, limit: number): string[] {
     const from = after !== undefined && after > prefix ? after : prefix
-    const found: string[] = []
-    const first = bucketFor(from)
+    const matches: string[] = []
+    const first = findBucketIndex(from)
     for (let index = first; index < buckets.length; index += 1) {
       const bucket = buckets[index] ?? []
-      for (let at = index === first ? positionIn(bucket, from) : 0; at < bucket.length; at += 1) {
-        const key = bucket[at] ?? ''
-        if (found.length >= limit || !key.startsWith(prefix)) return found
-        if (key !== after) found.push(key)
+      for (let position = index === first ? findPosition(bucket, from) : 0; position < bucket.length; position += 1) {
+        const key = bucket[position] ?? ''
+        if (matches.length >= limit || !key.startsWith(prefix)) return matches
+        if (key !== after) matches.push(key)
       }
     }
-    return found
+    return matches
   }
 
   return { add, remove, list, clear: () => void (buckets = []) }
 }
 
-function positionIn(sorted: readonly string[], key: string): number {
+function findPosition(sorted: readonly string[], key: string): number {
   return findFirstIndex(sorted.length, (index) => (sorted[index] ?? '') >= key)
 }
 
