@@ -41,9 +41,9 @@ export type { ApiKey } from './providers/vendor.ts'
 export type { PriceList } from './providers/models.ts'
 export type {
   EmbedCall,
-  Embedded,
+  EmbeddingResult,
   EmbeddingRequest,
-  PassedAnswer,
+  PassthroughAnswer,
   PassthroughCall,
   Provider,
   ProviderCall,

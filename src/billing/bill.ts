@@ -1,5 +1,5 @@
 import { promptTokens, type Usage } from '../core/answer.ts'
-import { add, costOf, costOfTokens, formatUsd, subtract, times, ZERO, type NanoUsd, type Price } from '../core/money.ts'
+import { add, costOf, costOfTokens, formatUsd, subtract, scale, ZERO, type NanoUsd, type Price } from '../core/money.ts'
 
 /** The cost of one request. Token counts refer to the prompt, except `completionTokens`. */
 export interface Bill {
@@ -71,7 +71,7 @@ export function makeBill(answer: Billable): Bill {
     completionTokens: usage.outputTokens,
     theoretical,
     actual: add(costOf(usage, answer.price), answer.extraCost),
-    billed: times(theoretical, answer.margin),
+    billed: scale(theoretical, answer.margin),
     margin: answer.margin,
     cache: 'MISS',
     strategy: answer.strategy,

@@ -12,7 +12,7 @@ import {
 import type { AnswerStore, CachedAnswer, Embedder, VectorIndex } from '../core/cache-ports.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
-import { invalidHeader } from '../core/http.ts'
+import { headerError } from '../core/http.ts'
 
 export interface SemanticCacheOptions {
   /** Enables the cache. @default true */
@@ -190,7 +190,7 @@ function readDirectives(value: string): readonly string[] {
   return directives.map((directive) => {
     const trimmed = directive.trim()
     if (trimmed === '' || DIRECTIVE.test(trimmed)) return trimmed
-    throw invalidHeader('Cache-Control', directive, 'Cache-Control directives, such as no-store or no-cache')
+    throw headerError('Cache-Control', directive, 'Cache-Control directives, such as no-store or no-cache')
   })
 }
 
@@ -198,7 +198,7 @@ function readThreshold(value: string | null | undefined): number | undefined {
   if (value === null || value === undefined) return undefined
   const text = value.trim()
   if (!/^\d{1,4}(?:\.\d{1,18})?$/.test(text)) {
-    throw invalidHeader('X-Svc-Cache-Threshold', value, 'a number such as 0.98')
+    throw headerError('X-Svc-Cache-Threshold', value, 'a number such as 0.98')
   }
   return Math.min(1, Number(text))
 }

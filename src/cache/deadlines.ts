@@ -27,7 +27,7 @@ export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>)
 }
 
 export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
-  if (cancellation?.isCancelled === true) throw cancellation.reason
+  if (cancellation?.isCanceled === true) throw cancellation.reason
 }
 
 function applyTimeout<T>(timeout: Timeout, work: Promise<T>): Promise<T> {

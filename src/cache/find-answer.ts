@@ -193,7 +193,7 @@ export function attempt<T>(
   cancellation?: Cancellation,
 ): MaybePromise<T> {
   const countFailure = (): T => {
-    tallies.failures += cancellation?.isCancelled === true ? 0 : 1
+    tallies.failures += cancellation?.isCanceled === true ? 0 : 1
     return fallback
   }
   try {

@@ -121,7 +121,7 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
     },
     join: (key, joining = {}) => {
       const { cancellation, followsStream } = joining
-      if (cancellation?.isCancelled === true) throw cancellation.reason
+      if (cancellation?.isCanceled === true) throw cancellation.reason
       const flight = flights.get(key)
       if (flight === undefined) {
         const newFlight: Flight<T, S> = { followers: undefined, stream: undefined, streamFollowers: 0 }

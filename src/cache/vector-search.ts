@@ -125,7 +125,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
   return (texts, { keyId, cancellation }) => {
     if (health.isPaused(keyId)) throw new Error('The embedder is paused after repeated failures.')
     const fail = (error: unknown): never => {
-      if (cancellation?.isCancelled !== true) health.recordFailure(keyId)
+      if (cancellation?.isCanceled !== true) health.recordFailure(keyId)
       throw error
     }
     const accept = (results: readonly Float32Array[]): Vectors => {

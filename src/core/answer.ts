@@ -30,7 +30,7 @@ export function promptTokens(usage: Usage): number {
   return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
-/** Why an answer ended. After `pause`, the caller must continue the turn. */
+/** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
 export type FinishReason = 'stop' | 'length' | 'tool-call' | 'stop-sequence' | 'filtered' | 'pause'
 
 export interface Completion {
@@ -138,8 +138,8 @@ export interface ByteSearch {
 /** Decodes windows-1252, which has one character per byte. */
 const decoder = new TextDecoder('latin1')
 
-/** Strings are searched faster than buffers, so the bytes are converted to a string of one character per byte. */
-export function searchBytes(bytes: Uint8Array): ByteSearch {
+/** Converts the bytes to a string of one character per byte on the first search, because strings are searched faster. */
+export function createByteSearch(bytes: Uint8Array): ByteSearch {
   let text: string | undefined
   const find = (pattern: string, from = 0): number => {
     text ??= isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)

@@ -39,7 +39,8 @@ export interface TimeLimit {
 }
 
 /**
- * Settles like `work`, but rejects after `ms` and on cancellation. The work is not stopped.
+ * Settles like `work`, but rejects with `createError()` after `ms` milliseconds, and with the reason of a cancellation.
+ * Does not stop the work.
  *
  * @param discard Called with a value that arrives after the timeout or the cancellation.
  */
@@ -82,8 +83,8 @@ const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768
 
 /**
- * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item.
- * Otherwise a long conversation blocks other requests.
+ * Returns a promise if the caller must yield to the event loop before it continues. Loops call it once per item, so that
+ * a long conversation does not block other requests.
  */
 export type Pause = () => Promise<void> | undefined
 
@@ -112,8 +113,8 @@ export function createPause(yieldToEventLoop: () => Promise<void>): Pause {
 export async function measureInSlices(text: string, measure: (text: string) => number, pause: Pause): Promise<number> {
   if (text.length <= SLICE_LENGTH) return measure(text)
   let sum = 0
-  for (let at = 0; at < text.length; at += SLICE_LENGTH) {
-    sum += measure(text.slice(at, at + SLICE_LENGTH))
+  for (let start = 0; start < text.length; start += SLICE_LENGTH) {
+    sum += measure(text.slice(start, start + SLICE_LENGTH))
     await pause()
   }
   return sum
@@ -124,9 +125,9 @@ export async function measureInSlices(text: string, measure: (text: string) => n
  * custom provider or hook reads it.
  */
 export class Cancellation {
-  #isCancelled = false
+  #isCanceled = false
   #reason: unknown
-  /** The only listener. A Set is created for the second listener. */
+  /** The first listener. A Set is created only for further listeners. */
   #listener: (() => void) | undefined
   #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
@@ -142,8 +143,8 @@ export class Cancellation {
     return cancellation
   }
 
-  get isCancelled(): boolean {
-    return this.#isCancelled
+  get isCanceled(): boolean {
+    return this.#isCanceled
   }
 
   get reason(): unknown {
@@ -151,8 +152,8 @@ export class Cancellation {
   }
 
   cancel(reason: unknown): void {
-    if (this.#isCancelled) return
-    this.#isCancelled = true
+    if (this.#isCanceled) return
+    this.#isCanceled = true
     this.#reason = reason
     this.#controller?.abort(reason)
     const [first, others] = [this.#listener, this.#listeners]
@@ -162,9 +163,9 @@ export class Cancellation {
     if (others !== undefined) for (const listener of others) listener()
   }
 
-  /** Calls the listener once, synchronously if already cancelled. Returns a function that removes it. */
+  /** Calls the listener once, synchronously if already canceled. Returns a function that removes the listener. */
   onCancel(listener: () => void): () => void {
-    if (this.#isCancelled) {
+    if (this.#isCanceled) {
       listener()
       return () => {}
     }
@@ -182,7 +183,7 @@ export class Cancellation {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      if (this.#isCancelled) this.#controller.abort(this.#reason)
+      if (this.#isCanceled) this.#controller.abort(this.#reason)
     }
     return this.#controller.signal
   }

@@ -19,7 +19,7 @@ export interface CachedAnswer {
   readonly comparable: boolean
   /** Minimum similarity for a hit by another text. Reports of wrong hits raise it. @default 0 */
   readonly threshold?: number
-  /** Maximum similarity of another text that hit since the last report. @default 0 */
+  /** Highest similarity at which another text has hit since the last report. @default 0 */
   readonly maxHitSimilarity?: number
 }
 

@@ -13,11 +13,11 @@ const digests = new WeakMap<object, string>()
 
 /**
  * Returns a unique digest of a string. Hashing a long string blocks the event loop, unless `digestWithPauses` has
- * already cached the digest. Digests are cached for `owner`, the object that contains the string.
+ * already cached the digest. Digests are cached by `owner`, the object that contains the string.
  */
 export function digestOf(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
-  return runToEnd(digestSteps(owner, text, hash))
+  return runToEnd(digestTextInSteps(owner, text, hash))
 }
 
 /** Returns a unique digest of an object. Does not serialize an object whose digest is cached. */
@@ -25,35 +25,35 @@ export function digestOfJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
   const text = JSON.stringify(value)
-  return text.length <= MAX_PLAIN_LENGTH ? text : runToEnd(jsonSteps(value, hash))
+  return text.length <= MAX_PLAIN_LENGTH ? text : runToEnd(digestJsonInSteps(value, hash))
 }
 
 function runToEnd(steps: Generator<void, string, undefined>): string {
   for (;;) {
-    const step = steps.next()
-    if (step.done === true) return step.value
+    const result = steps.next()
+    if (result.done === true) return result.value
   }
 }
 
-function* digestSteps(owner: object, text: string, hash: TextHash): Generator<void, string, undefined> {
+function* digestTextInSteps(owner: object, text: string, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(owner)
   if (known !== undefined) return known
-  const digest = yield* textSteps(text, hash)
+  const digest = yield* hashInSlices(text, hash)
   digests.set(owner, digest)
   return digest
 }
 
 /**
- * Matches a slice that may split a surrogate pair. Hashes replace every lone surrogate with the same character, so the
- * JSON of such a slice is hashed.
+ * Matches a slice that may split a surrogate pair. Hash functions replace every lone surrogate with the same character.
+ * JSON escapes lone surrogates, so the JSON of such a slice is hashed.
  */
 const SURROGATE = /[\uD800-\uDFFF]/
 
-function* textSteps(text: string, hash: TextHash): Generator<void, string, undefined> {
+function* hashInSlices(text: string, hash: TextHash): Generator<void, string, undefined> {
   let digest = ''
-  for (let at = 0; at < text.length; at += SLICE_LENGTH) {
-    if (at > 0) yield
-    const slice = text.slice(at, at + SLICE_LENGTH)
+  for (let start = 0; start < text.length; start += SLICE_LENGTH) {
+    if (start > 0) yield
+    const slice = text.slice(start, start + SLICE_LENGTH)
     digest = hash(`${digest}${SURROGATE.test(slice) ? JSON.stringify(slice) : slice}`)
   }
   return `sha256 ${text.length} ${digest}`
@@ -63,7 +63,7 @@ function* textSteps(text: string, hash: TextHash): Generator<void, string, undef
  * Digests each long string, and the object's JSON with `null` in place of long strings. The digest includes the
  * position of each string, because the object may contain other nulls.
  */
-function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
+function* digestJsonInSteps(value: JsonObject, hash: TextHash): Generator<void, string, undefined> {
   const known = digests.get(value)
   if (known !== undefined) return known
   const longStrings: (readonly [number, string])[] = []
@@ -75,8 +75,8 @@ function* jsonSteps(value: JsonObject, hash: TextHash): Generator<void, string, 
     longStrings.push([position, field])
     return null
   })
-  let digest = yield* textSteps(shortened, hash)
-  for (const [at, text] of longStrings) digest += ` ${at} ${yield* textSteps(text, hash)}`
+  let digest = yield* hashInSlices(shortened, hash)
+  for (const [index, text] of longStrings) digest += ` ${index} ${yield* hashInSlices(text, hash)}`
   digests.set(value, digest)
   return digest
 }
@@ -86,24 +86,24 @@ type StartDigest = (hash: TextHash) => Generator<void, string, undefined>
 
 /** Computes and caches digests. Yields to the event loop between slices. */
 export async function digestWithPauses(
-  starts: readonly StartDigest[],
+  startFunctions: readonly StartDigest[],
   { hash, pause }: { readonly hash: TextHash; readonly pause: () => Promise<void> },
 ): Promise<void> {
-  for (const start of starts) {
-    const steps = start(hash)
+  for (const startDigest of startFunctions) {
+    const steps = startDigest(hash)
     while (steps.next().done !== true) await pause()
   }
 }
 
-/** Returns the digests to compute for long images and documents. */
+/** Returns functions that start the digests of long images and documents. */
 export function longMediaDigests({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
   const sources = messages.flatMap(({ parts }) => parts.flatMap(mediaOf)).map(({ source }) => source)
-  return sources.filter(isLong).map((source) => (hash) => digestSteps(source, source.data, hash))
+  return sources.filter(isLong).map((source) => (hash) => digestTextInSteps(source, source.data, hash))
 }
 
 /**
- * Returns the digests to compute for the blocks with long images or documents in the last user message, and for earlier
- * messages with such blocks.
+ * Returns functions that start the digests of the blocks with long images or documents in the last user message, and of
+ * other messages with such blocks.
  */
 export function longBlockDigests({ messages }: Pick<Prompt, 'messages'>): readonly StartDigest[] {
   const lastIndex = lastUserIndex(messages)
@@ -111,7 +111,7 @@ export function longBlockDigests({ messages }: Pick<Prompt, 'messages'>): readon
     const longParts = message.parts.filter((part) => mediaOf(part).some(({ source }) => isLong(source)))
     return longParts.length > 0 && index !== lastIndex ? [message.native] : longParts.map(({ native }) => native)
   })
-  return natives.flatMap((native) => (native === undefined ? [] : [(hash) => jsonSteps(native.value, hash)]))
+  return natives.flatMap((native) => (native === undefined ? [] : [(hash) => digestJsonInSteps(native.value, hash)]))
 }
 
 type Media = Extract<Part, { readonly type: 'image' | 'document' }>
@@ -132,8 +132,8 @@ function isLong(source: Media['source']): source is Extract<Source, { readonly t
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed
   let high = 0x41c6ce57 ^ text.length ^ Math.imul(seed, 0x9e3779b1)
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
     low = Math.imul(low ^ code, 0x85ebca77)
     high = Math.imul(high ^ code, 0xc2b2ae3d)
   }

@@ -65,8 +65,8 @@ export interface FailureDetails {
 }
 
 /**
- * The error of a failed call. `kind` determines the status, type and code in each format. The message is sent to the
- * caller and contains no secrets.
+ * The error of a failed call. `kind` determines the default status, type and code in each format. The message is sent to
+ * the caller and contains no secrets.
  */
 export class GatewayError extends Error {
   readonly kind: FailureKind
@@ -88,8 +88,8 @@ export class GatewayError extends Error {
   }
 }
 
-/** A store failure: 503 with Retry-After. The cause is not sent to the caller. */
-export function storeFault(problem: string, cause?: unknown): GatewayError {
+/** Returns the error for a store failure: 503 with Retry-After. The cause is not sent to the caller. */
+export function storeError(problem: string, cause?: unknown): GatewayError {
   return new GatewayError(
     'overloaded',
     `The gateway's store ${problem}. The request was not processed or billed. Retry later.`,

@@ -1,7 +1,7 @@
 import { GatewayError } from './errors.ts'
 import { isJsonObject } from './json.ts'
 
-/** Field names in TypeScript and in JSON, where they differ. */
+/** Maps field names in TypeScript to field names in JSON, where they differ. */
 export const WIRE_NAMES = {
   actualUsd: 'actual_usd',
   allowedModels: 'allowed_models',
@@ -83,20 +83,22 @@ export type WireForm<T> = T extends readonly (infer Item)[]
     ? { readonly [Name in keyof T as WireName<Name>]: WireForm<T[Name]> }
     : T
 
-const toWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
-const fromWireName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES).map(([own, wire]) => [wire, own]))
+const wireNameByName: ReadonlyMap<string, string> = new Map(Object.entries(WIRE_NAMES))
+const nameByWireName: ReadonlyMap<string, string> = new Map(
+  Object.entries(WIRE_NAMES).map(([name, wireName]) => [wireName, name]),
+)
 
-/** Maximum depth at which fields are renamed. Values may be cyclic. */
+/** Maximum depth at which fields are renamed, because values may be cyclic. */
 const MAX_DEPTH = 5
 
 /** Returns the value with wire names. Throws `invalid-admin-request` for a field that is present in both spellings. */
 export function toWire(value: unknown): unknown {
-  return renameFields(value, toWireName)
+  return renameFields(value, wireNameByName)
 }
 
 /** Returns the value with TypeScript field names. */
 export function fromWire(value: unknown): unknown {
-  return renameFields(value, fromWireName)
+  return renameFields(value, nameByWireName)
 }
 
 function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth: number = 0): unknown {
@@ -112,7 +114,7 @@ function renameFields(value: unknown, names: ReadonlyMap<string, string>, depth:
 }
 
 function duplicateFieldError(name: string, other: string): GatewayError {
-  return new GatewayError('invalid-admin-request', `${name}: ${other} is the same field. Set one of them.`, {
+  return new GatewayError('invalid-admin-request', `${name}: ${other} is the same field. Set only one of them.`, {
     param: name,
   })
 }
@@ -134,11 +136,11 @@ export async function callInProcess(
 
 function hasWireNames(value: unknown, depth: number = 0): boolean {
   if (depth === MAX_DEPTH || typeof value !== 'object' || value === null) return false
-  return Object.entries(value).some(([name, field]) => fromWireName.has(name) || hasWireNames(field, depth + 1))
+  return Object.entries(value).some(([name, field]) => nameByWireName.has(name) || hasWireNames(field, depth + 1))
 }
 
 function withTypeScriptNames({ kind, message, details }: GatewayError): GatewayError {
-  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => fromWireName.get(name) ?? name)
+  const rename = (text: string): string => text.replace(/\w+_\w+/g, (name) => nameByWireName.get(name) ?? name)
   const { param, ...others } = details
   return new GatewayError(kind, rename(message), { ...others, ...(param !== undefined && { param: rename(param) }) })
 }

@@ -87,10 +87,10 @@ export function readFlag(headers: Pick<HeaderView, 'get'>, name: SteeringHeader)
   const value = headers.get(name.toLowerCase())
   if (value === null || FALSE_VALUES.has(value.trim().toLowerCase())) return false
   if (isTrue(value)) return true
-  throw invalidHeader(name, value, '1, true, yes, 0, false or no')
+  throw headerError(name, value, '1, true, yes, 0, false or no')
 }
 
-/** Like `readFlag`, but ignores invalid values, for code that runs before headers are checked. */
+/** Like `readFlag`, but returns false for invalid values, for code that runs before headers are checked. */
 export function hasFlag(request: Pick<HttpRequest, 'header'>, name: Lowercase<SteeringHeader>): boolean {
   const value = request.header(name)
   return value !== undefined && isTrue(value)
@@ -100,7 +100,7 @@ function isTrue(value: string): boolean {
   return TRUE_VALUES.has(value.trim().toLowerCase())
 }
 
-export function invalidHeader(name: string, value: string, expected: string): GatewayError {
+export function headerError(name: string, value: string, expected: string): GatewayError {
   const echo = value
     .trim()
     .replace(/[^\x20-\x7e]/g, '?')
@@ -112,11 +112,11 @@ export function invalidHeader(name: string, value: string, expected: string): Ga
   )
 }
 
-const MAY_STEER = /^(?:x-s|x-v|cache-control$)/i
+const STEERING_NAME_START = /^(?:x-s|x-v|cache-control$)/i
 
-/** Returns true if any name may be that of a steering header. False positives are possible. */
-export function maySteer(headerNames: Iterable<string>): boolean {
-  for (const name of headerNames) if (MAY_STEER.test(name)) return true
+/** Returns true if any of the names may be a steering header. False positives are possible. */
+export function mayHaveSteeringHeader(headerNames: Iterable<string>): boolean {
+  for (const name of headerNames) if (STEERING_NAME_START.test(name)) return true
   return false
 }
 

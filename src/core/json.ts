@@ -44,7 +44,7 @@ export function asCount(value: unknown): number | undefined {
 }
 
 /** Returns the name in lowercase without separators. Lenient servers treat `MAX_TOKENS` and `maxTokens` as equal. */
-export function normalizedName(name: string): string {
+export function normalizeName(name: string): string {
   return name
     .toUpperCase()
     .toLowerCase()
@@ -53,7 +53,7 @@ export function normalizedName(name: string): string {
 
 // ─── Scanning JSON without parsing it ───
 
-/** Maximum nesting depth of JSON from an upstream. Serializing deeper values would exhaust the stack. */
+/** Maximum nesting depth of JSON from an upstream. Serializing values that are nested much deeper exhausts the stack. */
 const MAX_DEPTH = 128
 
 const QUOTE = 34
@@ -80,9 +80,9 @@ export interface JsonNesting {
 export function readNesting(nesting: JsonNesting, text: string): number {
   let { depth } = nesting
   let maxDepth = depth
-  for (let at = nesting.isInString ? endOfString(nesting, text, 0) + 1 : 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) at = endOfString(nesting, text, at + 1)
+  for (let index = nesting.isInString ? skipString(nesting, text, 0) + 1 : 0; index < text.length; index++) {
+    const unit = text.charCodeAt(index)
+    if (unit === QUOTE) index = skipString(nesting, text, index + 1)
     else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) maxDepth = Math.max(maxDepth, ++depth)
     else if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) depth--
   }
@@ -91,7 +91,7 @@ export function readNesting(nesting: JsonNesting, text: string): number {
 }
 
 /** Returns the index of the closing quote, or the length of the chunk if the string continues in the next chunk. */
-function endOfString(nesting: JsonNesting, text: string, start: number): number {
+function skipString(nesting: JsonNesting, text: string, start: number): number {
   const first = nesting.isEscaped ? start + 1 : start
   // `indexOf` is faster than a loop over the characters.
   for (let quote = text.indexOf('"', first); quote !== -1; quote = text.indexOf('"', quote + 1)) {
@@ -107,9 +107,9 @@ function endOfString(nesting: JsonNesting, text: string, start: number): number 
 
 /** Returns true if an odd number of backslashes precedes the index. */
 function isEscapedAt(text: string, index: number, start: number): boolean {
-  let at = index
-  while (at > start && text.charCodeAt(at - 1) === BACKSLASH) at--
-  return (index - at) % 2 === 1
+  let runStart = index
+  while (runStart > start && text.charCodeAt(runStart - 1) === BACKSLASH) runStart--
+  return (index - runStart) % 2 === 1
 }
 
 /** Number of bytes to compare individually before `indexOf` is called. For short strings, `indexOf` is slower. */
@@ -121,25 +121,25 @@ const SHORT_STRING_BYTES = 24
  */
 export function closingQuote(bytes: Uint8Array, start: number, limit: number): number {
   const { length } = bytes
-  let at = start
-  while (at < length) {
-    for (const scanEnd = Math.min(length, at + SHORT_STRING_BYTES); at < scanEnd; at++) {
-      const byte = bytes[at]
-      if (byte === QUOTE) return at
-      if (byte === BACKSLASH) at++
+  let index = start
+  while (index < length) {
+    for (const scanEnd = Math.min(length, index + SHORT_STRING_BYTES); index < scanEnd; index++) {
+      const byte = bytes[index]
+      if (byte === QUOTE) return index
+      if (byte === BACKSLASH) index++
     }
-    if (at >= limit) return at < length ? -at : length
-    const quote = bytes.indexOf(QUOTE, at)
+    if (index >= limit) return index < length ? -index : length
+    const quote = bytes.indexOf(QUOTE, index)
     if (quote === -1) return length
     let end = quote
-    while (end > at && bytes[end - 1] === BACKSLASH) end--
+    while (end > index && bytes[end - 1] === BACKSLASH) end--
     if ((quote - end) % 2 === 0) return quote
-    at = quote + 1
+    index = quote + 1
   }
   return length
 }
 
-const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
+const IS_BASE64_BYTE: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[\w+/=\\-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 )
 
@@ -148,27 +148,27 @@ const BASE64: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
  * sequences.
  */
 export function endOfBase64(bytes: Uint8Array, start: number, end: number): number {
-  let at = start
-  while (at < end && BASE64[bytes[at] ?? 0] === 1) at++
-  return at
+  let index = start
+  while (index < end && IS_BASE64_BYTE[bytes[index] ?? 0] === 1) index++
+  return index
 }
 
 export function countEscapes(bytes: Uint8Array): number {
   let count = 0
-  for (let at = bytes.indexOf(BACKSLASH); at !== -1; at = bytes.indexOf(BACKSLASH, at + 1)) count++
+  for (let index = bytes.indexOf(BACKSLASH); index !== -1; index = bytes.indexOf(BACKSLASH, index + 1)) count++
   return count
 }
 
 /** Maximum length of a `data:` URL before its data, in bytes. */
 export const MAX_DATA_URL_PREFIX_BYTES = 200
 
-/** Returns the index after `;base64,` if the string is a `data:` URL. */
+/** Returns the index after `;base64,` if the string is a `data:` URL, and `start` otherwise. */
 export function startOfBase64(bytes: Uint8Array, start: number): number {
-  const prefix = latin1(bytes, start, start + MAX_DATA_URL_PREFIX_BYTES)
+  const prefix = decodeLatin1(bytes, start, start + MAX_DATA_URL_PREFIX_BYTES)
   const end = prefix.startsWith('data:') ? prefix.indexOf(';base64,') : -1
   return end === -1 ? start : start + end + ';base64,'.length
 }
 
-export function latin1(bytes: Uint8Array, start: number, end: number): string {
+export function decodeLatin1(bytes: Uint8Array, start: number, end: number): string {
   return String.fromCharCode(...bytes.subarray(start, end))
 }

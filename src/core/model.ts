@@ -33,9 +33,9 @@ export interface Model {
   /** Sent if the caller does not set these parameters. */
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True if the upstream rejects temperature together with top_p. Only temperature is then sent. */
-  readonly refusesBothSamplers?: boolean
+  readonly rejectsTemperatureWithTopP?: boolean
   /** True if the upstream rejects every value of temperature and top_p except the default. */
-  readonly refusesSamplers?: boolean
+  readonly rejectsSamplingParameters?: boolean
   /** Reasoning efforts, as the vendor names them. @default unknown: efforts of other formats are dropped */
   readonly efforts?: readonly string[]
   /** Fields of the provider's format that disable reasoning, for calls of tiers 2, 3 and 4. */
@@ -76,7 +76,7 @@ export function isSafeModelName(name: string): boolean {
   return !name.includes('..') || !name.split('/').includes('..')
 }
 
-/** A pattern matches a name exactly, or by a prefix followed by `*`. */
+/** Returns true if a pattern equals the name, or is a prefix of the name followed by `*`. */
 export function matchesModel(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name))
 }

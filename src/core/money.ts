@@ -45,7 +45,7 @@ export function subtract(a: NanoUsd, b: NanoUsd): NanoUsd {
   return toNanoUsd(a - b)
 }
 
-export function times(amount: NanoUsd, factor: number): NanoUsd {
+export function scale(amount: NanoUsd, factor: number): NanoUsd {
   return toNanoUsd(amount * factor)
 }
 
@@ -54,7 +54,7 @@ function picoPerToken(price: number): number {
   return Math.round(price * 1e6)
 }
 
-/** Rounds half up once, after the sum. Reasoning tokens are included in the output tokens. */
+/** Returns the cost of a call. Rounds half up once, after the sum. The output tokens include the reasoning tokens. */
 export function costOf(usage: Usage, price: Price): NanoUsd {
   if (price.long !== undefined && promptTokens(usage) > price.long.above) return costOf(usage, price.long)
   const cacheWrite = price.cacheWrite ?? price.input
@@ -68,9 +68,10 @@ export function costOf(usage: Usage, price: Price): NanoUsd {
 }
 
 /** Returns the cost of a call without cached prompt tokens. */
-export function costOfTokens(price: Price, prompt: number, answer: number): NanoUsd {
-  if (price.long !== undefined && prompt > price.long.above) return costOfTokens(price.long, prompt, answer)
-  return toNanoUsd((prompt * picoPerToken(price.input) + answer * picoPerToken(price.output)) / 1000)
+export function costOfTokens(price: Price, inputTokens: number, outputTokens: number): NanoUsd {
+  if (price.long !== undefined && inputTokens > price.long.above)
+    return costOfTokens(price.long, inputTokens, outputTokens)
+  return toNanoUsd((inputTokens * picoPerToken(price.input) + outputTokens * picoPerToken(price.output)) / 1000)
 }
 
 /** Formats an amount as `$` and dollars with six decimals, rounded half up. */

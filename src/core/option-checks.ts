@@ -20,7 +20,7 @@ export function checkOptions(functionName: string, options: unknown, check: Opti
   throw new GatewayError('invalid-request', `${functionName}: ${prefix}${text}`, { param })
 }
 
-/** `expected` describes the accepted values in messages. */
+/** Returns a check that accepts the values for which `accepts` is true. `expected` describes them in messages. */
 export function expects(expected: string, accepts: (value: unknown) => boolean): OptionCheck {
   return (value, path) => (accepts(value) ? undefined : { path, text: expectedText(expected, value, path) })
 }
@@ -106,13 +106,13 @@ export function expectedText(expected: string, value: unknown, path: string): st
 /** Returns a path such as `providers[0].apiKey`. */
 export function pathText(path: readonly PropertyKey[]): string {
   return path
-    .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
+    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
     .join('')
     .replace(/^\./, '')
 }
 
 /** Paths whose values are omitted from messages. */
-const SECRET = /key|secret|token|headers|value/i
+const SECRET_PATH = /key|secret|token|headers|value/i
 const MAX_SHOWN_LENGTH = 60
 
 function describeValue(value: unknown, path: string): string {
@@ -120,7 +120,7 @@ function describeValue(value: unknown, path: string): string {
   if (typeof value === 'function') return 'a function'
   if (typeof value === 'object' && value !== null) return 'an object'
   if (typeof value !== 'string') return String(value)
-  return SECRET.test(path) || value.includes('@')
+  return SECRET_PATH.test(path) || value.includes('@')
     ? `a string of ${value.length} characters`
     : JSON.stringify(value.slice(0, MAX_SHOWN_LENGTH))
 }

@@ -32,8 +32,8 @@ export interface Meter {
    */
   countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
   /**
-   * Returns the estimate if it far exceeds every threshold, or if the number of bytes is below every threshold. Returns
-   * the exact count otherwise.
+   * Returns the estimate if each threshold is either far below the estimate or above an upper bound on the count.
+   * Otherwise, returns the exact count.
    */
   countNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
   estimateOfMessage(message: Message): number
@@ -159,7 +159,7 @@ export interface EmbedCall extends Omit<ProviderCall, 'prompt'> {
 }
 
 /** The vectors and token usage of an embeddings call. */
-export interface Embedded {
+export interface EmbeddingResult {
   /** The model name that the upstream reported. */
   readonly model: string
   /** One vector per input, in order. */
@@ -186,7 +186,7 @@ export interface PassthroughCall extends Pick<ProviderCall, 'signal' | 'cancella
 }
 
 /** The successful answer to a passthrough call. */
-export interface PassedAnswer {
+export interface PassthroughAnswer {
   /** From 200 to 299. */
   readonly status: number
   /** Returns a header by its lowercase name. */
@@ -202,7 +202,7 @@ export interface Provider {
   readonly dialect: UpstreamDialect
   /** A second dialect, whose requests are not translated either. @default none */
   readonly secondDialect?: Dialect
-  /** True if the provider ends calls that are cancelled or time out. @default false: the gateway ends such calls */
+  /** True if the provider ends calls that are canceled or time out. @default false: the gateway ends such calls */
   readonly endsCalls?: boolean
   /** The models that GET /v1/models lists. */
   readonly models: readonly Model[]
@@ -215,11 +215,11 @@ export interface Provider {
    */
   stream(call: ProviderCall): Promise<ProviderAnswer<AsyncIterable<StreamChunk> | AnswerSource>>
   /** Absent if the upstream has no embeddings endpoint. */
-  embed?(call: EmbedCall): Promise<Embedded>
+  embed?(call: EmbedCall): Promise<EmbeddingResult>
   /** Reads, cancels or deletes a response that the upstream stores. Resolves with the JSON text of the answer. */
   storedResponse?(call: StoredResponseCall): Promise<string>
   /** Calls any other endpoint. Resolves when the upstream has accepted the call. Absent if the provider has none. */
-  passThrough?(call: PassthroughCall): Promise<PassedAnswer>
+  passThrough?(call: PassthroughCall): Promise<PassthroughAnswer>
   /** Returns the upstream's token count for a prompt. Absent if the upstream has no such endpoint. */
   countTokens?(call: ProviderCall): Promise<number>
   /** Resolves if the upstream is reachable. */

@@ -169,8 +169,8 @@ export interface Prompt {
 }
 
 /**
- * Returns the text of a part: text, reasoning, a tool call, a tool result or a plain text document. Returns an empty
- * string for other parts.
+ * Returns the text of a part: text, readable reasoning, a tool call, a tool result or a plain-text document. Returns an
+ * empty string for other parts.
  */
 export function textOfPart(part: Part): string {
   switch (part.type) {

@@ -23,7 +23,7 @@ export interface ReserveRequest {
   /** Minimum grant of the elastic claims. @default their amount */
   readonly minGrant?: number
   /**
-   * Time after which unsettled amounts are released, in milliseconds. Applies if the process ends before it settles the
+   * Milliseconds after which unsettled amounts are released. Applies if the process ends before it settles the
    * reservation.
    */
   readonly expiresAfterMs: number
@@ -62,7 +62,7 @@ export interface Settlement {
   readonly charges: readonly Charge[]
   readonly tallies: readonly Tally[]
   /**
-   * Log entries to append in the same step, such as the audit record. Entries larger than their quota are
+   * Log entries to append atomically with the charges, such as the audit record. Entries larger than their quota are
    * omitted. @default none
    */
   readonly entries?: readonly SettledEntry[]
@@ -169,7 +169,7 @@ export interface Store {
   readonly local?: boolean
   /** Resolves if the storage is reachable. */
   ping(): Promise<void>
-  /** Returns one sentence for each guarantee that the storage cannot give in its configuration. */
+  /** Returns one sentence for each guarantee that the storage does not provide as configured. */
   warnings?(): Promise<readonly string[]>
   close(): Promise<void>
 }
@@ -247,25 +247,25 @@ const WEEK_MS = 7 * DAY_MS
 /** 1970-01-01 was a Thursday, so its week began three days earlier. */
 const MONDAY_OFFSET_MS = 3 * DAY_MS
 
-const periods: Record<DurationCode, (at: number) => Period> = {
-  '1m': (at) => alignedPeriod(at, MINUTE_MS, 0),
-  '1h': (at) => alignedPeriod(at, HOUR_MS, 0),
-  '1d': (at) => alignedPeriod(at, DAY_MS, 0),
-  '1w': (at) => alignedPeriod(at, WEEK_MS, MONDAY_OFFSET_MS),
+const periods: Record<DurationCode, (timestamp: number) => Period> = {
+  '1m': (timestamp) => alignedPeriod(timestamp, MINUTE_MS, 0),
+  '1h': (timestamp) => alignedPeriod(timestamp, HOUR_MS, 0),
+  '1d': (timestamp) => alignedPeriod(timestamp, DAY_MS, 0),
+  '1w': (timestamp) => alignedPeriod(timestamp, WEEK_MS, MONDAY_OFFSET_MS),
   '1M': monthOf,
 }
 
-export function periodOf(at: number, code: DurationCode): Period {
-  return periods[code](at)
+export function periodOf(timestamp: number, code: DurationCode): Period {
+  return periods[code](timestamp)
 }
 
-function alignedPeriod(at: number, lengthMs: number, offsetMs: number): Period {
-  const start = Math.floor((at + offsetMs) / lengthMs) * lengthMs - offsetMs
+function alignedPeriod(timestamp: number, lengthMs: number, offsetMs: number): Period {
+  const start = Math.floor((timestamp + offsetMs) / lengthMs) * lengthMs - offsetMs
   return { start, end: start + lengthMs }
 }
 
-function monthOf(at: number): Period {
-  const date = new Date(at)
+function monthOf(timestamp: number): Period {
+  const date = new Date(timestamp)
   const year = date.getUTCFullYear()
   const month = date.getUTCMonth()
   return { start: Date.UTC(year, month, 1), end: Date.UTC(year, month + 1, 1) }

@@ -18,7 +18,7 @@ interface ThinkingBlock {
   readonly type: 'thinking'
   readonly redacted: string | undefined
   readonly pieces: string[]
-  readonly signature: string[]
+  readonly signaturePieces: string[]
 }
 
 interface ToolCallBlock {
@@ -49,7 +49,7 @@ export class Collector {
     if (chunk.otherChoicesText !== undefined) this.#otherChoicesTexts.push(chunk.otherChoicesText)
   }
 
-  /** Returns the current answer. The finish is `stop` until the upstream sends a finish reason. */
+  /** Returns the current answer. `finish` is `stop` until the upstream sends a finish reason. */
   completion(): Completion {
     return {
       id: this.#id,
@@ -105,7 +105,7 @@ export class Collector {
       case 'thinking-delta': {
         const block = this.#thinking ?? this.#startThinking(undefined)
         if (part.text !== undefined) block.pieces.push(part.text)
-        if (part.signature !== undefined) block.signature.push(part.signature)
+        if (part.signature !== undefined) block.signaturePieces.push(part.signature)
         return
       }
       case 'tool-call-start': {
@@ -129,7 +129,7 @@ export class Collector {
   }
 
   #startThinking(redacted: string | undefined): ThinkingBlock {
-    this.#thinking = { type: 'thinking', redacted, pieces: [], signature: [] }
+    this.#thinking = { type: 'thinking', redacted, pieces: [], signaturePieces: [] }
     this.#blocks.push(this.#thinking)
     return this.#thinking
   }
@@ -144,7 +144,7 @@ function toPart(block: Block): Part {
     case 'thinking': {
       if (block.redacted !== undefined) return { type: 'thinking', text: block.redacted, redacted: true }
       const thinking = { type: 'thinking', text: block.pieces.join('') } as const
-      return block.signature.length === 0 ? thinking : { ...thinking, signature: block.signature.join('') }
+      return block.signaturePieces.length === 0 ? thinking : { ...thinking, signature: block.signaturePieces.join('') }
     }
     case 'tool-call':
       return { type: 'tool-call', id: block.id, name: block.name, input: block.pieces.join('') }

@@ -22,8 +22,8 @@ export function eventData(event: SseEvent): JsonObject {
   return asObject(parseJson(event.data)) ?? {}
 }
 
-/** A delta of the same type continues the block. */
 export interface BlockState {
+  /** The type of the open block. A delta of the same type continues the block. */
   openType: 'text' | 'thinking' | undefined
 }
 
@@ -176,11 +176,11 @@ function ensureChatCallId(call: JsonObject): JsonObject {
 }
 
 /**
- * Adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A chunk without an index
- * belongs to the preceding call unless it has a name.
+ * Returns a function that adds ids to the tool calls of a stream. Only the first chunk of a call contains the name. A
+ * chunk without an index belongs to the preceding call unless it has a name.
  */
 export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
-  const calls = new Map<string, { hasOwnId: boolean }>()
+  const calls = new Map<string, { hasUpstreamId: boolean }>()
   const fill = (piece: JsonObject, choice: Json | undefined): JsonObject => {
     const { index } = piece
     const id = nonEmptyString(piece['id'])
@@ -189,13 +189,13 @@ export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     const known = calls.get(key)
     if (known === undefined) {
       if (id === undefined && !hasName(piece)) return piece
-      calls.set(key, { hasOwnId: id !== undefined })
+      calls.set(key, { hasUpstreamId: id !== undefined })
       return ensureChatCallId(piece)
     }
-    if (id === undefined || known.hasOwnId) return piece
+    if (id === undefined || known.hasUpstreamId) return piece
     if (!hasName(piece)) return replaceField(piece, 'id', undefined)
     // A second call reuses the index. The first chunk of a call has an id and a name.
-    known.hasOwnId = true
+    known.hasUpstreamId = true
     return piece
   }
   return (chunk) =>
@@ -236,7 +236,7 @@ function ensureResponseCallId(item: JsonObject, known?: string): JsonObject {
   return { ...item, call_id: known ?? nonEmptyString(item['id']) ?? generateCallId('call') }
 }
 
-/** Adds the same `call_id` to all events of a tool call. Calls are identified by their output index. */
+/** Returns a function that adds the same `call_id` to all events of a tool call. The output index identifies the call. */
 export function createResponseCallIdFiller(): (event: JsonObject) => JsonObject {
   const ids = new Map<Json | undefined, string>()
   const fill = (item: JsonObject, index: Json | undefined): JsonObject => {

@@ -1,9 +1,9 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../core/json.ts'
-import type { Embedded, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
+import type { EmbeddingResult, Embedding, EmbeddingRequest, EmbedInput, Encoding } from '../core/ports.ts'
 import type { ReceivedBody } from '../core/prompt.ts'
-import { arrayAt, fieldError, isAbsent, modelAt, numberAt } from './fields.ts'
-import { tokensOf } from './usage.ts'
+import { arrayAt, fieldError, isAbsent, readModelName, numberAt } from './fields.ts'
+import { asTokens } from './usage.ts'
 
 /** OpenAI's limit on inputs per request. */
 const MAX_INPUTS = 2048
@@ -13,7 +13,7 @@ const MAX_DIMENSIONS = 65_536
 const MAX_TEXT_LENGTH = 1_048_576
 
 export function readEmbeddingRequest(body: JsonObject, received?: ReceivedBody): EmbeddingRequest {
-  const model = modelAt(body['model'])
+  const model = readModelName(body['model'])
   const inputs = readInputs(body['input'])
   const dimensions = numberAt(body['dimensions'], 'dimensions', { min: 1, max: MAX_DIMENSIONS, isInteger: true })
   return {
@@ -46,7 +46,7 @@ const EXPECTED_INPUT = 'a string, an array of strings, an array of tokens, or an
 function readTextInput(text: string, param: string): string {
   if (text === '') throw fieldError(param, text, 'a non-empty string')
   if (text.length > MAX_TEXT_LENGTH)
-    throw fieldError(param, text, `at most ${MAX_TEXT_LENGTH} characters; send it in parts`)
+    throw fieldError(param, text, `at most ${MAX_TEXT_LENGTH} characters. Split it into several inputs`)
   return text
 }
 
@@ -60,11 +60,11 @@ function readTokenInput(value: Json, param: string): readonly number[] {
   })
 }
 
-export function readEmbeddings(body: JsonObject, count: number): Embedded {
-  const vectors = Array.from({ length: count }, (): Embedding | undefined => undefined)
+export function readEmbeddings(body: JsonObject, inputCount: number): EmbeddingResult {
+  const vectors = Array.from({ length: inputCount }, (): Embedding | undefined => undefined)
   asArray(body['data']).forEach((item, position) => {
     const { index = position, embedding } = asObject(item) ?? {}
-    if (typeof index === 'number' && index in vectors) vectors[index] = vectorOf(embedding)
+    if (typeof index === 'number' && index in vectors) vectors[index] = readVector(embedding)
   })
   const embeddings = vectors.map((embedding) => {
     if (embedding === undefined) {
@@ -72,7 +72,7 @@ export function readEmbeddings(body: JsonObject, count: number): Embedded {
     }
     return embedding
   })
-  const inputTokens = tokensOf(asObject(body['usage'])?.['prompt_tokens'])
+  const inputTokens = asTokens(asObject(body['usage'])?.['prompt_tokens'])
   return {
     model: asString(body['model']) ?? '',
     embeddings,
@@ -80,14 +80,14 @@ export function readEmbeddings(body: JsonObject, count: number): Embedded {
   }
 }
 
-function vectorOf(value: Json | undefined): Embedding | undefined {
+function readVector(value: Json | undefined): Embedding | undefined {
   if (typeof value === 'string') return value
   const numbers = asArray(value).filter((number) => typeof number === 'number')
   return numbers.length > 0 && numbers.length === asArray(value).length ? numbers : undefined
 }
 
 /** Converts only vectors that are not in the requested encoding. */
-export function writeEmbeddings(answer: Embedded, encoding: Encoding, inputTokens: number): JsonObject {
+export function writeEmbeddings(answer: EmbeddingResult, encoding: Encoding, inputTokens: number): JsonObject {
   return {
     object: 'list',
     data: answer.embeddings.map((embedding, index) => ({

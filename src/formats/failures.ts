@@ -9,7 +9,7 @@ export interface FailureDefaults {
 }
 
 /** Default status, type and code of each failure kind, in all formats. */
-export const FAILURES: Readonly<Record<FailureKind, FailureDefaults>> = {
+export const FAILURE_DEFAULTS: Readonly<Record<FailureKind, FailureDefaults>> = {
   'invalid-request': { status: 400, type: 'invalid_request_error' },
   'invalid-admin-request': { status: 400, type: 'validation_error' },
   'invalid-model': { status: 404, type: 'invalid_request_error', code: 'invalid_model' },
@@ -49,7 +49,7 @@ export interface FailureDescription {
  * The details of the failure override the defaults of its kind. A rejection by the upstream keeps its type and code.
  */
 export function describeFailure(failure: GatewayError): FailureDescription {
-  const defaults = FAILURES[failure.kind]
+  const defaults = FAILURE_DEFAULTS[failure.kind]
   const { upstream } = failure.details
   const code = failure.details.code ?? upstream?.code ?? defaults.code
   const param = failure.details.param ?? (failure.kind === 'invalid-model' ? 'model' : undefined)
@@ -67,11 +67,11 @@ export function describeFailure(failure: GatewayError): FailureDescription {
 }
 
 export function failureStatus(failure: GatewayError): number {
-  if (failure.kind !== 'upstream-rejected') return FAILURES[failure.kind].status
-  return failure.details.upstream?.status ?? FAILURES['upstream-rejected'].status
+  if (failure.kind !== 'upstream-rejected') return FAILURE_DEFAULTS[failure.kind].status
+  return failure.details.upstream?.status ?? FAILURE_DEFAULTS['upstream-rejected'].status
 }
 
-/** Longest delay in seconds after which clients should retry. For longer delays, `x-should-retry` is false. */
+/** Maximum delay in seconds after which clients should retry. For longer delays, `x-should-retry` is false. */
 const MAX_RETRY_SECONDS = 60
 
 const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
@@ -79,7 +79,7 @@ const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
 const RETRY_AFTER = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const BOOLEAN = /^(true|false)$/
 
-/** The retry headers of the upstream are forwarded for these kinds. */
+/** The kinds of failures for which the upstream's retry headers are forwarded. */
 const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',

@@ -7,8 +7,8 @@ import type { Part, Source } from '../core/prompt.ts'
 const MAX_ECHO_LENGTH = 100
 
 /** Returns the error for an invalid field. `expected` completes "expected …". */
-export function fieldError(param: string, found: Json | undefined, expected: string): GatewayError {
-  return new GatewayError('invalid-request', `${param} is ${describeValue(found)}; expected ${expected}.`, { param })
+export function fieldError(param: string, value: Json | undefined, expected: string): GatewayError {
+  return new GatewayError('invalid-request', `${param} is ${describeValue(value)}; expected ${expected}.`, { param })
 }
 
 function describeValue(value: Json | undefined): string {
@@ -70,7 +70,7 @@ export function describeRange({ min, max, isInteger = false }: NumberBounds): st
   return `${isInteger ? 'an integer' : 'a number'}${max === undefined ? ` of ${min} or more` : ` from ${min} to ${max}`}`
 }
 
-export function modelAt(value: Json | undefined): string {
+export function readModelName(value: Json | undefined): string {
   if (typeof value !== 'string' || value === '') throw fieldError('model', value, 'the name of a model')
   if (isSafeModelName(value)) return value
   throw new GatewayError(
@@ -83,7 +83,7 @@ export function modelAt(value: Json | undefined): string {
 /**
  * Returns the error for a prompt that exceeds every context window. Clients recognize the code and shorten the prompt.
  */
-export function promptTooLong(limit: number): GatewayError {
+export function promptTooLongError(limit: number): GatewayError {
   return new GatewayError(
     'invalid-request',
     `prompt is too long: its text exceeds ${limit} bytes, which no context window can hold. Shorten it.`,
@@ -158,11 +158,11 @@ export function bodyError(reason: string): GatewayError {
 export function decodeUtf8(bytes: Uint8Array): string {
   // `utf8Slice` is several times faster than a strict decoder, but replaces invalid bytes with U+FFFD.
   const text = isNodeBytes(bytes) ? bytes.utf8Slice() : REPLACEMENT_CHARACTER
-  return text.includes(REPLACEMENT_CHARACTER) ? utf8Decoder()(bytes, false) : text
+  return text.includes(REPLACEMENT_CHARACTER) ? createUtf8Decoder()(bytes, false) : text
 }
 
-/** Returns a strict decoder for consecutive chunks. The decoder throws `invalid-request`. */
-export function utf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
+/** Returns a decoder for consecutive chunks. The decoder throws `invalid-request` for invalid UTF-8. */
+export function createUtf8Decoder(): (bytes: Uint8Array, hasMore: boolean) => string {
   const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (bytes, hasMore) => {
     try {

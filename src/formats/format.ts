@@ -228,8 +228,8 @@ export function mergeChanges(...changes: readonly BodyChanges[]): BodyChanges {
 /** Writes a prompt in its own format. Replaces the model in the received bytes, unless a received field changes. */
 export function writeNativeBody({ native }: Prompt, model: string, changes: BodyChanges): WrittenPrompt {
   const { value, received } = native
-  const onlyAdds = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)
-  const canSplice = received !== undefined && onlyAdds
+  const onlyAddsFields = Object.keys(changes).every((name) => changes[name] !== undefined && value[name] === undefined)
+  const canSplice = received !== undefined && onlyAddsFields
   const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, ...changes, model })
   return { body, ignored: [] }
 }

@@ -1,7 +1,7 @@
-import { type ByteSearch, isNodeBytes, searchBytes } from '../core/answer.ts'
+import { type ByteSearch, isNodeBytes, createByteSearch } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type JsonObject, MAX_DATA_URL_PREFIX_BYTES } from '../core/json.ts'
-import { decodeUtf8, parseJsonText, utf8Decoder } from './fields.ts'
+import { decodeUtf8, parseJsonText, createUtf8Decoder } from './fields.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'
 
@@ -38,7 +38,7 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   const valuesByName = new Map<string, string[]>()
   let modelSpan: ReceivedForm['modelSpan']
   let textBytes = 0
-  for (const { name, isFile, start, end } of partsOf(searchBytes(bytes), boundary)) {
+  for (const { name, isFile, start, end } of readParts(createByteSearch(bytes), boundary)) {
     if (name === 'model' && (isFile || modelSpan !== undefined)) throw formError('names more than one model', 'model')
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
@@ -61,7 +61,7 @@ export function replaceFormModel({ bytes, modelSpan }: ReceivedForm, model: stri
   return result
 }
 
-function partsOf(search: ByteSearch, boundary: string): readonly FormPart[] {
+function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {
   const { bytes } = search
   const delimiter = `\n--${boundary}`
   if (!hasTextAt(bytes, 0, delimiter.slice(1))) throw formError('does not begin with its boundary')
@@ -172,7 +172,7 @@ function* parseBase64(bytes: Uint8Array): Steps<string> {
 }
 
 function* parseString(bytes: Uint8Array): Steps<string> {
-  const decode = utf8Decoder()
+  const decode = createUtf8Decoder()
   let string = ''
   for (let offset = 0; offset < bytes.length;) {
     if (offset > 0) yield
@@ -196,7 +196,7 @@ function replacePlaceholders(value: unknown, placeholder: string, parsed: readon
 
 function* decodeInSteps(bytes: Uint8Array): Steps<string> {
   if (bytes.length <= STEP_BYTES) return decodeUtf8(bytes)
-  const decode = utf8Decoder()
+  const decode = createUtf8Decoder()
   let text = ''
   for (let offset = 0; offset < bytes.length; offset += STEP_BYTES) {
     yield

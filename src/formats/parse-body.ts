@@ -38,8 +38,8 @@ export function parseBody(bytes: Uint8Array, limits: ParseLimits = {}): ParsedBo
   if (bytes.length <= SMALL_BODY_BYTES) return parseSmallBody(bytes, limits)
   const steps = parseSteps(bytes, limits)
   for (;;) {
-    const step = steps.next()
-    if (step.done === true) return step.value
+    const result = steps.next()
+    if (result.done === true) return result.value
   }
 }
 
@@ -74,8 +74,8 @@ async function parseLargeBody(
 async function finishInSteps(steps: Steps<ParsedBody>, pause: () => Promise<void>): Promise<ParsedBody> {
   for (;;) {
     await pause()
-    const step = steps.next()
-    if (step.done === true) return step.value
+    const result = steps.next()
+    if (result.done === true) return result.value
   }
 }
 
@@ -93,7 +93,7 @@ function parseSmallBody(received: Uint8Array, limits: ParseLimits): ParsedBody {
   const bytes = withoutByteOrderMark(received)
   const scan = scanSmallJson(bytes, limits)
   const text = decodeUtf8(bytes)
-  return parsedBody(parseJsonText(text, false), { scan, bytes, text, size: received.length })
+  return createParsedBody(parseJsonText(text, false), { scan, bytes, text, size: received.length })
 }
 
 const MAX_UNPAUSED_KEYS = 10_000
@@ -106,7 +106,7 @@ function* parseSteps(received: Uint8Array, limits: ParseLimits, parseLarge?: Lar
   const text = parseLarge === undefined ? decodeUtf8(bytes) : ''
   const body = parseLarge === undefined ? parseJsonText(text, false) : yield* parseLarge(bytes, scan.longStrings)
   if (needsPauses) yield
-  return parsedBody(body, { scan, bytes, text, size: received.length })
+  return createParsedBody(body, { scan, bytes, text, size: received.length })
 }
 
 interface ScannedBody {
@@ -119,7 +119,7 @@ interface ScannedBody {
   readonly size: number
 }
 
-function parsedBody(body: unknown, { scan, bytes, text, size }: ScannedBody): ParsedBody {
+function createParsedBody(body: unknown, { scan, bytes, text, size }: ScannedBody): ParsedBody {
   if (!isJsonObject(body)) {
     throw bodyError(`is ${Array.isArray(body) ? 'an array' : body === null ? 'null' : `a ${typeof body}`}`)
   }

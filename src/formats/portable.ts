@@ -16,7 +16,7 @@ import { readContent } from './responses/items.ts'
 
 export interface PortableTarget {
   readonly dialect: UpstreamDialect
-  readonly model: Pick<Model, 'refusesSamplers' | 'efforts'>
+  readonly model: Pick<Model, 'rejectsSamplingParameters' | 'efforts'>
   /** True if unsupported content is omitted and reported. False if it is rejected. */
   readonly isLossy: boolean
 }
@@ -26,7 +26,7 @@ export function portablePrompt(received: Prompt, target: PortableTarget): Portab
     received.native.dialect === 'responses' ? portableResponsesPrompt(received) : { prompt: received, ignored: [] }
   const ignoredFields = [...converted.ignored]
   let { prompt } = converted
-  if (target.model.refusesSamplers === true) prompt = removeSamplingParameters(prompt, ignoredFields)
+  if (target.model.rejectsSamplingParameters === true) prompt = removeSamplingParameters(prompt, ignoredFields)
   prompt = adaptEffort(prompt, target, ignoredFields)
   if (target.isLossy) prompt = removeUnsupported(prompt, target.dialect, ignoredFields)
   return { prompt, ignored: ignoredFields }
@@ -212,25 +212,25 @@ interface Toolset {
   readonly omittedFields: string[]
 }
 
-/** Maximum length of a tool name at any vendor. */
+/** Maximum length of a tool name that every vendor accepts. */
 const MAX_NAME_LENGTH = 64
 export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
   const toolset: Toolset = { tools: [], originalsByName: new Map(), omittedFields: [] }
-  for (const tool of tools) collectTool(toolset, tool.native.value, undefined)
+  for (const tool of tools) addTool(toolset, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
-  for (const tool of laterTools) collectTool(toolset, tool, undefined)
+  for (const tool of laterTools) addTool(toolset, tool, undefined)
   return toolset
 }
 
-function collectTool(toolset: Toolset, value: JsonObject, namespace: string | undefined): void {
+function addTool(toolset: Toolset, value: JsonObject, namespace: string | undefined): void {
   const type = asString(value['type']) ?? ''
   const name = asString(value['name'])
   if (type === 'namespace' && name !== undefined) {
-    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) collectTool(toolset, inner, name)
+    for (const inner of asArray(value['tools'])) if (isJsonObject(inner)) addTool(toolset, inner, name)
     return
   }
   const isCustom = type === 'custom'

@@ -1,5 +1,5 @@
-import { isUnset, nameSet, promptTooLong } from './fields.ts'
-import { asArray, isJsonObject, type Json, type JsonObject, normalizedName } from '../core/json.ts'
+import { isUnset, nameSet, promptTooLongError } from './fields.ts'
+import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from '../core/json.ts'
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
@@ -10,7 +10,7 @@ export function checkPromptLength({ messages, tools }: Prompt, limit: number): v
   let length = 0
   for (const { parts } of messages) for (const part of parts) length += partLength(part)
   for (const { native } of tools) length += totalStringLength(native.value)
-  if (length > limit) throw promptTooLong(limit)
+  if (length > limit) throw promptTooLongError(limit)
 }
 
 function partLength(part: Part): number {
@@ -66,7 +66,7 @@ const VENDOR_FIELDS: ReadonlySet<string> = new Set(
     'thread',
     'conversation',
     'previous_response_id',
-  ].map(normalizedName),
+  ].map(normalizeName),
 )
 
 /** Tools that the caller runs. The vendor runs all others, and a `shell` in a container. */
@@ -75,7 +75,7 @@ const LOCAL_TOOLS: ReadonlySet<string> = nameSet(
 )
 /** Tools of the messages format that the vendor defines and the caller runs. */
 const LOCAL_TOOL_VERSIONS = /^(bash|text_editor|computer|memory)_\d+$/
-/** Models that search before they answer. */
+/** Names of models that search the web before they answer. */
 const SEARCHING_MODEL = /:online$/
 /** Names of fields that refer to data outside the body. */
 const REFERENCE_FIELD = /^(file_id|\w*_?ur[li])$/
@@ -104,7 +104,7 @@ const MAX_CACHED_NAME_LENGTH = 40
 function cachedNormalizedName(name: string): string {
   const cached = normalizedNames.get(name)
   if (cached !== undefined) return cached
-  const normalized = normalizedName(name)
+  const normalized = normalizeName(name)
   if (name.length <= MAX_CACHED_NAME_LENGTH && normalizedNames.size < MAX_CACHED_NAMES)
     normalizedNames.set(name, normalized)
   return normalized
@@ -152,7 +152,7 @@ function declaresVendorTool({ tools }: JsonObject): boolean {
   return asArray(tools).some((tool) => isJsonObject(tool) && isRunByVendor(tool))
 }
 
-/** `name` is the name of the field that contains the value. A data URL contains its data. */
+/** `name` is the name of the field that contains the value. A `data:` URL is not a reference. */
 function containsReference(value: Json | undefined, name = ''): boolean {
   if (typeof value === 'string') return REFERENCE_FIELD.test(name) && !value.startsWith('data:')
   if (Array.isArray(value)) return (value as readonly Json[]).some((element) => containsReference(element))

@@ -70,14 +70,14 @@ function redactedString(value: Json | undefined): string | undefined {
 
 const STREAM_FAILED = 'The model provider ended its answer with an error. Retry later.'
 
-/** A server that validates the request after it starts the stream sends the status as `code`. */
+/** Some servers validate the request after they start the stream. They send the status as `code`. */
 export function streamFailure(event: JsonObject): GatewayError {
   const code = asObject(event['error'])?.['code']
   if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, event)
   return new GatewayError('upstream', STREAM_FAILED)
 }
 
-const NAMED_KINDS: ReadonlyMap<string | undefined, FailureKind> = new Map([
+const KINDS_BY_NAME: ReadonlyMap<string | undefined, FailureKind> = new Map([
   ['overloaded_error', 'overloaded'],
   ['rate_limit_error', 'upstream-rate-limited'],
   ['timeout_error', 'upstream-timeout'],
@@ -85,7 +85,7 @@ const NAMED_KINDS: ReadonlyMap<string | undefined, FailureKind> = new Map([
 ])
 
 function namedFailure(name: string | undefined): GatewayError {
-  const kind = NAMED_KINDS.get(name) ?? 'upstream'
+  const kind = KINDS_BY_NAME.get(name) ?? 'upstream'
   return new GatewayError(kind, MESSAGES[kind] ?? STREAM_FAILED)
 }
 
@@ -104,12 +104,10 @@ const MAX_DETAILS_LENGTH = 4096
 /**
  * Removes private data from upstream text, in linear time. Upstreams may repeat credentials, addresses and host names
  * in forms that no list of patterns covers. Therefore, only atoms with a safe shape are kept. Other atoms become
- * `[removed]`.
- *
- * An atom is a run of characters without spaces, quotes and brackets.
+ * `[removed]`. An atom is a run of characters without spaces, quotes and brackets.
  */
 export function redactText(text: string): string {
-  const state: RedactionState = { nextRule: 'nothing', labelRule: 'nothing', previousWord: '' }
+  const state: RedactionState = { nextRule: 'none', labelRule: 'none', previousWord: '' }
   return truncateAtSpace(text)
     .replace(INVISIBLE_CHARACTERS, '')
     .split(/(\s+)/)
@@ -139,12 +137,13 @@ function redactJson(value: Json): Json {
   return Object.fromEntries(fields)
 }
 
-/** The effect of a word on the next atom. `names` hides the atom unless it is a plain word. */
-type RedactionRule = 'nothing' | 'names' | 'anything'
+/** The atoms that a rule hides: none, those that are not plain words or numbers, or all. */
+type RedactionRule = 'none' | 'names' | 'all'
 
 interface RedactionState {
+  /** The rule for the next atom. */
   nextRule: RedactionRule
-  /** The effect on the value after a colon or equals sign, as in `password: …`. */
+  /** The rule for the value after a colon or equals sign, as in `password: …`. */
   labelRule: RedactionRule
   previousWord: string
 }
@@ -156,21 +155,21 @@ function redactChunk(chunk: string, state: RedactionState): string {
       const isWord = /[\p{L}\p{N}]/u.test(atom)
       const isHidden = isWord && (isHiddenBy(state.nextRule, atom) || !hasSafeShape(atom))
       if (isWord) updateRules(state, atom.replaceAll(/[^\w-]/g, '').toLowerCase())
-      if (/[:=]/.test(atom) && state.labelRule !== 'nothing') state.nextRule = state.labelRule
+      if (/[:=]/.test(atom) && state.labelRule !== 'none') state.nextRule = state.labelRule
       return isHidden ? REMOVED : atom
     })
     .join('')
 }
 
 function isHiddenBy(rule: RedactionRule, atom: string): boolean {
-  return rule === 'anything' || (rule === 'names' && !PLAIN_WORD.test(atom))
+  return rule === 'all' || (rule === 'names' && !PLAIN_WORD.test(atom))
 }
 
 function updateRules(state: RedactionState, word: string): void {
   const isConnection = word === 'to' && state.previousWord.startsWith('connect')
   const isFollowedByHost = FOLLOWED_BY_HOST.has(word) || isConnection
-  state.nextRule = FOLLOWED_BY_SECRET.has(word) ? 'anything' : isFollowedByHost ? 'names' : 'nothing'
-  state.labelRule = PRIVATE_FIELDS.has(word) ? 'anything' : NAME_LABELS.has(word) ? 'names' : 'nothing'
+  state.nextRule = FOLLOWED_BY_SECRET.has(word) ? 'all' : isFollowedByHost ? 'names' : 'none'
+  state.labelRule = PRIVATE_FIELDS.has(word) ? 'all' : NAME_LABELS.has(word) ? 'names' : 'none'
   state.previousWord = word
 }
 
@@ -182,8 +181,8 @@ function isAddress(chunk: string): boolean {
 /** Truncates the text at a space, because a fragment of an address may look safe. */
 function truncateAtSpace(text: string): string {
   if (text.length <= MAX_TEXT_LENGTH) return text
-  const cut = text.slice(0, MAX_TEXT_LENGTH)
-  return `${cut.slice(0, cut.lastIndexOf(' ') + 1)}…`
+  const prefix = text.slice(0, MAX_TEXT_LENGTH)
+  return `${prefix.slice(0, prefix.lastIndexOf(' ') + 1)}…`
 }
 
 const PRIVATE_FIELDS = nameSet(

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
-import { closingQuote, countEscapes, endOfBase64, latin1, startOfBase64 } from '../core/json.ts'
-import { promptTooLong } from './fields.ts'
+import { closingQuote, countEscapes, endOfBase64, decodeLatin1, startOfBase64 } from '../core/json.ts'
+import { promptTooLongError } from './fields.ts'
 
 /** A computation in steps of about a millisecond. Callers yield to the event loop between steps. */
 export type Steps<T> = Generator<void, T, undefined>
@@ -177,11 +177,11 @@ function countKey(state: ScanState): void {
   checkKeys(state)
   if (state.longStrings.at(-1)?.start === state.stringStart) state.longStrings.pop()
   if (state.depth !== 1) return
-  const key = modelKeyKind(state.bytes, state.stringStart, state.stringEnd)
-  state.isModelNext = key !== 'other'
+  const keyKind = modelKeyKind(state.bytes, state.stringStart, state.stringEnd)
+  state.isModelNext = keyKind !== 'other'
   if (!state.isModelNext) return
   // Counts an escaped key twice, because its value cannot be replaced in the bytes.
-  state.modelCount += key === 'plain' ? 1 : 2
+  state.modelCount += keyKind === 'plain' ? 1 : 2
   state.modelSpan = undefined
 }
 
@@ -201,8 +201,8 @@ function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
 }
 
 /** Runs once per slice, because whitespace is not read byte by byte. */
-function checkSyntaxBytes({ position: at, stringBytes, isInString, stringStart, limits }: ScanState): void {
-  const bytes = (isInString ? stringStart : at) - stringBytes
+function checkSyntaxBytes({ position, stringBytes, isInString, stringStart, limits }: ScanState): void {
+  const bytes = (isInString ? stringStart : position) - stringBytes
   if (bytes <= limits.syntaxBytes) return
   throw bodyLimitError(
     `has more than ${limits.syntaxBytes} bytes outside its strings. Send less whitespace and fewer numbers.`,
@@ -242,12 +242,12 @@ function openString(state: ScanState): void {
 
 function findStringEnd(state: ScanState, sliceEnd: number): void {
   const { bytes, stringStart, limits } = state
-  const at = closingQuote(bytes, state.position, sliceEnd)
-  state.position = Math.abs(at)
-  if (at < 0) return
-  state.stringEnd = at
+  const end = closingQuote(bytes, state.position, sliceEnd)
+  state.position = Math.abs(end)
+  if (end < 0) return
+  state.stringEnd = end
   // A smaller body cannot exceed the limit.
-  if (bytes.length <= limits.textBytes || at - stringStart < MIN_LONG_STRING_BYTES) return closeString(state, true)
+  if (bytes.length <= limits.textBytes || end - stringStart < MIN_LONG_STRING_BYTES) return closeString(state, true)
   state.position = startOfBase64(bytes, stringStart)
   state.escapeCount = 0
 }
@@ -273,7 +273,7 @@ function closeString(state: ScanState, isText: boolean): void {
   if (bytes.length > LARGE_BODY_BYTES && stringEnd - stringStart >= MIN_LONG_STRING_BYTES) {
     state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapeCount === 0 })
   }
-  if (state.textBytes > limits.textBytes) throw promptTooLong(limits.textBytes)
+  if (state.textBytes > limits.textBytes) throw promptTooLongError(limits.textBytes)
 }
 
 const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
@@ -287,11 +287,11 @@ function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'plain' | 
   let equal = 0
   while (equal < MODEL.length && bytes[start + equal] === MODEL[equal]) equal++
   if (length === MODEL.length) return equal === length ? 'plain' : 'other'
-  let at = start + equal
-  while (at < end && bytes[at] !== BACKSLASH) at++
-  if (at >= end) return 'other'
+  let index = start + equal
+  while (index < end && bytes[index] !== BACKSLASH) index++
+  if (index >= end) return 'other'
   try {
-    return JSON.parse(`"${latin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'other'
+    return JSON.parse(`"${decodeLatin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'other'
   } catch {
     return 'other'
   }

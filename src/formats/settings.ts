@@ -153,9 +153,9 @@ function changesBetween(
 ): BodyChanges {
   const changes: BodyChanges = {}
   for (const name of Object.keys(fields) as (keyof Settings)[]) {
-    const written = fields[name]
-    if (written === undefined || (after[name] === undefined && NEVER_REMOVED.has(name))) continue
-    if (JSON.stringify(before[name]) !== JSON.stringify(after[name])) changes[written[0]] = written[1]
+    const change = fields[name]
+    if (change === undefined || (after[name] === undefined && NEVER_REMOVED.has(name))) continue
+    if (JSON.stringify(before[name]) !== JSON.stringify(after[name])) changes[change[0]] = change[1]
   }
   return changes
 }

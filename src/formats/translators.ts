@@ -24,7 +24,7 @@ export function enableTranslation(): void {
 
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf } = sourceFormatOf(prompt)
-  const hints = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, rejectContent)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
@@ -32,7 +32,7 @@ function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
     ...changedChatSettings({}, settingsForChat(prompt.settings, prompt.tools.length > 0), model),
     ...(prompt.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
   }
-  return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? hints : [...hints, 'top_k'] }
+  return { body: JSON.stringify(body), ignored: prompt.settings.topK === undefined ? omitted : [...omitted, 'top_k'] }
 }
 
 /** Omits `top_k`, which the chat format does not support. Omits tool settings if there are no tools. */
@@ -53,13 +53,13 @@ function canBeStrict(schema: Json): boolean {
   if (Array.isArray(schema)) return (schema as readonly Json[]).every(canBeStrict)
   if (!isJsonObject(schema)) return true
   const { properties, required } = schema
-  const named = isJsonObject(properties) ? Object.keys(properties) : []
+  const fieldNames = isJsonObject(properties) ? Object.keys(properties) : []
   const isClosed = schema['type'] !== 'object' || schema['additionalProperties'] === false
-  const requiresEveryField = named.every((name) => asArray(required).includes(name))
+  const requiresEveryField = fieldNames.every((name) => asArray(required).includes(name))
   return isClosed && requiresEveryField && Object.values(schema).every((inner) => canBeStrict(inner ?? null))
 }
 
-/** The instruction to answer with any JSON object. The messages format has no setting for this. */
+/** The instruction to answer with any JSON object. The messages format has no equivalent setting. */
 const JSON_INSTRUCTION: JsonObject = {
   type: 'text',
   text: 'Answer with exactly one JSON object: no other words before or after it, and no code fence.',
@@ -79,7 +79,7 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     ...messagesWithPaths.filter(isSystem).flatMap(({ message, path }) => writeBlocks(message.parts, path)),
     ...(settings.shape?.type === 'json' ? [JSON_INSTRUCTION] : []),
   ]
-  const written = changedSettings({}, settings)
+  const fields = changedSettings({}, settings)
   const messages = writeTurns(messagesWithPaths.filter((item) => !isSystem(item)))
   if (messages.length === 0) {
     throw new GatewayError(
@@ -94,8 +94,8 @@ function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
     max_tokens: maxTokens,
     ...(system.length === 0 ? {} : { system }),
     messages,
-    ...written,
-    ...(effort === undefined ? {} : { output_config: { ...asObject(written['output_config']), effort } }),
+    ...fields,
+    ...(effort === undefined ? {} : { output_config: { ...asObject(fields['output_config']), effort } }),
     ...writeTools(prompt),
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     ...(prompt.stream ? { stream: true } : {}),

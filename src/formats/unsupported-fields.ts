@@ -280,7 +280,7 @@ function unknownNames(source: SourceFormat, value: JsonObject, type: Json | unde
     : Object.keys(value).filter((name) => !known.has(name) && !source.isUnset(value[name]))
 }
 
-/** `carried` is the inner field that is part of the prompt. */
+/** Returns the inner fields that are set. Omits `promptField`, the inner field that is part of the prompt. */
 function nestedFields(source: SourceFormat, body: JsonObject, field: string, promptField: string): readonly string[] {
   const value = asObject(body[field]) ?? {}
   return Object.keys(value).filter((name) => name !== promptField && !source.isUnset(value[name]))

@@ -4,7 +4,7 @@ import { asArray, asCount, asObject, asString, isJsonObject, type Json, type Jso
 /** Maximum token count. Higher counts are treated as upstream errors and are not billed. */
 const MAX_TOKENS = 1e9
 
-export function tokensOf(value: unknown): number | undefined {
+export function asTokens(value: unknown): number | undefined {
   const count = asCount(value)
   return count === undefined || count > MAX_TOKENS ? undefined : count
 }
@@ -36,17 +36,17 @@ export const RESPONSE_USAGE_FIELDS: UsageFieldNames = {
  */
 export function readUsage(value: Json | undefined, names: UsageFieldNames): Usage | undefined {
   const usage = asObject(value) ?? {}
-  const prompt = tokensOf(usage[names.prompt])
-  const completion = tokensOf(usage[names.completion])
+  const prompt = asTokens(usage[names.prompt])
+  const completion = asTokens(usage[names.completion])
   if (prompt === undefined || completion === undefined) return undefined
   const promptDetails = asObject(usage[names.promptDetails])
-  const cached = tokensOf(promptDetails?.['cached_tokens']) ?? tokensOf(usage['prompt_cache_hit_tokens']) ?? 0
+  const cached = asTokens(promptDetails?.['cached_tokens']) ?? asTokens(usage['prompt_cache_hit_tokens']) ?? 0
   const cacheRead = Math.min(prompt, cached)
-  const cacheWrite = Math.min(prompt - cacheRead, tokensOf(promptDetails?.['cache_write_tokens']) ?? 0)
-  const reasoning = tokensOf(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
+  const cacheWrite = Math.min(prompt - cacheRead, asTokens(promptDetails?.['cache_write_tokens']) ?? 0)
+  const reasoning = asTokens(asObject(usage[names.completionDetails])?.['reasoning_tokens']) ?? 0
   // Some vendors exclude reasoning from the completion count. The total then equals the sum of all three counts.
   const isSeparate =
-    names === CHAT_USAGE_FIELDS && reasoning > 0 && tokensOf(usage['total_tokens']) === prompt + completion + reasoning
+    names === CHAT_USAGE_FIELDS && reasoning > 0 && asTokens(usage['total_tokens']) === prompt + completion + reasoning
   const output = isSeparate ? completion + reasoning : completion
   return {
     inputTokens: prompt - cacheRead - cacheWrite,
@@ -86,16 +86,16 @@ export function readMessageUsage(usage: JsonObject): Partial<Usage> {
   return separate.map(readMessageCounts).reduce(addUsage, readMessageCounts(usage))
 }
 
-function addUsage(sum: Partial<Usage>, more: Partial<Usage>): Partial<Usage> {
-  const names = Object.keys(more) as (keyof Usage)[]
-  return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (more[name] ?? 0)])) }
+function addUsage(sum: Partial<Usage>, added: Partial<Usage>): Partial<Usage> {
+  const names = Object.keys(added) as (keyof Usage)[]
+  return { ...sum, ...Object.fromEntries(names.map((name) => [name, (sum[name] ?? 0) + (added[name] ?? 0)])) }
 }
 
 /** `input_tokens` excludes cached tokens. `cache_creation` splits the cache writes by duration. */
 function readMessageCounts(usage: JsonObject): Partial<Usage> {
   const counts: Partial<Mutable<Usage>> = {}
   const set = (name: keyof Usage, value: unknown): void => {
-    const tokens = tokensOf(value)
+    const tokens = asTokens(value)
     if (tokens !== undefined) counts[name] = tokens
   }
   set('inputTokens', usage['input_tokens'])
@@ -109,10 +109,10 @@ function readMessageCounts(usage: JsonObject): Partial<Usage> {
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
 
 function setCacheWrites(counts: Partial<Mutable<Usage>>, usage: JsonObject): void {
-  const total = tokensOf(usage['cache_creation_input_tokens'])
+  const total = asTokens(usage['cache_creation_input_tokens'])
   const byDuration = asObject(usage['cache_creation'])
-  const oneHourTokens = tokensOf(byDuration?.['ephemeral_1h_input_tokens'])
-  const fiveMinuteTokens = tokensOf(byDuration?.['ephemeral_5m_input_tokens'])
+  const oneHourTokens = asTokens(byDuration?.['ephemeral_1h_input_tokens'])
+  const fiveMinuteTokens = asTokens(byDuration?.['ephemeral_5m_input_tokens'])
   if (total === undefined && oneHourTokens === undefined && fiveMinuteTokens === undefined) return
   counts.cacheWriteTokens = Math.max(fiveMinuteTokens ?? 0, (total ?? 0) - (oneHourTokens ?? 0))
   counts.cacheWrite1hTokens = oneHourTokens ?? 0
@@ -139,15 +139,15 @@ export function writeMessageUsage(usage: Usage): JsonObject {
  */
 export function readGeminiUsage(value: Json | undefined): Usage | undefined {
   const usage = asObject(value) ?? {}
-  const prompt = tokensOf(usage['promptTokenCount'])
+  const prompt = asTokens(usage['promptTokenCount'])
   if (prompt === undefined) return undefined
-  const cached = Math.min(prompt, tokensOf(usage['cachedContentTokenCount']) ?? 0)
-  const thoughts = tokensOf(usage['thoughtsTokenCount']) ?? 0
+  const cached = Math.min(prompt, asTokens(usage['cachedContentTokenCount']) ?? 0)
+  const thoughts = asTokens(usage['thoughtsTokenCount']) ?? 0
   return {
     ...NO_USAGE,
-    inputTokens: prompt - cached + (tokensOf(usage['toolUsePromptTokenCount']) ?? 0),
+    inputTokens: prompt - cached + (asTokens(usage['toolUsePromptTokenCount']) ?? 0),
     cacheReadTokens: cached,
-    outputTokens: (tokensOf(usage['candidatesTokenCount']) ?? 0) + thoughts,
+    outputTokens: (asTokens(usage['candidatesTokenCount']) ?? 0) + thoughts,
     reasoningTokens: thoughts,
   }
 }
@@ -176,7 +176,7 @@ export function readStopReason(reason: Json | undefined): FinishReason {
   return FINISH_REASONS.get(reason) ?? 'stop'
 }
 
-/** Upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
+/** Some upstreams report `stop` for calls that `tool_choice` requires, but the caller must run these calls. */
 export function readFinishReason(reason: Json | undefined, hasCalls: boolean, isRefusal = false): FinishReason {
   if (isRefusal) return 'filtered'
   const finish = FINISH_REASONS.get(reason) ?? 'stop'

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
-import { normalizedName, type Json, type JsonObject } from '../core/json.ts'
+import { normalizeName, type Json, type JsonObject } from '../core/json.ts'
 import { matchesModel, splitModelName, type Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Permissions, ProviderConfig, VirtualKey } from './virtual-key.ts'
@@ -141,9 +141,9 @@ const VENDOR_SWITCHES = [
 ]
 
 const KNOWN_NAMES: ReadonlySet<string> = new Set(KNOWN_FIELDS)
-const NORMALIZED_SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizedName))
+const NORMALIZED_SWITCHES: ReadonlySet<string> = new Set(VENDOR_SWITCHES.map(normalizeName))
 const KNOWN_BY_NORMALIZED_NAME: ReadonlyMap<string, string> = new Map(
-  KNOWN_FIELDS.map((name) => [normalizedName(name), name]),
+  KNOWN_FIELDS.map((name) => [normalizeName(name), name]),
 )
 
 /**
@@ -155,7 +155,7 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
   if (allowedModels === undefined && maxTokens === undefined && disableTools !== true) return
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN_NAMES.has(name) || isUnset(value)) continue
-    const normalized = normalizedName(name)
+    const normalized = normalizeName(name)
     const knownName = KNOWN_BY_NORMALIZED_NAME.get(normalized)
     if (knownName !== undefined)
       throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)

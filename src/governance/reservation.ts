@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../core/async.ts'
 import type { Model } from '../core/model.ts'
-import { costOfTokens, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { costOfTokens, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { SettledEntry, Settlement } from '../core/store.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
@@ -185,7 +185,7 @@ function costFor(
   outputTokens: number,
   { choices, margin }: QuoteParts,
 ): NanoUsd {
-  return times(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
+  return scale(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
 }
 
 function greaterOf(one: NanoUsd, other: NanoUsd): NanoUsd {

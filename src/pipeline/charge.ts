@@ -1,7 +1,7 @@
 import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPercent } from '../billing/bill.ts'
 import { type Completion, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import { add, toNanoUsd, type NanoUsd, times, toDollars, ZERO } from '../core/money.ts'
+import { add, toNanoUsd, type NanoUsd, scale, toDollars, ZERO } from '../core/money.ts'
 import type { Meter } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
@@ -100,7 +100,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     completionTokens: 0,
     theoretical: ZERO,
     actual,
-    billed: toNanoUsd(Math.min(times(requestedCost, margin), reserved)),
+    billed: toNanoUsd(Math.min(scale(requestedCost, margin), reserved)),
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,
@@ -156,7 +156,7 @@ function billOf(planned: Planned, plan: UpstreamPlan, { route, usage, isEstimate
     isEstimated,
     extraCost: add(
       optimization.spent,
-      attempts.costOfUnused(() => counts.sent),
+      attempts.costOfUnusedCalls(() => counts.sent),
     ),
   })
 }

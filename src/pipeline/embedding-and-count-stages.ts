@@ -1,6 +1,6 @@
 import { type Completion, NO_USAGE } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
-import type { Embedded, EmbeddingRequest, Meter } from '../core/ports.ts'
+import type { EmbeddingResult, EmbeddingRequest, Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
@@ -13,7 +13,7 @@ import { marginOf, parsePrompt, readJson, readSteering, routeName } from './pars
 import { planUnchanged } from './plan.ts'
 import { clientDisconnected, release, settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
-import { windowOf } from '../tokens/bound.ts'
+import { contextWindowOf } from '../tokens/bound.ts'
 import type { Services } from './services.ts'
 import { authenticate } from './authenticate.ts'
 import { deduplicate } from './deduplicate.ts'
@@ -74,7 +74,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
   const bound = size.bound + overhead
-  const boundFor = ({ model }: Route): number => Math.min(bound, windowOf(model) * inputs.length + overhead)
+  const boundFor = ({ model }: Route): number => Math.min(bound, contextWindowOf(model) * inputs.length + overhead)
   return {
     get estimate() {
       return inputTokens + meter.estimateOf(prompt)
@@ -120,7 +120,7 @@ async function respondWithVectors(reserved: Reserved, services: Services): Promi
 async function sendVectors(
   planned: Planned,
   request: EmbeddingRequest,
-  embedded: Embedded,
+  embedded: EmbeddingResult,
   services: Services,
 ): Promise<undefined> {
   const completion = completionOf(planned.id, embedded)
@@ -139,7 +139,7 @@ async function sendVectors(
 }
 
 /** Returns an empty answer with the usage of the embeddings call, from which the bill is computed. */
-function completionOf(id: string, { model, inputTokens }: Embedded): Completion {
+function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Completion {
   return {
     id,
     model,
@@ -203,7 +203,7 @@ async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Service
   const headers = formatHeaders(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   const upstreamCount = await provider.countTokens?.(call).catch((error: unknown) => {
-    if (cancellation.isCancelled) throw clientDisconnected(error)
+    if (cancellation.isCanceled) throw clientDisconnected(error)
     return undefined
   })
   return upstreamCount === undefined

@@ -3,7 +3,7 @@ import type { MaybePromise } from '../core/async.ts'
 import { supportsDialect } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
-import { boundByBytes, tokensOutsideText, weighPrompt, windowOf, type PromptWeight } from '../tokens/bound.ts'
+import { boundByBytes, tokensOutsideText, weighPrompt, contextWindowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import type { Authenticated, TokenCounter, ResolvedModel, Route, Size } from './exchange.ts'
 import { clientDisconnected } from './settle.ts'
@@ -61,11 +61,11 @@ export class PromptSize implements Size {
   }
 
   needsEstimate(route: Route): boolean {
-    return !this.#isOpenEnded && this.#boundFor(route) > windowOf(route.model)
+    return !this.#isOpenEnded && this.#boundFor(route) > contextWindowOf(route.model)
   }
 
   tokensToReserve(route: Route): number {
-    const window = windowOf(route.model)
+    const window = contextWindowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
     // A prompt that exceeds the window can be answered only if a tier shortens it. It is then billed by the local count.
@@ -73,7 +73,7 @@ export class PromptSize implements Size {
   }
 
   maxReportableTokens(route: Route): number {
-    const window = windowOf(route.model)
+    const window = contextWindowOf(route.model)
     return this.#asksForVendorWork ? window : Math.min(window, this.#boundFor(route))
   }
 
@@ -188,7 +188,7 @@ async function countUpstream(route: Route, { prompt, context }: PromptSize): Pro
     const counted = await route.provider.countTokens?.(call)
     return counted === undefined ? undefined : counted + COUNT_SLACK_TOKENS
   } catch (error) {
-    if (cancellation.isCancelled) throw clientDisconnected(error)
+    if (cancellation.isCanceled) throw clientDisconnected(error)
     return undefined
   }
 }

@@ -8,7 +8,7 @@ import type { ParseLimits } from '../formats/scan-json.ts'
 import { utf8Length } from '../tokens/bound.ts'
 import { checkAccess } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import { checkSteeringNames, headersOf, type HttpRequest, maySteer, readFlag } from '../core/http.ts'
+import { checkSteeringNames, headersOf, type HttpRequest, mayHaveSteeringHeader, readFlag } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
@@ -182,9 +182,9 @@ function checkThread(prompt: Prompt, resolved: ResolvedModel): void {
  */
 function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
-  if (model.defaults === undefined && model.refusesBothSamplers !== true) return prompt
+  if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
   const merged: Settings = { ...model.defaults, ...settings }
-  const supportedSettings = model.refusesBothSamplers === true ? withoutSecondSampler(merged, settings) : merged
+  const supportedSettings = model.rejectsTemperatureWithTopP === true ? withoutSecondSampler(merged, settings) : merged
   return { ...prompt, settings: supportedSettings }
 }
 
@@ -204,7 +204,7 @@ export function readSteering(
   request: Pick<HttpRequest, 'header' | 'headerNames'>,
   options: { readonly canExplain: boolean },
 ): Steering {
-  if (!maySteer(request.headerNames())) return UNSTEERED
+  if (!mayHaveSteeringHeader(request.headerNames())) return UNSTEERED
   const headers = headersOf(request)
   checkSteeringNames(headers)
   if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()

@@ -3,8 +3,8 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { times, ZERO, type NanoUsd } from '../core/money.ts'
-import type { PassedAnswer } from '../core/ports.ts'
+import { scale, ZERO, type NanoUsd } from '../core/money.ts'
+import type { PassthroughAnswer } from '../core/ports.ts'
 import { failureStatus } from '../formats/failures.ts'
 import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
@@ -33,7 +33,7 @@ export async function passThrough(
   const { resolved, maxPrice } = request
   authenticated.resolved = resolved
   authenticated.margin = marginOf(services, authenticated.key, resolved.name)
-  const maxCost = times(maxPrice, authenticated.margin)
+  const maxCost = scale(maxPrice, authenticated.margin)
   const wait: WaitForStore = (pending) => waitForStore(authenticated, pending, services)
   const quote = { promptTokens: 0, outputTokens: 0, cost: () => maxCost }
   const reservation = await services.ledger.reserve(authenticated.key, quote, wait)
@@ -53,12 +53,12 @@ async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,
   services: Services,
-): Promise<PassedAnswer> {
+): Promise<PassthroughAnswer> {
   const { cancellation } = exchange
   const { runtime, timeouts } = services
   const total = remainingMs(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByte : total
-  if (cancellation.isCancelled) throw clientDisconnected(cancellation.reason)
+  if (cancellation.isCanceled) throw clientDisconnected(cancellation.reason)
   try {
     const vendorAnswer = await request.provider.passThrough?.({
       ...request.call,
@@ -72,7 +72,7 @@ async function callVendor(
     if (vendorAnswer !== undefined) return vendorAnswer
     throw upstreamError(request.provider.name, 'has no such endpoint')
   } catch (error) {
-    if (!cancellation.isCancelled) throw error
+    if (!cancellation.isCanceled) throw error
     const failure = clientDisconnected(error)
     await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.maxPrice) }, services)
     throw failure
@@ -85,7 +85,7 @@ const CLIENT_CLOSED = 499
 interface AnsweredPassthrough {
   readonly exchange: ReservedPassthrough
   readonly request: ParsedPassthrough
-  readonly vendorAnswer: PassedAnswer
+  readonly vendorAnswer: PassthroughAnswer
   readonly services: Services
 }
 
@@ -100,7 +100,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
   return new Promise((resolve) => {
     const end = async (failure: GatewayError | undefined): Promise<void> => {
       const outcome =
-        failure === undefined ? { status } : { status: cancellation.isCancelled ? CLIENT_CLOSED : status, failure }
+        failure === undefined ? { status } : { status: cancellation.isCanceled ? CLIENT_CLOSED : status, failure }
       await settle(exchange, { ...outcome, bill }, services)
       if (failure === undefined) sink.end()
       else sink.destroy()
@@ -111,7 +111,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
         if (!sink.write(bytes)) source.pause()
       },
       onEnd: () => void end(undefined),
-      onError: (error) => void end(cancellation.isCancelled ? clientDisconnected(error) : asFailure(error)),
+      onError: (error) => void end(cancellation.isCanceled ? clientDisconnected(error) : asFailure(error)),
     })
   })
 }
@@ -132,7 +132,7 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
     await settle(exchange, { status, bill }, services)
     exchange.sink.send(status, headersOf(exchange, vendorAnswer, bill), bytes)
   } catch (error) {
-    const isDisconnected = exchange.cancellation.isCancelled
+    const isDisconnected = exchange.cancellation.isCanceled
     const failure = isDisconnected ? clientDisconnected(error) : asFailure(error)
     const bill = billOf(exchange, request.maxPrice)
     const status = isDisconnected ? CLIENT_CLOSED : failureStatus(failure)
@@ -225,12 +225,12 @@ function parseAnswer(bytes: Uint8Array, provider: string): JsonObject {
   throw upstreamError(provider, 'sent an answer that is not a JSON object')
 }
 
-function isJson({ header }: PassedAnswer): boolean {
+function isJson({ header }: PassthroughAnswer): boolean {
   return /^application\/json\b/i.test(header('content-type') ?? '')
 }
 
 /** Forwards only the vendor headers that describe the body. */
-function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassedAnswer, bill: Bill): HeaderRecord {
+function headersOf({ id, reservation }: ReservedPassthrough, { header }: PassthroughAnswer, bill: Bill): HeaderRecord {
   const disposition = header('content-disposition')
   return {
     ...baseHeaders(id, reservation.rate),
@@ -250,7 +250,7 @@ function billOf({ margin }: ReservedPassthrough, price: NanoUsd): Bill {
     completionTokens: 0,
     theoretical: price,
     actual: price,
-    billed: times(price, margin),
+    billed: scale(price, margin),
     margin,
     cache: 'MISS',
     strategy: PASSTHROUGH,

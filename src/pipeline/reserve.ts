@@ -3,7 +3,7 @@ import { outputLimit } from '../governance/access.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
 import type { Services } from './services.ts'
-import { storeFault } from '../core/errors.ts'
+import { storeError } from '../core/errors.ts'
 
 /** Applies the key's rate limits and reserves the worst-case cost of the request. Throws 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
@@ -60,7 +60,7 @@ export function waitForStore<Value>(
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       exchange.storeMs = storeTimeoutMs
-      reject(storeFault(`did not answer within ${storeTimeoutMs} ms`))
+      reject(storeError(`did not answer within ${storeTimeoutMs} ms`))
     }
     if (left === 0) expire()
     const cancel = runtime.after(left, expire)

@@ -2,7 +2,15 @@ import type { Completion, AnswerSource } from '../core/answer.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
-import type { Embedded, EmbeddingRequest, Meter, Provider, Runtime, ProviderAnswer, Timeouts } from '../core/ports.ts'
+import type {
+  EmbeddingResult,
+  EmbeddingRequest,
+  Meter,
+  Provider,
+  Runtime,
+  ProviderAnswer,
+  Timeouts,
+} from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
@@ -32,7 +40,7 @@ export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
-  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<Embedded>>
+  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<EmbeddingResult>>
 }
 
 export interface UpstreamRequest {

@@ -32,7 +32,7 @@ export function settle(
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
   if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
-  const hasDisconnected = exchange.cancellation.isCancelled && exchange.subscribers !== undefined
+  const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
     const bill = hasDisconnected ? billForDisconnect(exchange) : billForFailure(exchange)
     if (bill === undefined) return end(exchange, nothingUsed(exchange), outcome, services)
@@ -126,7 +126,7 @@ function nothingUsed({ resolved }: Exchange): RequestUsage {
 
 /** Ends a failed request and sends the error in the caller's format. Never rejects. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
-  const failure = exchange.cancellation.isCancelled ? clientDisconnected(error) : asFailure(error)
+  const failure = exchange.cancellation.isCanceled ? clientDisconnected(error) : asFailure(error)
   const status = failureStatus(failure)
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
   await release(exchange, { status, failure }, services)

@@ -173,7 +173,7 @@ class StreamAnswer {
 
   #fail(error: unknown): void {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
-    if (this.#answered.cancellation.isCancelled) return this.#abandon()
+    if (this.#answered.cancellation.isCanceled) return this.#abandon()
     const failure = asFailure(error)
     if (this.#isContinued(failure)) return
     // A stream that fails before its first content is billed as a failed request.

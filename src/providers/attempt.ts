@@ -53,7 +53,7 @@ export interface UpstreamAttempt {
 export function throwIfFinal(error: unknown, { cancellation }: FailoverRequest): void {
   // Other candidates would also reject the request.
   const isRejection = GatewayError.is(error) && error.kind === 'upstream-rejected'
-  if (isRejection || cancellation.isCancelled) throw error
+  if (isRejection || cancellation.isCanceled) throw error
 }
 
 const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-timeout', 'overloaded'])
@@ -61,7 +61,7 @@ const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-time
 /** Reports a failure to the circuit breaker if the upstream caused it. */
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, permit, isFirstCandidate, number } = attempt
-  if (call.cancellation.isCancelled || !GatewayError.is(error)) return permit.discard()
+  if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
   const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isCallerSide !== true
   // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
   const hadFullTimeout = isFirstCandidate && number === 1

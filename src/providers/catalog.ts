@@ -213,7 +213,7 @@ function aliasRoutes(
  */
 function applyAlias(alias: CatalogAlias, model: Model): Model {
   const { displayName = alias.id, contextWindow, maxOutputTokens, thresholdFactor } = alias
-  const defaults = model.refusesSamplers === true ? undefined : alias.defaults
+  const defaults = model.rejectsSamplingParameters === true ? undefined : alias.defaults
   const window = Math.min(contextWindow ?? model.contextWindow, model.contextWindow)
   return {
     ...model,

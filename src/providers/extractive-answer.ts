@@ -2,7 +2,7 @@ import { hashEmbedding } from '../cache/hashing.ts'
 import { type Completion, NO_USAGE, type StreamChunk, type Usage } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { EmbedCall, Embedded, EmbedInput, ProviderCall } from '../core/ports.ts'
+import type { EmbedCall, EmbeddingResult, EmbedInput, ProviderCall } from '../core/ports.ts'
 import { lastUserIndex, type Part, type Prompt, textOfMessage, type Tool } from '../core/prompt.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import { fillSchema } from './fill-schema.ts'
@@ -119,7 +119,7 @@ const DIMENSIONS = 1024
  * Texts with similar words get similar vectors. If fewer dimensions are requested, the vectors are truncated and
  * normalized to length 1.
  */
-export function embedOffline({ request, model }: EmbedCall): Embedded {
+export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
     throw new GatewayError('invalid-request', `dimensions is ${dimensions}; this model has at most ${DIMENSIONS}.`, {

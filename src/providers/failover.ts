@@ -2,7 +2,14 @@ import { NO_USAGE, type Completion } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
-import type { Embedded, EmbeddingRequest, ProviderCall, Runtime, ProviderAnswer, Timeouts } from '../core/ports.ts'
+import type {
+  EmbeddingResult,
+  EmbeddingRequest,
+  ProviderCall,
+  Runtime,
+  ProviderAnswer,
+  Timeouts,
+} from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Candidate } from '../upstream/attempts.ts'
 import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -36,7 +43,7 @@ export interface Failover {
    */
   stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that do not support embeddings. */
-  embed(candidates: readonly Candidate[], call: FailoverEmbedCall): Promise<FailoverAnswer<Embedded>>
+  embed(candidates: readonly Candidate[], call: FailoverEmbedCall): Promise<FailoverAnswer<EmbeddingResult>>
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }

@@ -94,7 +94,7 @@ class HttpCall implements TransportHandler, AnswerSource {
 
   start(request: TransportRequest): void {
     const { cancellation, timeouts, runtime, transport, isStream } = this.#options
-    if (cancellation.isCancelled) return this.#reject(cancellation.reason)
+    if (cancellation.isCanceled) return this.#reject(cancellation.reason)
     this.#cancelTotalTimer = runtime.after(timeouts.total, () => this.#onTotalTimeout())
     if (isStream !== undefined) {
       const onFirstByteTimeout = (): void => this.#timeOut('did not begin to answer', timeouts.firstByte)

@@ -4,9 +4,9 @@ import { asCount, parseObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import type {
   EmbedCall,
-  Embedded,
+  EmbeddingResult,
   StoredResponseCall,
-  PassedAnswer,
+  PassthroughAnswer,
   PassthroughCall,
   Provider,
   ProviderCall,
@@ -145,7 +145,7 @@ async function storedResponse(target: LoadedTarget, call: StoredResponseCall, ur
   return text
 }
 
-async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassedAnswer> {
+async function passThrough(target: LoadedTarget, call: PassthroughCall, base: string): Promise<PassthroughAnswer> {
   const { path, ...outgoing } = call
   const response = await request(target, call, { ...outgoing, url: `${base}${path}`, isStream: isSuccessful })
   if ('source' in response) return response
@@ -154,7 +154,7 @@ async function passThrough(target: LoadedTarget, call: PassthroughCall, base: st
   throw upstreamError(target.name, `answered with status ${response.status}`)
 }
 
-async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: EndpointUrl): Promise<Embedded> {
+async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: EndpointUrl): Promise<EmbeddingResult> {
   const { readEmbeddings } = await import('../formats/translators.ts')
   const { native, received, inputs } = call.request
   const { id } = call.model

@@ -210,7 +210,7 @@ export function callWithDeadline<T>(
   discard?: (value: T) => void,
 ): Promise<T> {
   const cancellation = call.cancellation ?? Cancellation.of(call.signal)
-  if (cancellation.isCancelled) return Promise.reject(cancellation.reason)
+  if (cancellation.isCanceled) return Promise.reject(cancellation.reason)
   const { runtime, timeouts } = call
   const ms = timeouts.total
   const createError = (): GatewayError => timeoutError(name, ms)

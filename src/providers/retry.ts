@@ -46,7 +46,7 @@ export async function waitForRetry(attempt: UpstreamAttempt, error: unknown): Pr
 
 function allowedDelayMs(attempt: UpstreamAttempt, error: unknown): number | undefined {
   const { options, call, circuit, number } = attempt
-  if (number >= options.tries || call.cancellation.isCancelled) return undefined
+  if (number >= options.tries || call.cancellation.isCanceled) return undefined
   // A probe is a single call. A circuit that opens also stops the retries of active requests.
   if (options.breaker.isOpen(circuit, call.keyId)) return undefined
   const waitMs = retryDelayMs(attempt, error, options.runtime.random)
@@ -61,7 +61,7 @@ function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancel
       cancel()
       reject(cancellation.reason)
     })
-    if (cancellation.isCancelled) return
+    if (cancellation.isCanceled) return
     cancel = runtime.after(ms, () => {
       unsubscribe()
       resolve()

@@ -60,7 +60,7 @@ function promptFor(question: Question, { provider, model }: Candidate): Prompt {
       { role: 'system', parts: [{ type: 'text', text: question.instruction }] },
       { role: 'user', parts: [{ type: 'text', text: question.text }] },
     ],
-    settings: { maxTokens: question.maxTokens, ...(model.refusesSamplers !== true && { temperature: 0 }) },
+    settings: { maxTokens: question.maxTokens, ...(model.rejectsSamplingParameters !== true && { temperature: 0 }) },
     tools: [],
     stream: false,
   }

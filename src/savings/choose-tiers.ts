@@ -1,4 +1,4 @@
-import { add, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { Model } from '../core/model.ts'
 import type { Meter } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -206,7 +206,7 @@ export function sendUnchanged(tokens: number, cachedTokens: number): SendOption 
 export function maySwitch({ current, candidate }: Readonly<Record<'current' | 'candidate', SendCosts>>): boolean {
   if (candidate.total >= current.total) return false
   const loss = subtract(candidate.thisRequest, current.thisRequest)
-  return loss <= 0 || subtract(current.total, candidate.total) >= times(loss, MIN_GAIN_RATIO)
+  return loss <= 0 || subtract(current.total, candidate.total) >= scale(loss, MIN_GAIN_RATIO)
 }
 
 interface Risk {

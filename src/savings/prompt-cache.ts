@@ -2,7 +2,7 @@ import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { fingerprintOf } from '../core/digest.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import { add, costOf, toNanoUsd, subtract, times, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
@@ -89,8 +89,8 @@ function mayMark({ prompt, model, tokens, now }: CacheableRequest, earlier: Cach
   const cachedTokens = Math.min(earlier.tokens, tokens)
   const turns = turnsAhead(turnsSoFar(prompt))
   const loss = subtract(writePremium(model, tokens - cachedTokens), readSaving(model, cachedTokens))
-  const gain = subtract(times(readSaving(model, tokens), turns), writePremium(model, tokens - cachedTokens))
-  if (loss > 0 && gain < times(loss, MIN_GAIN_RATIO)) return false
+  const gain = subtract(scale(readSaving(model, tokens), turns), writePremium(model, tokens - cachedTokens))
+  if (loss > 0 && gain < scale(loss, MIN_GAIN_RATIO)) return false
   return add(earlier.debt, loss) <= writePremium(model, tokens)
 }
 

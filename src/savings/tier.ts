@@ -3,7 +3,7 @@ import type { NanoUsd } from '../core/money.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Conversation } from './conversation.ts'
 import type { Similarities, SmallModel } from './models.ts'
-import { invalidHeader, readFlag, type HeaderView } from '../core/http.ts'
+import { headerError, readFlag, type HeaderView } from '../core/http.ts'
 
 /** 2: vanishing context, 3: recursive summaries, 4: family-locked summary, 5: savings slider. Tier 1 is the cache. */
 export type TierNumber = 2 | 3 | 4 | 5
@@ -166,7 +166,7 @@ export function readSteeringHeaders(headers: Pick<HeaderView, 'get'>): Steering 
   const header = headers.get('x-savings-level')
   const level = LEVELS.find((known) => known === header?.trim().toLowerCase())
   if (header !== null && level === undefined) {
-    throw invalidHeader('X-Savings-Level', header, `one of ${LEVELS.join(', ')}`)
+    throw headerError('X-Savings-Level', header, `one of ${LEVELS.join(', ')}`)
   }
   return {
     ...(level !== undefined && { level }),

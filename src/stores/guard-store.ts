@@ -1,4 +1,4 @@
-import { GatewayError, storeFault } from '../core/errors.ts'
+import { GatewayError, storeError } from '../core/errors.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
@@ -43,7 +43,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
   }
 
   function guard<Result>(work: () => MaybePromise<Result>, onLateResult?: (result: Result) => void): Promise<Result> {
-    if (isUnresponsive) return Promise.reject(storeFault('does not answer'))
+    if (isUnresponsive) return Promise.reject(storeError('does not answer'))
     return attempt(work, onLateResult)
   }
 
@@ -54,14 +54,14 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
       let hasTimedOut = false
       const cancel = after(timeoutMs, () => {
         hasTimedOut = true
-        reject(storeFault(`did not answer within ${timeoutMs} ms`))
+        reject(storeError(`did not answer within ${timeoutMs} ms`))
         if (answerCount === answerCountAtStart) markUnresponsive()
       })
       const fail = (cause: unknown): void => {
         cancel()
         const isKnown = GatewayError.is(cause) || cause instanceof RangeError
         if (isKnown) recordAnswer()
-        reject(isKnown ? cause : storeFault('failed', cause))
+        reject(isKnown ? cause : storeError('failed', cause))
       }
       const succeed = (value: Result): void => {
         cancel()

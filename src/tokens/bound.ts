@@ -133,25 +133,25 @@ export function tokensOutsideText({ overhead, images }: PromptWeight, model: Mod
   return overhead + images * (model.imageTokens ?? MAX_IMAGE_TOKENS)
 }
 
-/** The context window, which limits the prompt and the answer together. */
-export function windowOf(model: Model): number {
+/** Returns the upstream's context window, which limits the prompt and the answer together. */
+export function contextWindowOf(model: Model): number {
   return model.upstreamWindow ?? model.contextWindow
 }
 
 /** A lone surrogate counts as 3 bytes. */
 export function utf8Length(text: string): number {
   let bytes = text.length
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
     if (code < 0x80) continue
     bytes += code < 0x800 ? 1 : 2
-    const isPair = code >= 0xd800 && code < 0xdc00 && (text.charCodeAt(at + 1) & 0xfc00) === 0xdc00
-    if (isPair) at++
+    const isPair = code >= 0xd800 && code < 0xdc00 && (text.charCodeAt(index + 1) & 0xfc00) === 0xdc00
+    if (isPair) index++
   }
   return bytes
 }
 
-const MAX_HEAD_LENGTH = 200
+const MAX_DATA_URL_PREFIX_LENGTH = 200
 
 /**
  * Yields the body's text for a tokenizer, one string for each element of a top-level list. Strings are unescaped, as in
@@ -160,12 +160,12 @@ const MAX_HEAD_LENGTH = 200
 export function* textsOfBody(prompt: Prompt): Generator<string> {
   const images = imageBlocks(prompt)
   for (const [name, value] of Object.entries(prompt.native.value)) {
-    if (!Array.isArray(value)) yield rawText({ [name]: value }, images)
-    else for (const element of value as readonly Json[]) yield rawText(element, images)
+    if (!Array.isArray(value)) yield toUnescapedText({ [name]: value }, images)
+    else for (const element of value as readonly Json[]) yield toUnescapedText(element, images)
   }
 }
 
-function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
+function toUnescapedText(value: Json | undefined, images: ReadonlyMap<JsonObject, string>): string {
   const pieces: string[] = []
 
   const write = (item: Json | undefined): void => {
@@ -205,7 +205,7 @@ function rawText(value: Json | undefined, images: ReadonlyMap<JsonObject, string
  */
 function removeImage(field: Json | undefined, data: string): Json | undefined {
   if (typeof field === 'string') {
-    const isImage = field.length - data.length <= MAX_HEAD_LENGTH && field.endsWith(data)
+    const isImage = field.length - data.length <= MAX_DATA_URL_PREFIX_LENGTH && field.endsWith(data)
     return isImage ? field.slice(0, field.length - data.length) : field
   }
   if (typeof field !== 'object' || field === null || Array.isArray(field)) return field

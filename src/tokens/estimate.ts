@@ -43,20 +43,20 @@ const WEIGHTS = {
  */
 export function estimateTokens(text: string): number {
   let sum = 0
-  let at = 0
+  let index = 0
   let bytes = text.length
-  while (at < text.length) {
-    const code = text.charCodeAt(at)
+  while (index < text.length) {
+    const code = text.charCodeAt(index)
     if (code >= 128) {
       sum += nonAsciiWeight(code)
       bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 1 : 2
-      at++
+      index++
       continue
     }
     const kind = CLASSES[code] ?? SYMBOL
-    const end = kind === LOWER || kind === UPPER ? endOfWord(text, at) : endOfRun(text, at, kind)
-    sum += kind === LOWER || kind === UPPER ? wordTokens(text, at, end) : runTokens(text, at, end)
-    at = end
+    const end = kind === LOWER || kind === UPPER ? endOfWord(text, index) : endOfRun(text, index, kind)
+    sum += kind === LOWER || kind === UPPER ? wordTokens(text, index, end) : runTokens(text, index, end)
+    index = end
   }
   return Math.round(Math.min(bytes, Math.max(bytes / 8, sum)))
 }
@@ -91,8 +91,8 @@ function wordTokens(text: string, start: number, end: number): number {
   if (length > 5) tokens += WEIGHTS.letterBeyondFive * (length - 5)
   if (length > 14) tokens += WEIGHTS.letterBeyondFourteen * (length - 14)
   let consonants = 0
-  for (let at = start; at < end; at++) {
-    consonants = VOWELS[text.charCodeAt(at)] === 1 ? 0 : consonants + 1
+  for (let index = start; index < end; index++) {
+    consonants = VOWELS[text.charCodeAt(index)] === 1 ? 0 : consonants + 1
     if (consonants > 3) tokens += WEIGHTS.consonantBeyondThree
   }
   return tokens
@@ -110,8 +110,8 @@ function runTokens(text: string, start: number, end: number): number {
 
 function symbolTokens(text: string, start: number, end: number): number {
   let tokens = WEIGHTS.symbols
-  for (let at = start + 1; at < end; at++) {
-    tokens += text.charCodeAt(at) === text.charCodeAt(at - 1) ? WEIGHTS.repeatedSymbol : WEIGHTS.differentSymbol
+  for (let index = start + 1; index < end; index++) {
+    tokens += text.charCodeAt(index) === text.charCodeAt(index - 1) ? WEIGHTS.repeatedSymbol : WEIGHTS.differentSymbol
   }
   return tokens
 }
@@ -121,7 +121,7 @@ const waitingComputations: (() => void)[] = []
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 
-/** The original functions, because fake timers in a test may never fire. */
+/** The timer functions are saved when this module loads, because fake timers in tests may never fire. */
 const wait: (callback: () => void, ms: number) => unknown = setTimeout
 const runLater: (callback: () => void) => unknown =
   typeof setImmediate === 'function' ? setImmediate : (callback) => wait(callback, 0)

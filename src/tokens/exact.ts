@@ -24,25 +24,26 @@ const SOURCES = {
 }
 
 /** Special tokens in the text count as plain text. */
-export type ExactCount = (text: string, signal?: AbortSignal) => Promise<number>
+export type ExactCounter = (text: string, signal?: AbortSignal) => Promise<number>
 
-export function createExactCount(name: Vocabulary = 'o200k'): ExactCount {
+export function createExactCounter(name: Vocabulary = 'o200k'): ExactCounter {
   const getEncoding = lazy(() => loadEncoding(name))
-  let sinceYield = 0
+  let lengthSinceYield = 0
 
   return async (text, signal) => {
     signal?.throwIfAborted()
     if (text === '') return 0
     const encoding = await getEncoding()
     let tokens = 0
-    let at = 0
-    while (at < text.length) {
-      const counted = countWindow(encoding, text.slice(at, at + WINDOW_LENGTH), at + WINDOW_LENGTH >= text.length)
+    let start = 0
+    while (start < text.length) {
+      const end = start + WINDOW_LENGTH
+      const counted = countWindow(encoding, text.slice(start, end), end >= text.length)
       tokens += counted.tokens
-      at += counted.length
-      sinceYield += counted.length
-      if (sinceYield < SLICE_LENGTH) continue
-      sinceYield = 0
+      start += counted.length
+      lengthSinceYield += counted.length
+      if (lengthSinceYield < SLICE_LENGTH) continue
+      lengthSinceYield = 0
       await yieldToEventLoop()
       signal?.throwIfAborted()
     }
@@ -79,21 +80,21 @@ function countWindow(
 /** Writes text[start, end) to `utf8Buffer` as UTF-8, with U+FFFD for lone surrogates. Returns the number of bytes. */
 function writeUtf8(text: string, start: number, end: number): number {
   let size = 0
-  for (let at = start; at < end; at++) {
-    const unit = text.charCodeAt(at)
+  for (let index = start; index < end; index++) {
+    const unit = text.charCodeAt(index)
     if (unit < 0x80) {
       utf8Buffer[size++] = unit
       continue
     }
-    const code = text.codePointAt(at) ?? 0
-    if (code > 0xffff) at++
+    const code = text.codePointAt(index) ?? 0
+    if (code > 0xffff) index++
     size = writeCodePoint(code >= 0xd800 && code <= 0xdfff ? 0xfffd : code, size)
   }
   return size
 }
 
-function writeCodePoint(code: number, at: number): number {
-  let size = at
+function writeCodePoint(code: number, offset: number): number {
+  let size = offset
   if (code < 0x800) {
     utf8Buffer[size++] = 0xc0 | (code >> 6)
   } else if (code < 0x10000) {
@@ -119,71 +120,71 @@ const workspace = {
   queue: new Float64Array(MAX_PIECE_BYTES * 3),
 }
 
-/** Merges byte pairs, lowest rank first, in O(n log n) for n bytes. */
+/** Returns the number of tokens in a piece. Merges byte pairs, lowest rank first, in O(n log n) for n bytes. */
 function countPiece(bytes: Uint8Array, length: number, ranks: Ranks): number {
   if (length < 2 || ranks.rankOf(bytes, 0, length) !== -1) return 1
   const { next, previous, pairRank, queue } = workspace
-  let queued = 0
-  for (let at = 0; at < length; at++) {
-    next[at] = at + 1
-    previous[at] = at - 1
-    const rank = at + 1 < length ? ranks.rankOfPair(bytes[at] ?? 0, bytes[at + 1] ?? 0) : -1
-    pairRank[at] = rank
-    if (rank !== -1) queued = pushToHeap(queue, queued, rank * MAX_PIECE_BYTES + at)
+  let queueSize = 0
+  for (let position = 0; position < length; position++) {
+    next[position] = position + 1
+    previous[position] = position - 1
+    const rank = position + 1 < length ? ranks.rankOfPair(bytes[position] ?? 0, bytes[position + 1] ?? 0) : -1
+    pairRank[position] = rank
+    if (rank !== -1) queueSize = pushToHeap(queue, queueSize, rank * MAX_PIECE_BYTES + position)
   }
 
-  const updatePair = (at: number): void => {
-    const middle = next[at] ?? length
+  const updatePair = (position: number): void => {
+    const middle = next[position] ?? length
     const end = middle < length ? (next[middle] ?? length) : length
-    const rank = middle < length && end - at <= ranks.maxLength ? ranks.rankOf(bytes, at, end) : -1
-    pairRank[at] = rank
-    if (rank !== -1) queued = pushToHeap(queue, queued, rank * MAX_PIECE_BYTES + at)
+    const rank = middle < length && end - position <= ranks.maxLength ? ranks.rankOf(bytes, position, end) : -1
+    pairRank[position] = rank
+    if (rank !== -1) queueSize = pushToHeap(queue, queueSize, rank * MAX_PIECE_BYTES + position)
   }
 
   let tokens = length
-  while (queued > 0) {
+  while (queueSize > 0) {
     const best = queue[0] ?? 0
-    queued = popFromHeap(queue, queued)
-    const at = best % MAX_PIECE_BYTES
-    if (pairRank[at] !== (best - at) / MAX_PIECE_BYTES) continue
-    const right = next[at] ?? length
+    queueSize = popFromHeap(queue, queueSize)
+    const position = best % MAX_PIECE_BYTES
+    if (pairRank[position] !== (best - position) / MAX_PIECE_BYTES) continue
+    const right = next[position] ?? length
     const after = next[right] ?? length
     pairRank[right] = -1
-    next[at] = after
-    if (after < length) previous[after] = at
+    next[position] = after
+    if (after < length) previous[after] = position
     tokens--
-    updatePair(at)
-    const before = previous[at] ?? -1
+    updatePair(position)
+    const before = previous[position] ?? -1
     if (before >= 0) updatePair(before)
   }
   return tokens
 }
 
 function pushToHeap(queue: Float64Array, size: number, key: number): number {
-  let at = size
-  while (at > 0) {
-    const parent = (at - 1) >> 1
+  let index = size
+  while (index > 0) {
+    const parent = (index - 1) >> 1
     const parentKey = queue[parent] ?? 0
     if (parentKey <= key) break
-    queue[at] = parentKey
-    at = parent
+    queue[index] = parentKey
+    index = parent
   }
-  queue[at] = key
+  queue[index] = key
   return size + 1
 }
 
 function popFromHeap(queue: Float64Array, size: number): number {
   const newSize = size - 1
   const key = queue[newSize] ?? 0
-  let at = 0
-  for (let child = 1; child < newSize; child = 2 * at + 1) {
+  let index = 0
+  for (let child = 1; child < newSize; child = 2 * index + 1) {
     if (child + 1 < newSize && (queue[child + 1] ?? 0) < (queue[child] ?? 0)) child++
     const childKey = queue[child] ?? 0
     if (childKey >= key) break
-    queue[at] = childKey
-    at = child
+    queue[index] = childKey
+    index = child
   }
-  queue[at] = key
+  queue[index] = key
   return newSize
 }
 
@@ -205,28 +206,28 @@ const TOKENS_PER_SLICE = 20_000
 async function readRanks(text: string): Promise<Ranks> {
   const pool = new Uint8Array(text.length)
   const ends: number[] = []
-  const ids: number[] = []
+  const ranks: number[] = []
   let size = 0
   let maxLength = 0
   for (const line of text.split('\n')) {
     const first = line.indexOf(' ', 2)
-    let id = Number(line.slice(2, first))
-    for (let at = first + 1; at > 0 && at < line.length; id++) {
-      const space = line.indexOf(' ', at)
+    let rank = Number(line.slice(2, first))
+    for (let wordStart = first + 1; wordStart > 0 && wordStart < line.length; rank++) {
+      const space = line.indexOf(' ', wordStart)
       const end = space === -1 ? line.length : space
       const start = size
-      size = decodeBase64(line, at, { end, into: pool, size })
+      size = decodeBase64(line, wordStart, { end, output: pool, size })
       maxLength = Math.max(maxLength, size - start)
-      ids.push(id)
+      ranks.push(rank)
       ends.push(size)
-      at = end + 1
-      if (ids.length % TOKENS_PER_SLICE === 0) await yieldToEventLoop()
+      wordStart = end + 1
+      if (ranks.length % TOKENS_PER_SLICE === 0) await yieldToEventLoop()
     }
   }
-  return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ids), maxLength)
+  return buildTable(pool.slice(0, size), Int32Array.from(ends), Int32Array.from(ranks), maxLength)
 }
 
-async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, maxLength: number): Promise<Ranks> {
+async function buildTable(pool: Uint8Array, ends: Int32Array, ranks: Int32Array, maxLength: number): Promise<Ranks> {
   const count = ends.length
   const slotCount = 2 ** Math.ceil(Math.log2(Math.max(2, count * 2)))
   const mask = slotCount - 1
@@ -235,7 +236,7 @@ async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, m
   for (let token = 0; token < count; token++) {
     const start = token === 0 ? 0 : (ends[token - 1] ?? 0)
     const end = ends[token] ?? 0
-    if (end - start === 2) pairs[((pool[start] ?? 0) << 8) | (pool[start + 1] ?? 0)] = ids[token] ?? -1
+    if (end - start === 2) pairs[((pool[start] ?? 0) << 8) | (pool[start + 1] ?? 0)] = ranks[token] ?? -1
     let slot = hashOf(pool, start, end) & mask
     while (slots[slot] !== -1) slot = (slot + 1) & mask
     slots[slot] = token
@@ -245,14 +246,14 @@ async function buildTable(pool: Uint8Array, ends: Int32Array, ids: Int32Array, m
   const isToken = (token: number, bytes: Uint8Array, start: number, end: number): boolean => {
     const from = token === 0 ? 0 : (ends[token - 1] ?? 0)
     if ((ends[token] ?? 0) - from !== end - start) return false
-    for (let at = start; at < end; at++) if (pool[from + at - start] !== bytes[at]) return false
+    for (let index = start; index < end; index++) if (pool[from + index - start] !== bytes[index]) return false
     return true
   }
 
   const rankOf = (bytes: Uint8Array, start: number, end: number): number => {
     let slot = hashOf(bytes, start, end) & mask
     for (let token = slots[slot] ?? -1; token !== -1; token = slots[slot] ?? -1) {
-      if (isToken(token, bytes, start, end)) return ids[token] ?? -1
+      if (isToken(token, bytes, start, end)) return ranks[token] ?? -1
       slot = (slot + 1) & mask
     }
     return -1
@@ -271,14 +272,14 @@ const SEXTETS: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) =>
   Math.max(0, BASE64.indexOf(String.fromCharCode(code))),
 )
 
-interface Decoding {
+interface DecodeTarget {
   readonly end: number
-  readonly into: Uint8Array
+  readonly output: Uint8Array
   readonly size: number
 }
 
-/** Decodes text[start, end) and appends the bytes to `into`. Returns the new size. */
-function decodeBase64(text: string, start: number, { end, into, size: before }: Decoding): number {
+/** Decodes text[start, end) and appends the bytes to `output`. Returns the new size. */
+function decodeBase64(text: string, start: number, { end, output, size: before }: DecodeTarget): number {
   let size = before
   let buffer = 0
   let bits = 0
@@ -289,7 +290,7 @@ function decodeBase64(text: string, start: number, { end, into, size: before }: 
     bits += 6
     if (bits < 8) continue
     bits -= 8
-    into[size++] = (buffer >> bits) & 0xff
+    output[size++] = (buffer >> bits) & 0xff
   }
   return size
 }

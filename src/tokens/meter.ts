@@ -6,7 +6,7 @@ import type { Meter, Tokenizer } from '../core/ports.ts'
 import { textOfPart, type DocumentPart, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { textsOfBody, utf8Length } from './bound.ts'
 import { estimateTokens, yieldToEventLoop } from './estimate.ts'
-import type { ExactCount } from './exact.ts'
+import type { ExactCounter } from './exact.ts'
 
 /** Counts are cached, because each turn sends the conversation again. */
 const MAX_CACHED_COUNTS = 50_000
@@ -48,25 +48,25 @@ type CountedItem = Message | Tool
  */
 export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0): Meter {
   const pause = createPause(yieldToEventLoop)
-  const seen = new WeakMap<CountedItem, Sizes>()
-  const cached = new LRUCache<number, Sizes>({ max: MAX_CACHED_COUNTS })
+  const sizesByItem = new WeakMap<CountedItem, Sizes>()
+  const sizesByFingerprint = new LRUCache<number, Sizes>({ max: MAX_CACHED_COUNTS })
   let seedValue: number | undefined
 
   const sizesOfText = (text: string): Sizes => {
     if (text.length < MIN_CACHED_LENGTH) return {}
     const key = fingerprintOf(text, (seedValue ??= seed()))
-    const known = cached.get(key)
+    const known = sizesByFingerprint.get(key)
     if (known !== undefined) return known
     const sizes: Sizes = {}
-    cached.set(key, sizes)
+    sizesByFingerprint.set(key, sizes)
     return sizes
   }
 
   const sizesOf = (item: CountedItem): Sizes => {
-    const known = seen.get(item)
+    const known = sizesByItem.get(item)
     if (known !== undefined) return known
     const sizes = sizesOfText(textOf(item))
-    seen.set(item, sizes)
+    sizesByItem.set(item, sizes)
     return sizes
   }
 
@@ -81,7 +81,8 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   }
 
   /** An upper bound, because a string never has more tokens than bytes. The estimate is too low for rare words. */
-  const bound = (item: CountedItem): number => (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
+  const upperBoundOf = (item: CountedItem): number =>
+    (sizesOf(item).bytes ??= utf8Length(textOf(item))) + fixedTokens(item)
 
   const sumOf = (prompt: Prompt, measure: (item: CountedItem) => number): number => {
     let sum = ANSWER_OVERHEAD_TOKENS
@@ -94,23 +95,23 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     let sum = ANSWER_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
       sum += await count(item, signal)
-      const due = pause()
-      if (due !== undefined) await due
+      const pausing = pause()
+      if (pausing !== undefined) await pausing
     }
     return sum
   }
 
   const prepare = async (prompt: Prompt, signal?: AbortSignal): Promise<void> => {
     for (const item of [...prompt.messages, ...prompt.tools]) {
-      const known = seen.get(item)
+      const known = sizesByItem.get(item)
       if (known !== undefined && hasEstimate(known)) continue
       const text = textOf(item)
       const sizes = known ?? sizesOfText(text)
-      seen.set(item, sizes)
+      sizesByItem.set(item, sizes)
       if (!hasEstimate(sizes)) sizes.estimate = await measureInSlices(text, tokenizer.estimate, pause)
-      const due = pause()
-      if (due === undefined) continue
-      await due
+      const pausing = pause()
+      if (pausing === undefined) continue
+      await pausing
       signal?.throwIfAborted()
     }
   }
@@ -123,10 +124,10 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     async countNear(prompt, thresholds, signal) {
       await prepare(prompt, signal)
       const estimated = sumOf(prompt, estimate)
-      const near = thresholds.filter((at) => estimated < at * CERTAIN_MULTIPLE)
-      if (near.length === 0) return estimated
-      const upperBound = sumOf(prompt, bound)
-      return near.some((at) => upperBound > at) ? countOf(prompt, signal) : estimated
+      const uncertainThresholds = thresholds.filter((threshold) => estimated < threshold * CERTAIN_MULTIPLE)
+      if (uncertainThresholds.length === 0) return estimated
+      const upperBound = sumOf(prompt, upperBoundOf)
+      return uncertainThresholds.some((threshold) => upperBound > threshold) ? countOf(prompt, signal) : estimated
     },
     estimateOfMessage: estimate,
     countOfMessage: count,
@@ -195,7 +196,7 @@ function jsonOf(value: unknown): string {
 
 /** Creates the default tokenizer. The exact counter and a vocabulary (1 to 2 MB) are loaded on the first count. */
 export function createTokenizer(): Tokenizer {
-  const counters = { o200k: lazy(() => counterOf('o200k')), cl100k: lazy(() => counterOf('cl100k')) }
+  const counters = { o200k: lazy(() => loadCounter('o200k')), cl100k: lazy(() => loadCounter('cl100k')) }
   return {
     estimate: estimateTokens,
     count: async (text, signal, vocabulary = 'o200k') => {
@@ -205,7 +206,7 @@ export function createTokenizer(): Tokenizer {
   }
 }
 
-async function counterOf(vocabulary: Vocabulary): Promise<ExactCount> {
-  const { createExactCount } = await import('./exact.ts')
-  return createExactCount(vocabulary)
+async function loadCounter(vocabulary: Vocabulary): Promise<ExactCounter> {
+  const { createExactCounter } = await import('./exact.ts')
+  return createExactCounter(vocabulary)
 }

@@ -2,7 +2,7 @@ import {
   type CanForward,
   type StreamReader,
   type StreamFormat,
-  searchBytes,
+  createByteSearch,
   type StreamPart,
   type Completion,
   type SseEvent,
@@ -28,7 +28,7 @@ export interface TranslatorOptions {
   readonly format?: StreamFormat | undefined
   readonly writer: StreamWriter
   /**
-   * True if the caller and the upstream use the same format. Plain events are then relayed unchanged. @default false
+   * True if the caller and the upstream use the same format. Plain events are then forwarded unparsed. @default false
    */
   readonly isSameFormat?: boolean
   /** True if events have ids, counted from 1. A client can then resume after any event. */
@@ -42,8 +42,8 @@ export interface TranslatorOptions {
 /**
  * Translates an upstream's stream for the caller. Collects the answer for the bill, the cache and recordings.
  *
- * If both sides use the same format, the received bytes of plain events after the first content are relayed.
- * `ReceivedAnswer` stores these bytes for the completion.
+ * If both sides use the same format, the received bytes of plain events (those that `canForward` accepts) after the
+ * first content are forwarded unparsed. `ReceivedAnswer` stores these bytes for the completion.
  */
 export class AnswerTranslator {
   /** The upstream's id for the answer. */
@@ -68,7 +68,7 @@ export class AnswerTranslator {
   /** True while the parser contains the beginning of an event. */
   #hasOpenEvent = false
   #endsInLineFeed = false
-  #hasRelayed = false
+  #hasForwarded = false
   #eventCount = 0
 
   constructor(options: TranslatorOptions) {
@@ -101,10 +101,10 @@ export class AnswerTranslator {
     return this.write(this.#options.writer.write(chunk))
   }
 
-  /** Called at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
+  /** Returns the last events, at the end of the upstream's body. Throws `upstream` if the answer is incomplete. */
   finish(): string {
     const events = this.#parser?.end() ?? []
-    if (this.#hasRelayed) this.#receivedAnswer?.read(true)
+    if (this.#hasForwarded) this.#receivedAnswer?.read(true)
     let text = ''
     for (const event of events) text += this.#translate(event)
     if (this.isComplete) return text
@@ -121,7 +121,7 @@ export class AnswerTranslator {
 
   /** True if the answer received so far has text, thinking or a tool call. */
   get hasOutput(): boolean {
-    if (this.#hasRelayed) return true
+    if (this.#hasForwarded) return true
     const { parts, otherChoicesText = '' } = this.completion()
     return otherChoicesText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
@@ -131,7 +131,7 @@ export class AnswerTranslator {
   }
 
   completion(): Completion {
-    const received = this.#hasRelayed ? this.#receivedAnswer?.read() : undefined
+    const received = this.#hasForwarded ? this.#receivedAnswer?.read() : undefined
     return (received ?? this.#collector).completion()
   }
 
@@ -150,36 +150,36 @@ export class AnswerTranslator {
     const canForward = this.#canForward
     this.#receivedAnswer?.add(bytes)
     if (canForward === undefined || this.#collector.hasFinishReason()) this.#parse(bytes, chunks)
-    else this.#relay(bytes, canForward, chunks)
+    else this.#forwardPlainEvents(bytes, canForward, chunks)
   }
 
   /** Splits the bytes into the end of an open event, complete events, and the beginning of the next event. */
-  #relay(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
+  #forwardPlainEvents(bytes: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     const start = this.#hasOpenEvent ? endOfOpenEvent(bytes, this.#endsInLineFeed) : 0
     const end = start === -1 ? -1 : lastEventEnd(bytes, start)
     if (end <= start) return this.#parse(bytes, chunks)
-    if (this.hasContent && end - start === bytes.length) return this.#relayEvents(bytes, canForward, chunks)
+    if (this.hasContent && end - start === bytes.length) return this.#forwardOrParse(bytes, canForward, chunks)
     if (start > 0) this.#parse(bytes.subarray(0, start), chunks)
     let events = bytes.subarray(start, end)
     while (!this.hasContent && events.length > 0) {
-      const eventEnd = searchBytes(events).find(EVENT_END) + EVENT_END.length
+      const eventEnd = createByteSearch(events).find(EVENT_END) + EVENT_END.length
       this.#parse(events.subarray(0, eventEnd), chunks)
       events = events.subarray(eventEnd)
     }
-    this.#relayEvents(events, canForward, chunks)
+    this.#forwardOrParse(events, canForward, chunks)
     if (end < bytes.length) this.#parse(bytes.subarray(end), chunks)
   }
 
   /**
-   * Relays the bytes unparsed if all events are plain. Otherwise, halves them repeatedly until each part is plain or
+   * Forwards the bytes unparsed if all events are plain. Otherwise, halves them repeatedly until each part is plain or
    * short.
    */
-  #relayEvents(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
+  #forwardOrParse(events: Uint8Array, canForward: CanForward, chunks: TranslatedChunk[]): void {
     if (events.length === 0) return
     if (this.#collector.hasFinishReason()) return this.#parse(events, chunks)
-    const search = searchBytes(events)
+    const search = createByteSearch(events)
     if (canForward(search)) {
-      this.#hasRelayed = true
+      this.#hasForwarded = true
       this.writer.observeForwarded?.(search)
       chunks.push(this.#options.isNumbered ? this.#addEventIds(events) : events)
       return
@@ -188,8 +188,8 @@ export class AnswerTranslator {
     const middle = search.find(EVENT_END, (events.length >> 1) - 1) + EVENT_END.length
     const split = middle < events.length ? middle : search.find(EVENT_END) + EVENT_END.length
     if (split === events.length) return this.#parse(events, chunks)
-    this.#relayEvents(events.subarray(0, split), canForward, chunks)
-    this.#relayEvents(events.subarray(split), canForward, chunks)
+    this.#forwardOrParse(events.subarray(0, split), canForward, chunks)
+    this.#forwardOrParse(events.subarray(split), canForward, chunks)
   }
 
   #parse(bytes: Uint8Array, chunks: TranslatedChunk[]): void {
@@ -233,7 +233,7 @@ export class AnswerTranslator {
   }
 
   #addEventIds(bytes: Uint8Array): TranslatedChunk {
-    const search = searchBytes(bytes)
+    const search = createByteSearch(bytes)
     const pieces: TranslatedChunk[] = []
     for (let start = 0; start < bytes.length;) {
       const end = search.find(EVENT_END, start) + EVENT_END.length
@@ -255,7 +255,7 @@ const MAX_PARSED_BYTES = 256
 /** Returns the index after the event that began in an earlier chunk, or -1 if the event does not end in this chunk. */
 function endOfOpenEvent(bytes: Uint8Array, endsInLineFeed: boolean): number {
   if (endsInLineFeed && bytes[0] === LF) return 1
-  const end = searchBytes(bytes).find(EVENT_END)
+  const end = createByteSearch(bytes).find(EVENT_END)
   return end === -1 ? -1 : end + EVENT_END.length
 }
 
@@ -280,7 +280,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** The starts of answers and blocks, empty text, and usage are not content. */
+/** Returns false for usage, empty text, and the starts of answers and blocks. */
 function isContent(part: StreamPart): boolean {
   switch (part.type) {
     case 'answer-start':

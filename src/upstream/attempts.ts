@@ -32,7 +32,7 @@ export class AttemptRecord {
   constructor(route: Candidate, cancellation: Cancellation) {
     this.route = route
     this.#cancellation = cancellation
-    this.#isUnsent = cancellation.isCancelled
+    this.#isUnsent = cancellation.isCanceled
   }
 
   get usage(): Usage {
@@ -45,7 +45,7 @@ export class AttemptRecord {
   }
 
   recordFailure(error: unknown): void {
-    this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCancelled || isTimeout(error))
+    this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCanceled || isTimeout(error))
   }
 }
 
@@ -75,7 +75,7 @@ export class Attempts {
   }
 
   /** Returns the cost of all billable calls except the last, which produced the answer. */
-  costOfUnused(countPrompt: () => number): NanoUsd {
+  costOfUnusedCalls(countPrompt: () => number): NanoUsd {
     return this.#records.length < 2 ? ZERO : costOfBillable(this.#records.slice(0, -1), countPrompt)
   }
 
@@ -104,12 +104,12 @@ function isTimeout(error: unknown): boolean {
   return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
 }
 
-const MIN_BUFFER_BYTES = 16 * 1024
+const INITIAL_BUFFER_BYTES = 16 * 1024
 /** Maximum number of bytes that are parsed together. Parsing short events of this total size takes about 20 ms. */
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**
- * Collects an answer from its bytes, because events that are relayed unparsed reach no other collector. A short answer
+ * Collects an answer from its bytes, because events that are forwarded unparsed reach no other collector. A short answer
  * is parsed only when its completion is read. A long answer is parsed while it arrives, because parsing 32 MiB at once
  * would block the event loop for seconds.
  *
@@ -120,7 +120,7 @@ export class ReceivedAnswer {
   readonly #collector = new Collector()
   #parser: SseParser | undefined
   #reader: StreamReader
-  #buffer = new Uint8Array(MIN_BUFFER_BYTES)
+  #buffer = new Uint8Array(INITIAL_BUFFER_BYTES)
   #unreadBytes = 0
 
   constructor(reader: StreamReader) {

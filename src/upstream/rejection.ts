@@ -14,7 +14,7 @@ export function addResponseDetails(
   secrets: readonly string[],
 ): GatewayError {
   const retry = readRetryAdvice(header, now)
-  // A retry cannot succeed if the upstream rejects the gateway's credentials or permissions.
+  // A retry cannot succeed if the upstream rejects the gateway's credentials, payment or permissions.
   const rejectsGateway = status === 401 || status === 402 || status === 403
   const rejection = new GatewayError(failure.kind, failure.message, {
     ...failure.details,
@@ -45,9 +45,9 @@ export function readRetryAdvice(
   }
 }
 
-function secondsFrom(value: string | undefined, perSecond: number): number | undefined {
+function secondsFrom(value: string | undefined, unitsPerSecond: number): number | undefined {
   if (value === undefined || !/^\d+(\.\d+)?$/.test(value.trim())) return undefined
-  return Math.ceil(Number(value) / perSecond)
+  return Math.ceil(Number(value) / unitsPerSecond)
 }
 
 function secondsUntil(value: string | undefined, now: number): number | undefined {

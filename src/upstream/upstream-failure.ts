@@ -7,7 +7,7 @@ export function upstreamError(provider: string, problem: string, cause?: unknown
 }
 
 /**
- * Returns the error of a call that got no response: connection refused or reset, unknown host, too many headers, or
+ * Returns the error of a call that received no response: connection refused or reset, unknown host, too many headers, or
  * connect timeout.
  */
 export function connectError(provider: string, connectMs: number, cause: unknown): GatewayError {

@@ -6,7 +6,7 @@ import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 /** Maximum wait for the first content of a stream after the upstream responds with 200, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
-/** Exactly one of the functions is called, once. */
+/** Exactly one of these functions is called, exactly once. */
 export interface StreamEndObserver {
   readonly onComplete: () => void
   readonly onFailure: (error: unknown) => void

@@ -145,7 +145,7 @@ describe('settings that a model of another format does not support', () => {
     const upstream = await startUpstream()
     closing.push(upstream.close)
     const models = [
-      { id: 'thinker', price: PRICE, efforts: ['low', 'high'], refusesSamplers: true },
+      { id: 'thinker', price: PRICE, efforts: ['low', 'high'], rejectsSamplingParameters: true },
       { id: 'plain', price: PRICE },
     ]
     const { url, secret } = await stage({

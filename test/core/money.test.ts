@@ -7,7 +7,7 @@ import {
   formatUsd,
   toNanoUsd,
   subtract,
-  times,
+  scale,
   toCents,
   toDollars,
   fromDollars,
@@ -74,6 +74,6 @@ describe('money', () => {
   it('formats cents rounded half up and dollars with six decimals', () => {
     expect(toCents(fromDollars(0.125))).toBe(13)
     expect(toDollars(toNanoUsd(1_234_567))).toBe(0.001235)
-    expect(times(fromDollars(2), 1.5)).toBe(fromDollars(3))
+    expect(scale(fromDollars(2), 1.5)).toBe(fromDollars(3))
   })
 })

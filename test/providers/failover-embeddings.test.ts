@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureKind } from '../../src/core/errors.ts'
-import type { EmbedCall, Embedded, Provider } from '../../src/core/ports.ts'
+import type { EmbedCall, EmbeddingResult, Provider } from '../../src/core/ports.ts'
 import { createFailover } from '../../src/providers/failover.ts'
 import type { Candidate } from '../../src/upstream/attempts.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
 
-const answer: Embedded = { model: 'm', embeddings: [[1]], inputTokens: 1 }
+const answer: EmbeddingResult = { model: 'm', embeddings: [[1]], inputTokens: 1 }
 const request = { native: {}, model: 'm', inputs: ['a'], encoding: 'float' } as const
 
 interface Played extends Candidate {

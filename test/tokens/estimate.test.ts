@@ -1,9 +1,9 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { estimateTokens } from '../../src/tokens/estimate.ts'
-import { createExactCount } from '../../src/tokens/exact.ts'
+import { createExactCounter } from '../../src/tokens/exact.ts'
 
-const count = createExactCount()
+const count = createExactCounter()
 const bytesOf = (text: string): number => new TextEncoder().encode(text).length
 
 const prose =

@@ -1,9 +1,9 @@
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createExactCount } from '../../src/tokens/exact.ts'
+import { createExactCounter } from '../../src/tokens/exact.ts'
 
-const count = createExactCount()
+const count = createExactCounter()
 const reference = (text: string): number => countTokens(text, { disallowedSpecial: new Set() })
 
 const samples = [

@@ -32,7 +32,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const refusal = asString(message['refusal']) ?? ''
   const parts = [...thinkingParts(message), ...contentParts(message['content']), ...refusalParts(refusal), ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
-  const otherChoicesText = choices.slice(1).map((further) => textOfMessage(asObject(further?.['message'])))
+  const otherChoicesText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
   const { id, model } = identityOf(body)
   const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
   const native = nativeAnswer('openai', body, received, text)
@@ -85,11 +85,11 @@ function thinkingText(thinking: Json | undefined): string {
 }
 
 function toolCallParts(message: JsonObject): readonly ToolCallPart[] {
-  const deprecated = asObject(message['function_call'])
+  const deprecatedCall = asObject(message['function_call'])
   const calls = asArray(message['tool_calls']).flatMap((item) => toolCallPart(asObject(item)) ?? [])
-  if (deprecated === undefined) return calls
-  const name = asString(deprecated['name']) ?? ''
-  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecated['arguments']) ?? '' }]
+  if (deprecatedCall === undefined) return calls
+  const name = asString(deprecatedCall['name']) ?? ''
+  return [...calls, { type: 'tool-call', id: name, name, input: asString(deprecatedCall['arguments']) ?? '' }]
 }
 
 function toolCallPart(value: JsonObject | undefined): ToolCallPart | undefined {
@@ -113,7 +113,7 @@ export const DONE_DATA = '[DONE]'
 
 interface ReaderState extends BlockState {
   hasStarted: boolean
-  hasRefused: boolean
+  hasRefusal: boolean
   readonly calls: ReturnType<typeof createCallReader>
   readonly startedChoices: Set<number>
   readonly finishedChoices: Set<number>
@@ -128,7 +128,7 @@ export function createReader(): StreamReader {
   const state: ReaderState = {
     hasStarted: false,
     openType: undefined,
-    hasRefused: false,
+    hasRefusal: false,
     calls: createCallReader(),
     startedChoices: new Set(),
     finishedChoices: new Set(),
@@ -141,12 +141,12 @@ export function createReader(): StreamReader {
     if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
-    const sent = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
+    const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
     const otherChoicesText = otherChoicesTextOf(chunk)
     return {
       parts: readChunk(state, chunk),
       ...(otherChoicesText !== '' && { otherChoicesText }),
-      native: { dialect: 'openai', event: sent },
+      native: { dialect: 'openai', event: forwarded },
     }
   }
   const isComplete = () => state.finishedChoices.size > 0 && state.finishedChoices.size === state.startedChoices.size
@@ -193,18 +193,18 @@ function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart
   if (index !== 0) return []
   const parts = readDelta(state, asObject(choice['delta']) ?? {})
   if (typeof reason !== 'string' || reason === '') return parts
-  const finish = readFinishReason(reason, state.calls.callCount() > 0, state.hasRefused)
+  const finish = readFinishReason(reason, state.calls.callCount() > 0, state.hasRefusal)
   return [...parts, { type: 'answer-end', finish }]
 }
 
 function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
-  const thought = reasoningOf(delta)
-  if (thought !== '') parts.push(...blockParts(state, 'thinking', thought))
+  const reasoning = reasoningOf(delta)
+  if (reasoning !== '') parts.push(...blockParts(state, 'thinking', reasoning))
   for (const part of contentParts(delta['content'])) parts.push(...streamParts(state, part))
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
-    state.hasRefused = true
+    state.hasRefusal = true
     parts.push(...blockParts(state, 'text', refusal))
   }
   const calls = state.calls.read(delta)
@@ -267,8 +267,8 @@ function createCallReader() {
         return readPiece(typeof index === 'number' ? index : keyWithoutIndex, piece, invocation)
       })
       // Deprecated function calls have no index and no id.
-      const deprecated = asObject(delta['function_call'])
-      return deprecated === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecated)]
+      const deprecatedCall = asObject(delta['function_call'])
+      return deprecatedCall === undefined ? parts : [...parts, ...readPiece('function_call', {}, deprecatedCall)]
     },
   }
 }

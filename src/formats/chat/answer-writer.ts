@@ -63,18 +63,18 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
 
 /** Creates chunks with a common id, time and model. The first chunk contains the role. */
 function createChunkBuilder(created: number) {
-  let head: JsonObject | undefined
+  let commonFields: JsonObject | undefined
   let finish: FinishReason | undefined
   let usage: Partial<Usage> | undefined
-  const deltas = createDeltaBuilder()
+  const toDeltas = createDeltaBuilder()
 
-  const createEvent = (fields: JsonObject): SseEvent => ({ data: JSON.stringify({ ...head, ...fields }) })
-  const chunk = (delta: JsonObject, reason: string | null = null): SseEvent =>
+  const createEvent = (fields: JsonObject): SseEvent => ({ data: JSON.stringify({ ...commonFields, ...fields }) })
+  const createChunk = (delta: JsonObject, reason: string | null = null): SseEvent =>
     createEvent({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
   const begin = (id: string, model: string): readonly SseEvent[] => {
-    if (head !== undefined) return []
-    head = { id, object: 'chat.completion.chunk', created, model }
-    return [chunk({ role: 'assistant', content: '' })]
+    if (commonFields !== undefined) return []
+    commonFields = { id, object: 'chat.completion.chunk', created, model }
+    return [createChunk({ role: 'assistant', content: '' })]
   }
 
   return {
@@ -82,10 +82,11 @@ function createChunkBuilder(created: number) {
       if (part.type === 'answer-start') return begin(part.id, part.model)
       if (part.type === 'usage') usage = { ...usage, ...part.usage }
       if (part.type === 'answer-end') finish = part.finish
-      const added = deltas(part)
-      return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => chunk(delta))]
+      const added = toDeltas(part)
+      return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => createChunk(delta))]
     },
-    finishChunk: (): SseEvent | undefined => (finish === undefined ? undefined : chunk({}, writeFinishReason(finish))),
+    finishChunk: (): SseEvent | undefined =>
+      finish === undefined ? undefined : createChunk({}, writeFinishReason(finish)),
     usageChunk: (): SseEvent | undefined =>
       usage === undefined
         ? undefined
@@ -94,7 +95,8 @@ function createChunkBuilder(created: number) {
 }
 
 /**
- * Converts a stream part to deltas. A call without arguments gets `{}`, because clients parse the arguments as JSON.
+ * Returns a function that converts stream parts to deltas. A call without arguments gets `{}`, because clients parse the
+ * arguments as JSON.
  */
 function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   const callsWithoutInput = new Set<number>()
@@ -168,10 +170,10 @@ function createChunkRelay(choices: number) {
 
 /** Parses a chunk again only if it may end the answer. */
 function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'done' | 'usage' | 'finish' | 'content' {
-  const has = (type: string) => chunk.parts.some((part) => part.type === type)
-  if (has('done')) return 'done'
-  if (has('answer-end')) return 'finish'
-  if ((has('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
+  const hasPart = (type: string) => chunk.parts.some((part) => part.type === type)
+  if (hasPart('done')) return 'done'
+  if (hasPart('answer-end')) return 'finish'
+  if ((hasPart('usage') || chunk.parts.length === 0) && isUsageChunk(event)) return 'usage'
   return choices > 1 && choicesOf(event).some((choice) => typeof choice['finish_reason'] === 'string')
     ? 'finish'
     : 'content'
@@ -186,14 +188,14 @@ function choicesOf(event: SseEvent): readonly JsonObject[] {
   return asArray(eventData(event)['choices']).filter(isJsonObject)
 }
 
-/** Removes the usage that some vendors add to the last chunk. The gateway requested it, not the caller. */
+/** Removes the usage that some vendors add to the last chunk. The gateway requested the usage, not the caller. */
 function removeUsage(event: SseEvent): SseEvent {
   if (!event.data.includes('"usage"')) return event
   const { usage, ...others } = eventData(event)
   return isJsonObject(usage) ? { ...event, data: JSON.stringify(others) } : event
 }
 
-/** Adds a field without serializing the others again. */
+/** Adds a field without serializing the other fields again. */
 function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   const data = event.data.trimEnd()
   if (data.includes(`"${name}"`)) return { ...event, data: JSON.stringify({ ...eventData(event), [name]: value }) }

@@ -5,7 +5,7 @@ import {
   fieldError,
   booleanAt,
   isAbsent,
-  modelAt,
+  readModelName,
   objectAt,
   stringAt,
   readContentParts,
@@ -17,7 +17,7 @@ import { writeCompletion, createStreamWriter } from './answer-writer.ts'
 import { writeChatFailure, writeChatFailureEvent } from '../failures.ts'
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
-  const model = modelAt(body['model'])
+  const model = readModelName(body['model'])
   const messages = readMessages(body['messages'])
   const settings = readChatSettings(body)
   const tools = readChatTools(body)
@@ -54,10 +54,10 @@ function readMessages(value: Json | undefined): readonly Message[] {
 
 function readMessage(item: Json, param: string): Message {
   const value = objectAt(item, param, 'a message: an object with role and content')
-  const name = value['role']
-  const role = typeof name === 'string' ? ROLES.get(name) : undefined
+  const roleName = value['role']
+  const role = typeof roleName === 'string' ? ROLES.get(roleName) : undefined
   if (role === undefined) {
-    throw fieldError(`${param}.role`, name, 'system, developer, user, assistant, tool or function')
+    throw fieldError(`${param}.role`, roleName, 'system, developer, user, assistant, tool or function')
   }
   const native: Native = { dialect: 'openai', value }
   return { role, parts: readParts(value, role, param), native }

@@ -18,7 +18,7 @@ import { readCompletion, createReader } from './answer-reader.ts'
 import { writeChatCall, requestsUsage, type BodyChanges, changedChatSettings, writeChatTool } from '../settings.ts'
 import { readFailure } from '../read-failure.ts'
 
-/** The body of a streaming request also asks for usage, which billing requires. */
+/** The body of a streaming request also requests usage, which billing requires. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   return prompt.native.dialect === 'openai' ? writeChatBody(prompt, model) : translate('openai', prompt, model)
 }
@@ -26,11 +26,11 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
 function writeChatBody(prompt: Prompt, model: string): WrittenPrompt {
   const { value, settings } = prompt.native
   const tools = [...asArray(value['tools']), ...asArray(value['functions'])]
-  const isSame = isAsReceived(prompt.tools, tools)
+  const hasSameTools = isAsReceived(prompt.tools, tools)
   const changes = mergeChanges(
     prompt.settings === settings ? {} : changedChatSettings(value, prompt.settings, model),
     changedStream(value, prompt.stream),
-    isSame ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined },
+    hasSameTools ? {} : { ...changedTools(tools, prompt.tools, writeChatTool), functions: undefined },
     changedMessages(value, prompt),
   )
   return writeNativeBody(prompt, model, changes)
@@ -84,8 +84,8 @@ function writeAssistant(message: Message, param: string): readonly JsonObject[] 
  */
 function writeTurn(message: Message, param: string): readonly JsonObject[] {
   const results = message.parts.filter((part) => part.type === 'tool-result')
-  const moved = results.flatMap(attachmentsOf)
-  const content = [...moved, ...contentParts(message)]
+  const attachments = results.flatMap(attachmentsOf)
+  const content = [...attachments, ...contentParts(message)]
   const toolMessages = results.map((result) => writeResult(result, param))
   if (content.length === 0 && toolMessages.length > 0) return toolMessages
   return [...toolMessages, { role: 'user', content: writeContent(content, param) }]

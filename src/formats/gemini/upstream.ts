@@ -21,7 +21,7 @@ import { readFinishReason, readGeminiUsage } from '../usage.ts'
 /** The model is part of the URL, not of the body. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceFormatOf(prompt)
-  const hints = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, rejectContent)
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw rejectContent('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
@@ -39,18 +39,17 @@ function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
     ...(Object.keys(generationConfig).length > 0 && { generationConfig }),
   }
   if (asArray(body['contents']).length > 0) {
-    const ignored = Object.entries({ parallel_tool_calls: settings.parallelToolCalls, user: settings.user })
+    const ignoredSettings = Object.entries({ parallel_tool_calls: settings.parallelToolCalls, user: settings.user })
     return {
       body: JSON.stringify(body),
-      ignored: [...hints, ...ignored.flatMap(([name, value]) => (value === undefined ? [] : [name]))],
+      ignored: [...omitted, ...ignoredSettings.flatMap(([name, value]) => (value === undefined ? [] : [name]))],
     }
   }
-  throw new GatewayError('invalid-request', 'messages have no content to answer. Send at least one user message.', {
-    param: 'messages',
-  })
+  const message = 'messages: there is no content to answer. Send at least one user message that is not empty.'
+  throw new GatewayError('invalid-request', message, { param: 'messages' })
 }
 
-/** Version 3 and later reject a tool call of the current turn without its thought signature. */
+/** Gemini 3 and later reject a tool call of the current turn without its thought signature. */
 function isGemini3OrLater(model: string): boolean {
   return /gemini-(?:[3-9]|\d\d)/.test(model)
 }
@@ -93,7 +92,7 @@ function writeSettings(settings: Settings, model: string): JsonObject {
   }
 }
 
-/** The budgets of Google's chat-completions endpoint, in tokens. */
+/** Thinking budgets by effort, in tokens, as in Google's chat-completions endpoint. */
 const THINKING_BUDGETS: Readonly<Record<string, number>> = {
   none: 0,
   minimal: 1024,

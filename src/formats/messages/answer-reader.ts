@@ -28,7 +28,7 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
 }
 
 interface ReaderState {
-  readonly blocks: BlockReader
+  readonly readBlockEvent: BlockReader
   /** The latest value of each usage field. */
   usage: JsonObject
   hasStarted: boolean
@@ -39,12 +39,13 @@ interface ReaderState {
 const EMPTY_CHUNK: StreamChunk = { parts: [] }
 
 /**
- * Keeps the data of an event and uses the type in the data as the event name. Drops events after `message_stop`. Throws
- * `upstream` for an event of another format. For an `error` event, throws the failure that the event reports.
+ * Keeps the data of an event, adds a missing call id, and uses the type in the data as the event name. Drops events after
+ * `message_stop`. Throws `upstream` for an event without a type. For an `error` event, throws the failure that the event
+ * reports.
  */
 export function createReader(): StreamReader {
   const state: ReaderState = {
-    blocks: createBlockReader(),
+    readBlockEvent: createBlockReader(),
     usage: {},
     hasStarted: false,
     hasStopReason: false,
@@ -75,7 +76,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'content_block_start':
     case 'content_block_delta':
     case 'content_block_stop':
-      return state.blocks(type, data)
+      return state.readBlockEvent(type, data)
     case 'message_delta':
       return readMessageDelta(state, data)
     case 'message_stop':
@@ -119,7 +120,8 @@ function readNewUsage(state: ReaderState, counts: JsonObject | undefined): reado
 }
 
 function readStop(state: ReaderState): readonly StreamPart[] {
-  if (!state.hasStarted) throw new GatewayError('upstream', 'The model provider ended its stream before it began.')
+  if (!state.hasStarted)
+    throw new GatewayError('upstream', 'The model provider ended its stream before the answer began.')
   state.hasStopped = true
   const end: readonly StreamPart[] = state.hasStopReason ? [] : [{ type: 'answer-end', finish: 'stop' }]
   return [...end, { type: 'done' }]
@@ -149,13 +151,13 @@ type OpenBlock = ToolBlock | OpaqueBlock | { readonly kind: 'known' }
 
 function createBlockReader(): BlockReader {
   const open = new Map<unknown, OpenBlock>()
-  let calls = 0
+  let callCount = 0
   return (event, data) => {
     const index = data['index']
     if (event === 'content_block_start') {
       const block = objectAt(data['content_block'], 'content_block')
-      const opened = openBlock(block, calls)
-      if (opened.kind === 'tool') calls++
+      const opened = openBlock(block, callCount)
+      if (opened.kind === 'tool') callCount++
       open.set(index, opened)
       return startParts(block, opened)
     }

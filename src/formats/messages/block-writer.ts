@@ -47,14 +47,14 @@ function addPart(state: BlockWriterState, part: StreamPart): void {
       state.current = undefined
       return
     case 'text-delta':
-      if (part.text !== '') currentBlock(state, 'text').deltas.push({ type: 'text_delta', text: part.text })
+      if (part.text !== '') continueBlock(state, 'text').deltas.push({ type: 'text_delta', text: part.text })
       return
     case 'thinking-start':
       state.current = undefined
       if (part.redacted !== undefined) addBlock(state, { type: 'redacted_thinking', data: part.redacted })
       return
     case 'thinking-delta':
-      currentBlock(state, 'thinking').deltas.push(...thinkingDeltas(part))
+      continueBlock(state, 'thinking').deltas.push(...thinkingDeltas(part))
       return
     case 'tool-call-start': {
       const content = { type: 'tool_use', id: part.id, name: part.name, input: {} }
@@ -72,7 +72,7 @@ function addPart(state: BlockWriterState, part: StreamPart): void {
 }
 
 /** The first delta starts the block, so no block is empty. */
-function currentBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block {
+function continueBlock(state: BlockWriterState, kind: 'text' | 'thinking'): Block {
   if (state.current?.kind === kind) return state.current.block
   const content = kind === 'text' ? { type: 'text', text: '' } : { type: 'thinking', thinking: '', signature: '' }
   const block = addBlock(state, content)
@@ -131,10 +131,10 @@ function addNative(state: BlockWriterState, value: JsonObject): void {
 function flush(state: BlockWriterState, isEnd: boolean): readonly SseEvent[] {
   const events: SseEvent[] = []
   for (let head = state.queue[0]; head !== undefined; head = state.queue[0]) {
-    events.push(...openBlockEvents(head, state.index))
+    events.push(...flushBlock(head, state.index))
     const canClose = isEnd || (head.isComplete && state.queue.length > 1)
     if (!canClose) break
-    events.push(...closeBlockEvents(head, state.index))
+    events.push(...closingEvents(head, state.index))
     head.isClosed = true
     state.queue.shift()
     state.index++
@@ -142,7 +142,7 @@ function flush(state: BlockWriterState, isEnd: boolean): readonly SseEvent[] {
   return events
 }
 
-function openBlockEvents(block: Block, index: number): readonly SseEvent[] {
+function flushBlock(block: Block, index: number): readonly SseEvent[] {
   const events: SseEvent[] = []
   if (!block.isStarted) events.push(toSseEvent({ type: 'content_block_start', index, content_block: block.content }))
   block.isStarted = true
@@ -153,7 +153,7 @@ function openBlockEvents(block: Block, index: number): readonly SseEvent[] {
 }
 
 /** A call without arguments gets the input `{}`, as in the vendor's streams. */
-function closeBlockEvents(block: Block, index: number): readonly SseEvent[] {
+function closingEvents(block: Block, index: number): readonly SseEvent[] {
   const stop = toSseEvent({ type: 'content_block_stop', index })
   if (block.endsInput === undefined || block.hasDeltas) return [stop]
   const delta = { type: 'input_json_delta', partial_json: '{}' }

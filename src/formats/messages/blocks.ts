@@ -155,7 +155,7 @@ export function blocksOf(message: Message, path: string): readonly Json[] {
   return asArray(content)
 }
 
-/** Chat clients use the same prompt caching field. */
+/** Chat clients send the same field for prompt caching. */
 function cacheControlOf(part: Exclude<Part, { readonly type: 'opaque' }>): JsonObject {
   const cacheControl = part.native?.value['cache_control']
   return cacheControl === undefined || cacheControl === null ? {} : { cache_control: cacheControl }
@@ -195,7 +195,7 @@ function decodeText(base64: string, path: string): string {
   try {
     const binary = atob(base64)
     const bytes = new Uint8Array(binary.length)
-    for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at)
+    for (let index = 0; index < binary.length; index++) bytes[index] = binary.charCodeAt(index)
     return new TextDecoder().decode(bytes)
   } catch {
     throw new GatewayError('invalid-request', `${path} is a file whose data is not base64. Send valid base64.`, {

@@ -13,7 +13,7 @@ import { totalTokens, writeMessageUsage, writeStopReason } from '../usage.ts'
 import { createBlockWriter, type BlockWriter, toSseEvent, isDelta } from './block-writer.ts'
 import type { Message, Part, Prompt, ReceivedBody } from '../../core/prompt.ts'
 import { readBlocks, readContent, readToolInput } from './blocks.ts'
-import { arrayAt, fieldError, booleanAt, isAbsent, modelAt, objectAt } from '../fields.ts'
+import { arrayAt, fieldError, booleanAt, isAbsent, readModelName, objectAt } from '../fields.ts'
 import { readSettings, readTools, requireMaxTokens } from './upstream.ts'
 import { writeMessageFailure, writeMessageFailureEvent } from '../failures.ts'
 
@@ -67,9 +67,9 @@ function forwardEvent(state: WriterState, event: SseEvent): readonly SseEvent[] 
     state.heldStop = event
     return []
   }
-  const before = state.heldDelta === undefined ? [] : [state.heldDelta]
+  const released = state.heldDelta === undefined ? [] : [state.heldDelta]
   state.heldDelta = event.event === 'message_delta' ? event : undefined
-  return state.heldDelta === undefined ? [...before, event] : before
+  return state.heldDelta === undefined ? [...released, event] : released
 }
 
 function writePart(state: WriterState, part: StreamPart): readonly SseEvent[] {
@@ -117,13 +117,13 @@ function writeLastDelta(state: WriterState, metrics: SvcMetrics): SseEvent {
     return toSseEvent({ type: 'message_delta', delta, usage: writeMessageUsage(usage), svc_metrics })
   }
   const data = eventData(heldDelta)
-  const counted = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
-  return { ...heldDelta, data: JSON.stringify({ ...data, usage: counted, svc_metrics }) }
+  const usageWithTotal = { ...asObject(data['usage']), total_tokens: totalTokens(usage) }
+  return { ...heldDelta, data: JSON.stringify({ ...data, usage: usageWithTotal, svc_metrics }) }
 }
 
 /** Forwards an answer received in this format with all its fields. Adds the token total and `svc_metrics`. */
 function writeCompletion(completion: Completion, metrics: SvcMetrics): string {
-  const message = completion.native?.dialect === 'anthropic' ? completion.native.value : newMessage(completion)
+  const message = completion.native?.dialect === 'anthropic' ? completion.native.value : createMessage(completion)
   const usage = { ...asObject(message['usage']), total_tokens: totalTokens(completion.usage ?? NO_USAGE) }
   return JSON.stringify({ ...message, usage, svc_metrics: writeMetrics(metrics) })
 }
@@ -141,7 +141,7 @@ export function messageId(id: string): string {
   return id.startsWith('msg_') ? id : `msg_${id.replace(/^chatcmpl-/, '')}`
 }
 
-function newMessage(completion: Completion): JsonObject {
+function createMessage(completion: Completion): JsonObject {
   return {
     id: messageId(completion.id),
     type: 'message',
@@ -199,7 +199,7 @@ function addCitation(block: JsonObject, citation: JsonObject): JsonObject {
 const MAX_MESSAGES = 10_000
 
 export function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
-  const model = modelAt(body['model'])
+  const model = readModelName(body['model'])
   requireMaxTokens(body)
   const settings = readSettings(body)
   const messages = readMessages(body['messages'])
@@ -231,7 +231,7 @@ function readMessage(value: Json, path: string): Message {
 
 function readRole(value: Json | undefined, path: string): 'user' | 'assistant' | 'system' {
   if (value === 'user' || value === 'assistant' || value === 'system') return value
-  throw fieldError(path, value, "'user', 'assistant' or 'system'")
+  throw fieldError(path, value, 'user, assistant or system')
 }
 
 function readSystem(value: Json | undefined): Message | undefined {

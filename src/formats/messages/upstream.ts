@@ -50,7 +50,7 @@ function changedMessages(prompt: Prompt): BodyChanges {
   }
 }
 
-/** Matches the message that was read from `system`, and a rewritten first system message. */
+/** Returns true for the message that was read from `system`, and for a rewritten first system message. */
 function isTopLevelSystem(first: Message | undefined, body: JsonObject): first is Message {
   if (first?.role !== 'system') return false
   return first.native === undefined || first.native.value['content'] === body['system']
@@ -94,11 +94,11 @@ function writeTurn({ role, members }: Turn): JsonObject {
   const [only] = natives
   if (members.length === 1 && only !== undefined) return only
   const blocks = members.flatMap((member) => member.blocks)
-  const content = role === 'user' ? resultsFirst(blocks) : blocks
+  const content = role === 'user' ? putResultsFirst(blocks) : blocks
   return { ...natives.reduceRight((fields, native) => ({ ...fields, ...native }), {}), role, content }
 }
 
-function resultsFirst(blocks: readonly Json[]): readonly Json[] {
+function putResultsFirst(blocks: readonly Json[]): readonly Json[] {
   const results = new Map<string, JsonObject>()
   const others: Json[] = []
   for (const block of blocks) {
@@ -132,7 +132,7 @@ export function contentBlocks(content: Json | undefined): readonly Json[] {
 /** Maximum number of stop sequences. Clouds that serve Claude enforce it, but the format documents no limit. */
 const MAX_STOP_SEQUENCES = 8_191
 
-const TOP_K = { min: 0, max: Number.MAX_SAFE_INTEGER, isInteger: true } as const
+const TOP_K_BOUNDS = { min: 0, max: Number.MAX_SAFE_INTEGER, isInteger: true } as const
 
 export function readSettings(body: JsonObject): Settings {
   const choice = isAbsent(body['tool_choice']) ? {} : objectAt(body['tool_choice'], 'tool_choice')
@@ -141,7 +141,7 @@ export function readSettings(body: JsonObject): Settings {
   setIfDefined(settings, 'maxTokens', numberAt(body['max_tokens'], 'max_tokens', OUTPUT_TOKEN_BOUNDS))
   setIfDefined(settings, 'temperature', numberAt(body['temperature'], 'temperature', ZERO_TO_ONE))
   setIfDefined(settings, 'topP', numberAt(body['top_p'], 'top_p', ZERO_TO_ONE))
-  setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K))
+  setIfDefined(settings, 'topK', numberAt(body['top_k'], 'top_k', TOP_K_BOUNDS))
   setIfDefined(settings, 'stop', readStopSequences(body['stop_sequences']))
   if (!isAbsent(body['tool_choice'])) setIfDefined(settings, 'toolChoice', readToolChoice(choice))
   if (typeof disablesParallel === 'boolean') settings.parallelToolCalls = !disablesParallel
@@ -249,7 +249,7 @@ function readTool(value: Json, path: string): Tool {
   const type = isAbsent(tool['type']) ? 'custom' : stringAt(tool['type'], `${path}.type`)
   if (type !== 'custom') return { name: asString(tool['name']) ?? type, native }
   const name = stringAt(tool['name'], `${path}.name`)
-  if (name === '') throw fieldError(`${path}.name`, name, 'a name')
+  if (name === '') throw fieldError(`${path}.name`, name, 'a non-empty string')
   return {
     name,
     ...(typeof tool['description'] === 'string' ? { description: tool['description'] } : {}),

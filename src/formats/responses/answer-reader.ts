@@ -70,14 +70,14 @@ interface Call {
 
 interface ReaderState {
   hasStarted: boolean
-  hasRefused: boolean
+  hasRefusal: boolean
   /** Calls by the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
 /** Keeps the data of an event, adds missing call ids, and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
-  const state: ReaderState = { hasStarted: false, hasRefused: false, calls: new Map() }
+  const state: ReaderState = { hasStarted: false, hasRefusal: false, calls: new Map() }
   const fillCallIds = createResponseCallIdFiller()
   return (event) => {
     const received = parseUpstreamEvent(event.data)
@@ -115,7 +115,7 @@ function readDelta(state: ReaderState, type: string, data: JsonObject): readonly
   if (delta === '') return []
   switch (type) {
     case 'response.refusal.delta':
-      state.hasRefused = true
+      state.hasRefusal = true
       return [{ type: 'text-delta', text: delta }]
     case 'response.output_text.delta':
       return [{ type: 'text-delta', text: delta }]
@@ -183,7 +183,7 @@ function readItemEnd(state: ReaderState, data: JsonObject): readonly StreamPart[
 function readEnd(state: ReaderState, data: JsonObject): readonly StreamPart[] {
   const response = asObject(data['response']) ?? {}
   const usage = readUsage(response['usage'], RESPONSE_USAGE_FIELDS)
-  const finish = readResponseFinishReason(response, state.calls.size > 0, state.hasRefused)
+  const finish = readResponseFinishReason(response, state.calls.size > 0, state.hasRefusal)
   return [
     ...readStart(state, data),
     ...(usage === undefined ? [] : [{ type: 'usage', usage } as const]),

@@ -40,7 +40,7 @@ export function createStreamWriter(context: WriteContext): StreamWriter {
       return []
     },
     observeForwarded: (events) => {
-      for (let at = events.find('\n\n'); at !== -1; at = events.find('\n\n', at + 2)) sequence++
+      for (let end = events.find('\n\n'); end !== -1; end = events.find('\n\n', end + 2)) sequence++
     },
     end: (metrics) => {
       if (heldEvent === undefined) return writer.end(metrics).map(toSseEvent)
@@ -61,7 +61,7 @@ interface WriterState {
 function createResponseWriter(context: WriteContext) {
   const state: WriterState = { started: undefined, usage: undefined, finish: 'stop' }
 
-  const createParts = (id: string, model: string): NonNullable<WriterState['started']> => {
+  const startResponse = (id: string, model: string): NonNullable<WriterState['started']> => {
     const stem = idStem(context.requestId ?? id)
     return {
       response: echoedFields(context, responseId(stem), model),
@@ -70,7 +70,7 @@ function createResponseWriter(context: WriteContext) {
   }
   const writeOpening = (id = '', model = context.prompt.model): readonly ResponseEvent[] => {
     if (state.started !== undefined) return []
-    state.started = createParts(id, model)
+    state.started = startResponse(id, model)
     const progress = { status: 'in_progress', incomplete_details: null, output: [], usage: null }
     const response = { ...state.started.response, ...progress }
     return [
@@ -89,14 +89,14 @@ function createResponseWriter(context: WriteContext) {
     },
     end: (metrics: SvcMetrics): readonly [...ResponseEvent[], ResponseEvent] => {
       const opening = writeOpening()
-      const { response: requestFields, output } = state.started ?? createParts('', context.prompt.model)
-      const ending = writeResponseStatus(state.finish)
-      const closing = output.finish(ending.status)
+      const { response: requestFields, output } = state.started ?? startResponse('', context.prompt.model)
+      const finalStatus = writeResponseStatus(state.finish)
+      const closing = output.finish(finalStatus.status)
       const usage =
         state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_USAGE_FIELDS)
       const svc_metrics = writeMetrics(metrics)
-      const response = { ...requestFields, ...ending, output: output.items(), usage, svc_metrics }
-      return [...opening, ...closing, { type: `response.${ending.status}`, response }]
+      const response = { ...requestFields, ...finalStatus, output: output.items(), usage, svc_metrics }
+      return [...opening, ...closing, { type: `response.${finalStatus.status}`, response }]
     },
   }
 }

@@ -1,6 +1,6 @@
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
-import { fieldError, booleanAt, isAbsent, modelAt, objectAt, stringAt } from '../fields.ts'
+import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../fields.ts'
 import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem } from './items.ts'
 import { readResponseSettings, readResponseTools } from '../settings.ts'
 import type { ClientFormat, StoredTurn, RecalledTurns, References, TurnFormat, WriteContext } from '../format.ts'
@@ -15,7 +15,7 @@ const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as
 
 function readPrompt(body: JsonObject, received?: ReceivedBody): Prompt {
   const native: Native = { dialect: 'responses', value: body, received }
-  const model = modelAt(body['model'])
+  const model = readModelName(body['model'])
   const system = readInstructions(body['instructions'])
   const messages = readConversation(body)
   const settings = readResponseSettings(body)
@@ -39,10 +39,10 @@ function readInstructions(value: Json | undefined): Message | undefined {
 }
 
 function readConversation(body: JsonObject): readonly Message[] {
-  const refersToStored = STORED_DATA_FIELDS.some((field) => !isAbsent(body[field]))
-  if (refersToStored && isAbsent(body['input'])) return []
+  const refersToStoredData = STORED_DATA_FIELDS.some((field) => !isAbsent(body[field]))
+  if (refersToStoredData && isAbsent(body['input'])) return []
   const messages = readInput(body['input'])
-  if (messages.length === 0 && !refersToStored)
+  if (messages.length === 0 && !refersToStoredData)
     throw fieldError('input', body['input'], 'a string or at least one item')
   return messages
 }

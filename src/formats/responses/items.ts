@@ -192,7 +192,7 @@ function encodeReasoning({ signature, redacted }: OpaqueReasoning): string | und
   return signature === undefined || signature === '' ? undefined : SIGNATURE_PREFIX + signature
 }
 
-/** Matches reasoning that only another vendor can read. */
+/** Returns true for reasoning that only another vendor can read. */
 export function isEncodedReasoning(item: JsonObject): boolean {
   const { signature, redacted } = decodeReasoning(item['encrypted_content'])
   return signature !== undefined || redacted !== undefined

@@ -13,7 +13,7 @@ interface OpenItem {
   readonly index: number
   readonly id: string
   readonly pieces: string[]
-  readonly signature: string[]
+  readonly signaturePieces: string[]
   readonly call?: Call
 }
 
@@ -131,14 +131,14 @@ function beginItem(
 ): { readonly open: OpenItem; readonly events: readonly ResponseEvent[] } {
   const index = state.items.length
   const id = itemId(PREFIXES[kind], state.stem, index)
-  const open: OpenItem = { kind, index, id, pieces: [], signature: [], ...(call === undefined ? {} : { call }) }
+  const open: OpenItem = { kind, index, id, pieces: [], signaturePieces: [], ...(call === undefined ? {} : { call }) }
   const item = itemOf(open, 'in_progress')
   state.items.push(item)
   return { open, events: [{ type: 'response.output_item.added', output_index: index, item }] }
 }
 
 /** The content is empty until the item ends. */
-function itemOf({ kind, id, pieces, signature, call }: OpenItem, status: ItemStatus | 'in_progress'): JsonObject {
+function itemOf({ kind, id, pieces, signaturePieces, call }: OpenItem, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
     case 'text': {
@@ -146,7 +146,7 @@ function itemOf({ kind, id, pieces, signature, call }: OpenItem, status: ItemSta
       return { id, type: 'message', status, role: 'assistant', content }
     }
     case 'thinking':
-      return reasoningItem(id, text, signature.length === 0 ? {} : { signature: signature.join('') })
+      return reasoningItem(id, text, signaturePieces.length === 0 ? {} : { signature: signaturePieces.join('') })
     case 'call':
       return callItem({ id, status }, text, call)
   }
@@ -176,7 +176,7 @@ function appendInput(open: OpenItem, delta: string): readonly ResponseEvent[] {
 /** A signature may arrive without reasoning text. */
 function appendSignature(state: OutputState, signature: string): readonly ResponseEvent[] {
   const opening = state.current?.kind === 'thinking' ? [] : openCurrent(state, 'thinking')
-  state.current?.signature.push(signature)
+  state.current?.signaturePieces.push(signature)
   return opening
 }
 

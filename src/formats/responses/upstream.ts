@@ -59,7 +59,7 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, settingNames } = sourceFormatOf(prompt)
-  const hints = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, rejectContent)
   const { stop, topK } = prompt.settings
   if (stop !== undefined && stop.length > 0) throw rejectContent(settingNames.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
@@ -72,7 +72,7 @@ function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
     ...changedResponseSettings({}, hasTools ? prompt.settings : withoutTools),
     ...(prompt.stream ? { stream: true } : {}),
   }
-  return { body: JSON.stringify(body), ignored: topK === undefined ? hints : [...hints, 'top_k'] }
+  return { body: JSON.stringify(body), ignored: topK === undefined ? omitted : [...omitted, 'top_k'] }
 }
 
 /** Items of unchanged messages are sent as received. */
@@ -91,11 +91,11 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
     content = []
   }
   for (const part of message.parts) {
-    const ownItems = writeOwnItems(part, path)
-    if (ownItems === undefined) content.push(part)
+    const separateItems = writeSeparateItems(part, path)
+    if (separateItems === undefined) content.push(part)
     else {
       flush()
-      items.push(...ownItems)
+      items.push(...separateItems)
     }
   }
   flush()
@@ -103,7 +103,7 @@ function writeMessage(message: Message, path: string): readonly JsonObject[] {
 }
 
 /** Returns the items of a part, or undefined for a part that belongs in the content of a message. */
-function writeOwnItems(part: Part, path: string): readonly JsonObject[] | undefined {
+function writeSeparateItems(part: Part, path: string): readonly JsonObject[] | undefined {
   switch (part.type) {
     case 'tool-call':
       return [nativeOf(part) ?? { type: 'function_call', call_id: part.id, name: part.name, arguments: inputOf(part) }]
