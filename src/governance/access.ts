@@ -14,20 +14,26 @@ const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 const SEARCH_MODEL_SUFFIX = /:online$/
 
 /**
- * Returns true if the permissions of the key and, for `<provider>/<model_id>`, its provider configurations allow one of
- * the names of the model.
+ * Returns true if the key may use the model on at least one of its routes. The permissions of the key must allow the name
+ * or the route, and its provider configurations must serve the route. An alias therefore cannot reach another provider.
+ *
+ * @param routeNames The routes of the model, as `<provider>/<model_id>`. @default the name itself
  */
-export function mayUse(key: VirtualKey, name: string, otherNames: readonly string[] = []): boolean {
-  if (key.permissions.allowedModels === undefined && key.providers.length === 0) return true
-  return [name, ...otherNames].some((candidate) => isPermitted(key, candidate))
+export function mayUse(key: VirtualKey, name: string, routeNames: readonly string[] = [name]): boolean {
+  const { allowedModels } = key.permissions
+  if (allowedModels === undefined && key.providers.length === 0) return true
+  const isAllowed = (candidate: string): boolean =>
+    allowedModels === undefined || matchesModel(allowedModels, candidate)
+  return routeNames.some((route) => (isAllowed(name) || isAllowed(route)) && isServed(key, route))
 }
 
-function isPermitted(key: VirtualKey, name: string): boolean {
-  const { allowedModels } = key.permissions
-  if (allowedModels !== undefined && !matchesModel(allowedModels, name)) return false
-  const parts = splitModelName(name)
-  if (parts === undefined || key.providers.length === 0) return true
-  return key.providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
+function isServed({ providers }: VirtualKey, route: string): boolean {
+  if (providers.length === 0) return true
+  const parts = splitModelName(route)
+  return (
+    parts !== undefined &&
+    providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
+  )
 }
 
 export function servesModel(config: ProviderConfig, id: string): boolean {
@@ -40,10 +46,10 @@ export function servesModel(config: ProviderConfig, id: string): boolean {
 /** Throws if the key does not permit the model, the tools or the output limit of the request. */
 export function checkAccess(
   key: VirtualKey,
-  request: { readonly prompt: Prompt; readonly modelName: string; readonly otherNames?: readonly string[] },
+  request: { readonly prompt: Prompt; readonly modelName: string; readonly routeNames?: readonly string[] },
 ): void {
   const { prompt, modelName } = request
-  if (!mayUse(key, modelName, request.otherNames)) {
+  if (!mayUse(key, modelName, request.routeNames)) {
     throw new GatewayError(
       'model-not-allowed',
       `This key may not use the model ${modelName.slice(0, MAX_SHOWN_LENGTH)}. GET /v1/models lists the models of this key.`,

@@ -8,8 +8,8 @@ import { checkAccess } from '../governance/access.ts'
 import { billFor } from './charge.ts'
 import type { Authenticated, TokenCounter, Exchange, Parsed, Planned, Reserved, Route, Size } from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
-import { embeddingRoutes } from './resolve.ts'
-import { marginOf, parsePrompt, readJson, readSteering, routeName } from './parse-request.ts'
+import { embeddingRoutes, routeName } from './resolve.ts'
+import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
 import { planUnchanged } from './plan.ts'
 import { clientDisconnected, release, settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
@@ -35,7 +35,7 @@ function parseEmbedding(authenticated: Authenticated, services: Services): Maybe
     const prompt = promptOf(embedding)
     await services.meter.prepare(prompt, authenticated.cancellation.signal)
     const candidates = services.resolve(embedding.model, key)
-    checkAccess(key, { prompt, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
+    checkAccess(key, { prompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
     const resolved = embeddingRoutes(candidates)
     authenticated.requestBody = body
     authenticated.prompt = prompt

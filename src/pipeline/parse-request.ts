@@ -12,10 +12,10 @@ import { checkSteeringNames, headersOf, type HttpRequest, mayHaveSteeringHeader,
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
-import { answeringRoutes, routesForOperation } from './resolve.ts'
+import { answeringRoutes, routeName, routesForOperation } from './resolve.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { LARGE_BODY_BYTES } from './body-capacity.ts'
-import type { Authenticated, Parsed, ResolvedModel, Route } from './exchange.ts'
+import type { Authenticated, Parsed, ResolvedModel } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import { waitForStore } from './reserve.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
@@ -61,7 +61,7 @@ function validateAndSetPrompt(
   const { key } = exchange
   checkPromptLength(receivedPrompt, services.limits.promptBytes)
   const candidates = services.resolve(receivedPrompt.model, key)
-  checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, otherNames: candidates.routes.map(routeName) })
+  checkAccess(key, { prompt: receivedPrompt, modelName: candidates.name, routeNames: candidates.routes.map(routeName) })
   const answering = routesForOperation(answeringRoutes(candidates), receivedPrompt)
   const resolved = restrictRoutes?.(answering) ?? answering
   checkTemperature(receivedPrompt, resolved, services.limits.maxTemperature)
@@ -135,10 +135,6 @@ export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, mo
     'internal',
     'The margin of this gateway is not a finite number that is 0 or greater. Contact its operator.',
   )
-}
-
-export function routeName({ provider, model }: Route): string {
-  return `${provider.name}/${model.id}`
 }
 
 /** Throws for a temperature above the maximum. Models that use the messages format allow at most 1. */

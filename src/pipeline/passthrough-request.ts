@@ -226,7 +226,7 @@ function checkPermissions(key: VirtualKey, { name, model, provider, target, fiel
   const maxTokensSent = asCount(fields['max_tokens'] ?? undefined)
   checkAccess(model === undefined ? withoutModels(key) : key, {
     modelName: name,
-    otherNames: [`${provider.name}/${model}`],
+    routeNames: [`${provider.name}/${model}`],
     prompt: {
       native: { dialect: 'openai', value: fields },
       model: name,

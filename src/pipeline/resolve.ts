@@ -14,7 +14,7 @@ export interface ModelNames {
   /** Returns the routes for a name without a provider, in the order in which they are attempted. */
   routesFor(id: string): readonly Route[]
   /** Returns the listed models, with their full names. */
-  list(): readonly { readonly name: string }[]
+  list(): readonly (Route & { readonly name: string })[]
 }
 
 /**
@@ -41,7 +41,7 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
  * rejects the request.
  */
 function permittedRoutes(name: string, key: VirtualKey, routes: readonly Route[]): ResolvedModel | undefined {
-  const usable = routes.filter(({ provider, model }) => mayUse(key, name, [`${provider.name}/${model.id}`]))
+  const usable = routes.filter((route) => mayUse(key, name, [routeName(route)]))
   return toResolvedModel(name, usable.length > 0 ? usable : routes)
 }
 
@@ -56,6 +56,10 @@ function weightedRoutes(
   const permitted = names.filter((fullName) => mayUse(key, name, [fullName]))
   const routes = (permitted.length > 0 ? permitted : names).flatMap((fullName) => find(fullName) ?? [])
   return toResolvedModel(name, routes)
+}
+
+export function routeName({ provider, model }: Route): string {
+  return `${provider.name}/${model.id}`
 }
 
 /** Returns undefined if there are no routes. */
@@ -85,9 +89,9 @@ function nearMisses(name: string, key: VirtualKey, models: ModelNames): readonly
     Math.abs(candidate.length - lowerCase.length) > maxDistance
       ? maxDistance + 1
       : editDistance(candidate.toLowerCase(), lowerCase)
-  const near = models.list().flatMap(({ name: fullName }) => {
+  const near = models.list().flatMap(({ name: fullName, ...route }) => {
     const distance = Math.min(distanceTo(fullName), distanceTo(fullName.slice(fullName.indexOf('/') + 1)))
-    return distance <= maxDistance && mayUse(key, fullName) ? [{ fullName, distance }] : []
+    return distance <= maxDistance && mayUse(key, fullName, [routeName(route)]) ? [{ fullName, distance }] : []
   })
   return near
     .toSorted((a, b) => a.distance - b.distance)

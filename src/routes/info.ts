@@ -2,6 +2,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { mayUse } from '../governance/access.ts'
+import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCallerKey } from '../pipeline/authenticate.ts'
 import type { Services } from '../pipeline/services.ts'
 import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
@@ -29,7 +30,7 @@ const MAX_PAGE_SIZE = 1000
 export function listModels(models: readonly ListedModel[], services: Services): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
-    const visible = models.filter((entry) => mayUse(key, entry.name))
+    const visible = models.filter((entry) => mayList(key, entry))
     const page = pageOf(visible, call.query)
     return sendWithRateStatus(call, key, services, {
       object: 'list',
@@ -46,7 +47,7 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const name = pathId(call)
-    const entry = models.find((candidate) => candidate.name === name && mayUse(key, candidate.name))
+    const entry = models.find((candidate) => candidate.name === name && mayList(key, candidate))
     if (entry === undefined) {
       throw new GatewayError(
         'invalid-model',
@@ -58,6 +59,10 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
     }
     return sendWithRateStatus(call, key, services, writeModel(entry))
   }
+}
+
+function mayList(key: VirtualKey, { name, provider, model }: ListedModel): boolean {
+  return mayUse(key, name, [`${provider}/${model.id}`])
 }
 
 function writeModel({ name, provider, model }: ListedModel): JsonObject {

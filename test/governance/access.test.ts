@@ -49,7 +49,7 @@ describe('models', () => {
     ['openai/gpt-x', { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-*'] }] }, true],
     ['openai/gpt-x', { provider_configs: [{ provider: 'openai', allowed_models: ['openai/gpt-x'] }] }, true],
     ['openai/a/b', { provider_configs: [{ provider: 'openai', allowed_models: ['a/b'] }] }, true],
-    ['alias', { provider_configs: [{ provider: 'openai' }] }, true],
+    ['alias', { provider_configs: [{ provider: 'openai' }] }, false],
   ])('%s under %j is allowed: %s', (name, fields, allowed) => {
     expect(mayUse(key(fields), name)).toBe(allowed)
   })
@@ -57,6 +57,14 @@ describe('models', () => {
   it('is allowed by any of its names', () => {
     expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['openai/gpt-x'])).toBe(true)
     expect(mayUse(key({ allowed_models: ['openai/*'] }), 'alias', ['anthropic/claude'])).toBe(false)
+    expect(mayUse(key({ allowed_models: ['alias'] }), 'alias', ['anthropic/claude'])).toBe(true)
+  })
+
+  it('is not allowed by its name if its provider is not one of the key', () => {
+    const configs = { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-x'] }] }
+    expect(mayUse(key(configs), 'alias', ['openai/gpt-x'])).toBe(true)
+    expect(mayUse(key(configs), 'alias', ['openai/gpt-y'])).toBe(false)
+    expect(mayUse(key({ ...configs, allowed_models: ['alias'] }), 'alias', ['anthropic/claude'])).toBe(false)
   })
 
   it('truncates the name of a refused model in the message', () => {

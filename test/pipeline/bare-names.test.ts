@@ -27,7 +27,12 @@ async function start(
       provider('a', ['shared', 'only-a', 'dated-2026-01-02', 'meta/llama-9']),
       provider('b', ['shared', 'only-b']),
     ],
-    catalog: { aliases: [{ id: 'team/fast', target: 'a/only-a' }] },
+    catalog: {
+      aliases: [
+        { id: 'team/fast', target: 'a/only-a' },
+        { id: 'fast', target: 'a/only-a' },
+      ],
+    },
     ...(options.key !== undefined && { key: options.key }),
   })
   closing.push(stage.close, upstream.close)
@@ -80,6 +85,27 @@ describe('a model name without a provider', () => {
     expect((await statusFor(stage, 'shared')).status).toBe(200)
     expect(stage.asked()).toEqual(['b shared'])
     expect((await statusFor(stage, 'only-a')).status).toBe(404)
+  })
+
+  it.each([{ provider: 'b' }, { provider: 'a', allowedModels: ['shared'] }])(
+    'that is an alias never reaches a model outside the providers of the key: %j',
+    async (config) => {
+      const stage = await start({ key: { name: 'own', providerConfigs: [config] } })
+
+      expect((await statusFor(stage, 'fast')).status).toBe(403)
+      expect((await statusFor(stage, 'fasd')).message).not.toContain('fast')
+      const names = (await stage.openai.models.list()).data.map(({ id }) => id)
+      expect(names).not.toContain('fast')
+      expect(names.length).toBeGreaterThan(0)
+      expect(stage.asked()).toEqual([])
+    },
+  )
+
+  it('that is an alias is served and listed if the key may use its target', async () => {
+    const stage = await start({ key: { name: 'own', providerConfigs: [{ provider: 'a' }], allowedModels: ['fast'] } })
+
+    expect((await statusFor(stage, 'fast')).status).toBe(200)
+    expect((await stage.openai.models.list()).data.map(({ id }) => id)).toEqual(['fast'])
   })
 
   it('never falls back to a model that the key may not use', async () => {
