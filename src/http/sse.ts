@@ -6,10 +6,15 @@ import { GatewayError } from '../core/errors.ts'
  * Maximum number of bytes to feed to the parser at once, because it checks the size of its buffer only after each feed.
  */
 const SLICE_BYTES = 16 * 1024
+/**
+ * Maximum number of lines of a stream that are neither a known field nor a comment. The parser creates an `Error` for
+ * each of them, so that a stream of such lines would block the event loop for seconds.
+ */
+const MAX_UNKNOWN_LINES = 1_000
 
 /** Parses an event stream whose bytes may be split at any position. */
 export interface SseParser {
-  /** Returns the events that end in these bytes. Throws `upstream` for an event that is too large. */
+  /** Returns the events that end in these bytes. Throws `upstream` for an event or a stream that exceeds a limit. */
   read(bytes: Uint8Array): readonly SseEvent[]
   /** Returns the incomplete event at the end of the stream, if it has data. */
   end(): readonly SseEvent[]
@@ -23,6 +28,7 @@ export interface SseParser {
 export function createSseParser(maxEventChars: number): SseParser {
   let events: SseEvent[] = []
   let isTooLarge = false
+  let unknownLines = 0
   const decoder = new TextDecoder()
   const parser = createParser({
     maxBufferSize: maxEventChars,
@@ -31,6 +37,7 @@ export function createSseParser(maxEventChars: number): SseParser {
     },
     onError: (error) => {
       if (error.type === 'max-buffer-size-exceeded') isTooLarge = true
+      else if (++unknownLines > MAX_UNKNOWN_LINES) throw tooManyUnknownLines()
     },
   })
   const feed = (text: string): void => {
@@ -55,6 +62,10 @@ export function createSseParser(maxEventChars: number): SseParser {
       return drain()
     },
   }
+}
+
+function tooManyUnknownLines(): GatewayError {
+  return new GatewayError('upstream', `The upstream sent more than ${MAX_UNKNOWN_LINES} lines with unknown fields.`)
 }
 
 /**

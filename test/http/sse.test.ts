@@ -52,6 +52,16 @@ describe('reading event streams', () => {
     ])
   })
 
+  it('skips up to 1,000 lines with unknown fields, and rejects a stream with more', async () => {
+    const line = 'unknown: field\n'
+
+    expect(await framesOf(`${line.repeat(1000)}data: after\n\n`)).toEqual([{ data: 'after' }])
+    await expect(framesOf(`data: before\n\n${line.repeat(1001)}data: after\n\n`)).rejects.toMatchObject({
+      kind: 'upstream',
+      message: 'The upstream sent more than 1000 lines with unknown fields.',
+    })
+  })
+
   it.each([
     ['chat', chatStream],
     ['message', messageStream],
