@@ -23,8 +23,9 @@ export type ExpressHandler = (request: ExpressRequest, response: ServerResponse)
  * app.use('/ai', toExpress(gateway))
  * ```
  *
- * The gateway receives the full path, so its `basePath` must be the mount path. Mount it before `express.json()`.
- * Otherwise, the gateway must serialize each parsed body again, and Express itself rejects requests with invalid JSON.
+ * The gateway receives the full path, so its `basePath` must be the mount path. Mount the handler before
+ * `express.json()`. Otherwise, the gateway must serialize each parsed body again, and Express itself rejects requests
+ * with invalid JSON.
  */
 export function toExpress(gateway: HttpHandling): ExpressHandler {
   const handle = toNodeHandler(gateway)

@@ -38,8 +38,8 @@ export type FastifyPlugin = (scope: FastifyScope) => Promise<void>
  * app.register(toFastify(gateway), { prefix: '/ai' })
  * ```
  *
- * The gateway receives the full path, so its `basePath` must be the prefix. Body parsers are removed only within the
- * plugin.
+ * The gateway receives the full path, so its `basePath` must be the prefix. The plugin removes the body parsers of
+ * its own scope only.
  */
 export function toFastify(gateway: HttpHandling): FastifyPlugin {
   const handle = toNodeHandler(gateway)

@@ -26,7 +26,7 @@ import { createBatches, createTraffic } from './wiring/batches.ts'
 import { createCache } from './wiring/savings.ts'
 import { createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
-import { createMetricsReports, createReplay, createServices, createStoreWarnings } from './wiring/services.ts'
+import { createMetricsReports, createReplay, createServices, createWarningLogger } from './wiring/services.ts'
 
 /** A gateway: its HTTP handlers and its in-process administration API. */
 export interface Gateway {
@@ -109,8 +109,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       observers.log.failure('settlement dropped', cause, runtime.now(), { reservation_id: reservationId })
     },
   })
-  const warn = createStoreWarnings([store, options.cache === false ? undefined : options.cache?.index], (warning) =>
-    observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
+  const logStoreWarnings = createWarningLogger(
+    [store, options.cache === false ? undefined : options.cache?.index],
+    (warning) => observers.log.event('WARN', 'store warning', runtime.now(), { warning }),
   )
   const cache =
     options.cache === false ? undefined : createCache({ pause: yieldToEventLoop, ...options.cache, runtime })
@@ -128,7 +129,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     cache,
     replay,
     savings: options.savings,
-    margin: marginOf(options.margin),
+    margin: toMarginFunction(options.margin),
     isLossy: options.onUntranslatable === 'drop',
   })
   const { keys, budgets, rateLimits, ledger } = governance
@@ -156,12 +157,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     () => {
       batches.start()
-      warn()
+      logStoreWarnings()
     },
   )
 
   let closing: Promise<void> = Promise.resolve()
-  const closeParts = (): Promise<void> =>
+  const shutDown = (): Promise<void> =>
     closeAll(
       [batches.stop, replay.close, runtime.close, ledger.retry, async () => cache?.flush(), () => store.close()],
       (cause) => services.observers.reportFailure('a shutdown step failed', cause),
@@ -174,7 +175,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     budgets,
     rateLimits,
     metrics,
-    audit: { read: readAudit(observers.audit) },
+    audit: { read: createAuditReader(observers.audit) },
     cache: {
       clear: async (filter) => cache?.clear(filter),
       reportWrongHit: async (requestId) => cache?.reportWrongHit(requestId),
@@ -182,7 +183,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     batches: { work: batches.work },
     close: () => {
       // In sequence, because a second call could otherwise close the store while the first call is sending settlements.
-      closing = closing.catch(() => {}).then(closeParts)
+      closing = closing.catch(() => {}).then(shutDown)
       return closing
     },
   }
@@ -208,13 +209,13 @@ async function closeAll(
   if (failures.length > 0) throw failures[0]
 }
 
-function marginOf(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
+function toMarginFunction(margin: GatewayOptions['margin'] = DEFAULT_MARGIN): Services['margin'] {
   if (typeof margin === 'number') return () => margin
   return (key, model) => margin({ keyId: key.id, keyName: key.name, model })
 }
 
 /** Returns a function that reads audit records with camel-case field names. */
-function readAudit(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
+function createAuditReader(audit: Pick<Audit, 'read'>): Gateway['audit']['read'] {
   return async (query) => {
     const { fromWire } = await import('./core/field-names.ts')
     return fromWire(await audit.read(query)) as AuditPage

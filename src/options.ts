@@ -75,12 +75,12 @@ export interface GatewayOptions {
   readonly onStoreFailure?: 'refuse' | 'allow'
   /**
    * Maximum time that one request waits for the store, over all its calls, in milliseconds. A single call may take
-   * at most 40% of it. @default 5,000
+   * at most 40% of this time. @default 5,000
    */
   readonly storeTimeoutMs?: number
   /**
    * How long a process caches keys, shared budgets and rate limits, in milliseconds, from 0 to 5,000. Changes by other
-   * processes take effect after this time. Changes by this process take effect immediately.
+   * processes take effect within this time. Changes by this process take effect immediately.
    * @default 2,000
    */
   readonly keyCacheMs?: number
@@ -99,12 +99,13 @@ export interface GatewayOptions {
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions
-  /** Recordings that let clients resume a stream. `false` disables them. @default on, for an hour */
+  /** Recordings that let clients resume a stream. `false` disables them. @default on, for one hour */
   readonly streams?: false | StreamsOptions
   /** Options of this process's worker for message batches. */
   readonly batches?: BatchOptions
   /** The path under which the gateway is mounted, such as `/ai`. @default '' */
   readonly basePath?: string
+  /** Limits on requests. */
   readonly limits?: Partial<Limits>
   /**
    * How to handle a request field that the upstream's format does not support. `refuse` responds with 400 and the name
@@ -123,6 +124,7 @@ export interface GatewayOptions {
   readonly circuitBreaker?: CircuitBreakerOptions
   /** Receives each log record. Its errors are ignored. @default no log */
   readonly log?: (record: LogRecord) => void
+  /** Replaces platform functions: the clock, random numbers, UUIDs and `fetch`. */
   readonly runtime?: RuntimeOptions
 }
 
@@ -130,14 +132,14 @@ export interface GatewayOptions {
 export type CacheOptions = Omit<SemanticCacheOptions, 'runtime' | 'pause'>
 
 /**
- * Times are limited to one day, because timers overflow after 24 days, and because amounts stay reserved for the
- * duration of the longest request.
+ * At most one day. Timers overflow after 24 days, and the amount of an abandoned request stays reserved for the maximum
+ * duration of a request.
  */
 const milliseconds = integerFrom(1, 86_400_000, 'milliseconds')
 
 const positiveInteger = integerFrom(1)
 
-const endpointFields = optionsOf({
+const checkEndpointFields = optionsOf({
   provider: expects('the name of a provider', (value) => typeof value === 'string'),
   price: functionCheck('price(request) that returns dollars'),
   finalPrice: functionCheck('finalPrice(request, answer) that returns dollars'),
@@ -145,11 +147,11 @@ const endpointFields = optionsOf({
 })
 
 const checkEndpoint: OptionCheck = (value, path) => {
-  const problem = endpointFields(value, path)
+  const problem = checkEndpointFields(value, path)
   if (problem !== undefined) return problem
   const { price, finalPrice, free } = value as PassthroughEndpoint
   const isConsistent = price === undefined ? finalPrice === undefined : free !== true
-  return isConsistent ? undefined : { path, text: 'expected either price or free; finalPrice requires price.' }
+  return isConsistent ? undefined : { path, text: 'expected price or free, not both; finalPrice requires price.' }
 }
 
 const checkPassthrough: OptionCheck = optionsOf({

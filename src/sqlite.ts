@@ -1,5 +1,5 @@
 /**
- * A store in one SQLite file. It survives restarts, and all processes on one host can share it.
+ * A store in one SQLite file. The data survives restarts, and all processes on one host can share the file.
  *
  * ```ts
  * import Database from 'libsql'

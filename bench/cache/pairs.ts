@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cache-key.ts'
 import { findDifference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 import { createWordingIndex } from '../../src/cache/wording-search.ts'
 import { REVERSALS } from '../../test/cache/reversals.ts'
 import { seeded, variationsOf } from './variations.ts'
@@ -73,7 +73,7 @@ function readFiles(folder: string): readonly Record<string, unknown>[] {
 
 /** Returns the number of pairs that hit, with and without the guard, at each threshold. */
 export async function hitRates(pairs: readonly Pair[]): Promise<readonly HitRate[]> {
-  const lexicon = await loadEnglish()
+  const lexicon = await loadEnglishLexicon()
   const judged = pairs.map((pair): Judged => {
     const forms = [canonicalize(normalizeText(pair.left)), canonicalize(normalizeText(pair.right))] as const
     const index = createWordingIndex()

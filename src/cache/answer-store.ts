@@ -43,9 +43,9 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
   const comparableCounts = new Map<string, number>()
   let bytes = 0
 
-  const adjustCount = ({ answer }: Entry, by: number): void => {
+  const adjustCount = ({ answer }: Entry, change: number): void => {
     if (!answer.comparable) return
-    const total = (comparableCounts.get(answer.scope) ?? 0) + by
+    const total = (comparableCounts.get(answer.scope) ?? 0) + change
     if (total > 0) comparableCounts.set(answer.scope, total)
     else comparableCounts.delete(answer.scope)
   }
@@ -108,7 +108,7 @@ export function createMemoryAnswerStore(options: MemoryAnswerStoreOptions): Answ
       const old = entries.get(answer.id)
       if (old !== undefined) detach(old)
       const entry: Entry = {
-        answer: { ...answer, completion: withoutValue(answer.completion) },
+        answer: { ...answer, completion: dropParsedValue(answer.completion) },
         bytes: bytesOf(answer) + (answer.comparable ? indexBytes(answer.text) : 0),
       }
       if (entry.bytes > maxBytes) {
@@ -168,7 +168,7 @@ function bytesOf({ id, text, completion }: CachedAnswer): number {
  * Stores the native answer only as JSON text, because the garbage collector would have to visit every object in a
  * parsed value.
  */
-function withoutValue(completion: Completion): Completion {
+function dropParsedValue(completion: Completion): Completion {
   const { native } = completion
   return native?.text === undefined
     ? completion

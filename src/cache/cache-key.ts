@@ -46,12 +46,13 @@ const MAX_COMPARED_LENGTH = 4000
  * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
  * with several choices, or in a thread that the upstream stores.
  *
- * A body that contains only fields shared by several formats has the same scope in each of them. Other fields, tools, images and unknown
- * blocks are hashed as received, together with the name of their format, so they match only requests in that format.
+ * A body that contains only fields shared by several formats has the same scope in each of them. Other fields, tools,
+ * images and unknown blocks are hashed as received, together with the name of their format, so they match only requests
+ * in that format.
  */
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
-  const index = lastUserIndex(prompt.messages)
-  const last = prompt.messages[index]
+  const questionIndex = lastUserIndex(prompt.messages)
+  const last = prompt.messages[questionIndex]
   if (last === undefined || (prompt.settings.choices ?? 1) > 1 || prompt.native.value['thread'] !== undefined) {
     return undefined
   }
@@ -60,14 +61,14 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   keyText.add('owner', options.owner)
   keyText.add('model', options.modelName)
   addSettings(keyText, prompt)
-  for (let at = 0; at < prompt.messages.length; at += 1) {
-    const message = prompt.messages[at]
+  for (let index = 0; index < prompt.messages.length; index += 1) {
+    const message = prompt.messages[index]
     if (message === undefined) continue
-    if (at === index) addQuestion(keyText, message)
+    if (index === questionIndex) addQuestion(keyText, message)
     else addMessage(keyText, message)
   }
   const scope = sha256(keyText.text)
-  return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, index, text) }
+  return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, questionIndex, text) }
 }
 
 function isComparable(prompt: Prompt, index: number, text: string): boolean {
@@ -76,7 +77,7 @@ function isComparable(prompt: Prompt, index: number, text: string): boolean {
   return parts.every((part) => part.type === 'text') && !looksLikeCode(text)
 }
 
-/** Builds the text to hash. Lengths prevent different lists of values from producing the same text. */
+/** Builds the text to hash. Each value is preceded by its length, so different lists of values have different texts. */
 class KeyText {
   text = ''
 
@@ -109,7 +110,7 @@ function hasBothLimits(body: JsonObject): boolean {
 
 function addMessage(keyText: KeyText, message: Message): void {
   if (!isPlain(message)) {
-    keyText.add('message', nativeText(message.native, message.parts))
+    keyText.add('message', serializeNative(message.native, message.parts))
     return
   }
   keyText.add('from', message.role)
@@ -119,7 +120,7 @@ function addMessage(keyText: KeyText, message: Message): void {
 function addQuestion(keyText: KeyText, message: Message): void {
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
   for (const part of message.parts) {
-    if (part.type !== 'text') keyText.add('part', nativeText(part.native, part))
+    if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
     else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
   }
 }
@@ -129,26 +130,28 @@ const TEXT_FIELDS: readonly string[] = ['type', 'text']
 
 function isPlain(message: Message): boolean {
   const native = message.native?.value
-  if (native !== undefined && (native['role'] !== message.role || !hasOnly(native, MESSAGE_FIELDS))) return false
+  if (native !== undefined && (native['role'] !== message.role || !hasOnlyFields(native, MESSAGE_FIELDS))) return false
   return message.parts.every((part) => part.type === 'text' && isPlainText(part))
 }
 
 function isPlainText(part: TextPart): boolean {
-  return part.native === undefined || (part.native.value['type'] === 'text' && hasOnly(part.native.value, TEXT_FIELDS))
+  return (
+    part.native === undefined || (part.native.value['type'] === 'text' && hasOnlyFields(part.native.value, TEXT_FIELDS))
+  )
 }
 
-function hasOnly(value: JsonObject, fields: readonly string[]): boolean {
+function hasOnlyFields(value: JsonObject, fields: readonly string[]): boolean {
   for (const field in value) if (!fields.includes(field) && value[field] !== undefined) return false
   return true
 }
 
 function serializeOtherFields(native: Native | undefined, excluded: readonly string[]): string {
-  if (native === undefined || hasOnly(native.value, excluded)) return ''
+  if (native === undefined || hasOnlyFields(native.value, excluded)) return ''
   const extras = Object.fromEntries(Object.entries(native.value).filter(([field]) => !excluded.includes(field)))
   return `${native.dialect} ${sortedJson(extras)}`
 }
 
-function nativeText(native: Native | undefined, fallback: Part | readonly Part[]): string {
+function serializeNative(native: Native | undefined, fallback: Part | readonly Part[]): string {
   return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
 }
 

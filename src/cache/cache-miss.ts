@@ -5,8 +5,8 @@ import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { CacheDirectives } from './cache-options.ts'
-import { throwIfCancelled, whenReady } from './deadlines.ts'
-import { attempt, findIdentical, type CacheHit, type CacheParts } from './find-answer.ts'
+import { throwIfCanceled, whenReady } from './deadlines.ts'
+import { attempt, findIdentical, type CacheHit, type CacheContext } from './find-answer.ts'
 import type { Lookup } from './wording-search.ts'
 
 export interface CacheMiss {
@@ -49,18 +49,18 @@ interface FoundStream<Stream> {
 
 export const UNCACHEABLE: CacheMiss = { hit: false, spent: ZERO, store: () => false, countAsHit: () => {} }
 
-export function createMiss(parts: CacheParts, lookup: Lookup, directives: CacheDirectives): CacheMiss {
-  const { tallies, writes } = parts
-  const isShared = directives.read && directives.write
-  let isCounted = directives.read
+export function createMiss(context: CacheContext, lookup: Lookup, directives: CacheDirectives): CacheMiss {
+  const { tallies, writes } = context
+  const isShareable = directives.allowsRead && directives.allowsWrite
+  let isCounted = directives.allowsRead
   return {
     hit: false,
     spent: lookup.spent,
-    id: isShared ? lookup.key.id : undefined,
-    claim: isShared ? createClaim(parts, lookup) : undefined,
+    id: isShareable ? lookup.key.id : undefined,
+    claim: isShareable ? createClaim(context, lookup) : undefined,
     store: (completion, promptTokens) => {
-      if (!directives.write || !isStorable(completion)) return false
-      const stored = attempt(tallies, () => storeAnswer(parts, lookup, { completion, promptTokens }), false)
+      if (!directives.allowsWrite || !isStorable(completion)) return false
+      const stored = attempt(tallies, () => storeAnswer(context, lookup, { completion, promptTokens }), false)
       if (!isThenable(stored)) return stored
       writes.add(stored)
       return stored.finally(() => writes.delete(stored))
@@ -77,19 +77,19 @@ export function createMiss(parts: CacheParts, lookup: Lookup, directives: CacheD
 type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 
 /** Stores and indexes an answer. A question that cannot be indexed is found only by identical text. */
-function storeAnswer(parts: CacheParts, lookup: Lookup, answered: NewAnswer): MaybePromise<boolean> {
-  const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = parts.options
+function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
+  const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
   const { id, scope, text } = lookup.key
   const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
-  const comparable = lookup.key.comparable && parts.threshold < 1
-  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answered, storedAt, expiresAt, comparable }
-  return whenReady(parts.store.put(entry), (isStored) => {
+  const comparable = lookup.key.comparable && context.threshold < 1
+  const entry: CachedAnswer = { id, scope, text, keyId: lookup.keyId, ...answer, storedAt, expiresAt, comparable }
+  return whenReady(context.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // Indexing continues after the caller disconnects, because the answer is complete.
     const indexing = { ...lookup, cancellation: undefined }
-    const indexed = attempt(parts.tallies, () => parts.search.add(indexing, expiresAt), undefined)
+    const indexed = attempt(context.tallies, () => context.search.add(indexing, expiresAt), undefined)
     return whenReady(indexed, () => true)
   })
 }
@@ -98,7 +98,7 @@ const REFUSAL =
   /^(?:i(?:'|’)?m sorry,? (?:but )?i (?:can|won|am not|cannot)|i(?:'|’)?m (?:unable|not able) to|sorry, (?:but )?i (?:can|won)|i (?:cannot|can(?:'|’)t|won(?:'|’)t|will not) (?:help|assist|provide|comply|do that|create|write|answer|fulfill)|as an ai(?: language model)?,? i (?:can|am not|do not))/i
 const MAX_REFUSAL_LENGTH = 600
 
-/** Returns true for an answer that can be shared: complete, plain text, not empty, no tool call, no refusal. */
+/** Returns true for an answer that may be stored: complete, plain text, not empty, no tool call, no refusal. */
 export function isStorable(completion: Completion): boolean {
   if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
   if (!completion.parts.every((part) => part.type === 'text' || part.type === 'thinking')) return false
@@ -127,9 +127,9 @@ const LATIN_WORDS = [
   'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|hoje|ontem|amanhã|agora|atual|atualmente',
   'oggi|ieri|domani|adesso|ora|attuale|vandaag|gisteren|nu|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
 ].join('|')
-const OTHER_WORDS =
+const NON_LATIN_WORDS =
   'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
-const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${OTHER_WORDS}`, 'iu')
+const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${NON_LATIN_WORDS}`, 'iu')
 
 const SEARCHED_LENGTH = 2000
 
@@ -138,14 +138,14 @@ export function isTimeSensitive(text: string): boolean {
   return TIME_SENSITIVE.test(isLong ? `${text.slice(0, SEARCHED_LENGTH)} ${text.slice(-SEARCHED_LENGTH)}` : text)
 }
 
-/** Lifetime of a claim, and maximum wait for another process. */
+/** Lifetime of a claim, and maximum wait for another process, in milliseconds. */
 const CLAIM_MS = 30_000
 /** The interval between polls doubles from the minimum to the maximum. */
 const MIN_POLL_MS = 25
 const MAX_POLL_MS = 500
 
-function createClaim(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined {
-  const { claims } = parts.store
+function createClaim(context: CacheContext, lookup: Lookup): AnswerClaim | undefined {
+  const { claims } = context.store
   if (claims === undefined) return undefined
   const { cancellation, key } = lookup
   let isOwned = false
@@ -156,9 +156,9 @@ function createClaim(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined
     join: async (findStream) => {
       try {
         isOwned = await claims.acquire(key.id, CLAIM_MS)
-        return isOwned ? undefined : await waitForOtherProcess(parts, lookup, { claims, findStream })
+        return isOwned ? undefined : await waitForOtherProcess(context, lookup, { claims, findStream })
       } catch {
-        throwIfCancelled({ cancellation })
+        throwIfCanceled({ cancellation })
         return undefined
       }
     },
@@ -176,18 +176,18 @@ function createClaim(parts: CacheParts, lookup: Lookup): AnswerClaim | undefined
 
 /** Polls until the other process releases its claim. Returns the stored answer, or the stream as soon as one exists. */
 async function waitForOtherProcess<Stream>(
-  parts: CacheParts,
+  context: CacheContext,
   lookup: Lookup,
   { claims, findStream }: { readonly claims: AnswerClaims; readonly findStream: FindStream<Stream> | undefined },
 ): Promise<CacheHit | FoundStream<Stream> | undefined> {
-  const { runtime } = parts.options
+  const { runtime } = context.options
   const { cancellation, key } = lookup
   const deadline = runtime.now() + CLAIM_MS
   for (let ms = MIN_POLL_MS; runtime.now() < deadline; ms = Math.min(2 * ms, MAX_POLL_MS)) {
     await sleep(ms, runtime, cancellation)
-    throwIfCancelled({ cancellation })
+    throwIfCanceled({ cancellation })
     if (!(await claims.isHeld(key.id))) {
-      return attempt(parts.tallies, () => findIdentical(parts, lookup), undefined, cancellation)
+      return attempt(context.tallies, () => findIdentical(context, lookup), undefined, cancellation)
     }
     const stream = await findStream?.()
     if (stream !== undefined) return { stream }

@@ -158,21 +158,21 @@ export function smallModelVerifier(): VerifyHit {
 
 export interface CacheDirectives {
   /** If false, no stored answer is returned (`Cache-Control: no-cache` or `no-store`). */
-  readonly read: boolean
+  readonly allowsRead: boolean
   /** If false, the answer is not stored (`Cache-Control: no-store`). */
-  readonly write: boolean
+  readonly allowsWrite: boolean
   /** Minimum similarity of a hit (`X-Svc-Cache-Threshold`). Applies only if it exceeds the configured threshold. */
   readonly threshold?: number
 }
 
-export const NO_DIRECTIVES: CacheDirectives = { read: true, write: true }
+export const NO_DIRECTIVES: CacheDirectives = { allowsRead: true, allowsWrite: true }
 
 /** The registered Cache-Control directives. Only no-cache, no-store and max-age=0 affect the semantic cache. */
 const DIRECTIVE =
   /^(?:no-cache(?:="?[\w, -]*"?)?|no-store|no-transform|only-if-cached|private(?:="?[\w, -]*"?)?|public|immutable|(?:must|proxy)-revalidate|must-understand|max-stale|(?:max-age|s-maxage|max-stale|min-fresh|stale-while-revalidate|stale-if-error)\s*=\s*"?\d+"?)$/
 
 /**
- * Parses Cache-Control and X-Svc-Cache-Threshold. A threshold above 1 counts as 1, which accepts identical text only.
+ * Parses Cache-Control and X-Svc-Cache-Threshold. A threshold above 1 is treated as 1, which accepts identical text only.
  * Throws `invalid-request` for an invalid value, because ignoring a misspelled `no-store` would store the answer.
  */
 export function readCacheDirectives(header: (name: string) => string | null | undefined): CacheDirectives {
@@ -182,7 +182,7 @@ export function readCacheDirectives(header: (name: string) => string | null | un
   const directives = readDirectives(control ?? '')
   const noStore = directives.includes('no-store')
   const noCache = directives.some((directive) => /^(?:no-cache\b.*|max-age\s*=\s*"?0+"?)$/.test(directive))
-  return { read: !noStore && !noCache, write: !noStore, ...(threshold === undefined ? {} : { threshold }) }
+  return { allowsRead: !noStore && !noCache, allowsWrite: !noStore, ...(threshold === undefined ? {} : { threshold }) }
 }
 
 function readDirectives(value: string): readonly string[] {

@@ -15,7 +15,6 @@ import {
   expandContraction,
   normalizeSpelling,
 } from './english.ts'
-
 import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
 import { toWordTokens, isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
 
@@ -111,8 +110,8 @@ function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Tok
 const PRONOUN_D = /^(i|you|he|she|we|they)'d$/
 
 function expand(token: Token, next: Token | undefined): readonly Token[] | undefined {
-  const known = expandContraction(token.key)
-  if (known !== undefined) return toWordTokens(token, known)
+  const expanded = expandContraction(token.key)
+  if (expanded !== undefined) return toWordTokens(token, expanded)
   const pronoun = token.key.endsWith("'d") ? PRONOUN_D.exec(token.key)?.[1] : undefined
   if (pronoun === undefined || !AFTER_WOULD.has(next?.key ?? '')) return undefined
   return toWordTokens(token, [pronoun, 'would'])

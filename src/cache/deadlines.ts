@@ -13,7 +13,7 @@ export interface Timeout {
  * aborts the signal passed to `work`.
  */
 export function runAbortable<T>(timeout: Timeout, work: (signal: AbortSignal) => MaybePromise<T>): MaybePromise<T> {
-  throwIfCancelled(timeout)
+  throwIfCanceled(timeout)
   const controller = new AbortController()
   const result = work(controller.signal)
   return isThenable(result) ? applyTimeout(timeout, result).finally(() => controller.abort()) : result
@@ -21,12 +21,12 @@ export function runAbortable<T>(timeout: Timeout, work: (signal: AbortSignal) =>
 
 /** Like `runAbortable`, for work that cannot be aborted. */
 export function runWithTimeout<T>(timeout: Timeout, work: () => MaybePromise<T>): MaybePromise<T> {
-  throwIfCancelled(timeout)
+  throwIfCanceled(timeout)
   const result = work()
   return isThenable(result) ? applyTimeout(timeout, result) : result
 }
 
-export function throwIfCancelled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
+export function throwIfCanceled({ cancellation }: Pick<Timeout, 'cancellation'>): void {
   if (cancellation?.isCanceled === true) throw cancellation.reason
 }
 
@@ -98,7 +98,7 @@ function createGuardedCall({ runtime: { now, after }, timeoutMs }: CallGuardOpti
   }
 }
 
-/** Returns a store whose calls have a deadline, except `clear`, which may be slow but delays no request. */
+/** Returns a store whose calls have a deadline. Exception: `clear` may be slow, but delays no request. */
 export function guardAnswerStore(store: AnswerStore, options: CallGuardOptions): AnswerStore {
   const call = createGuardedCall(options)
   const { claims, peek = store.get } = store

@@ -9,7 +9,7 @@ import { findDifference, hasSameFacts, type Difference } from './guard.ts'
 import type { Lexicon } from './typos.ts'
 import type { CacheCandidate, CandidateSearch, Lookup } from './wording-search.ts'
 
-export interface CacheParts {
+export interface CacheContext {
   readonly options: SemanticCacheOptions
   readonly threshold: number
   readonly timeoutMs: number
@@ -26,7 +26,7 @@ export interface CacheTallies {
   misses: number
   exactHits: number
   failures: number
-  readonly refused: Partial<Record<Difference | 'verifier', number>>
+  readonly rejections: Partial<Record<Difference | 'verifier', number>>
 }
 
 const MAX_CANDIDATES = 16
@@ -55,26 +55,28 @@ type LookupResult = CacheHit | undefined
  * Returns the stored answer to an identical text, or the best answer to an equivalent text. Returns a promise only if
  * a step is asynchronous, such as a call of the store, embedder, index or verifier. Throws or rejects if a step fails.
  */
-export function findAnswer(parts: CacheParts, lookup: Lookup): MaybePromise<LookupResult> {
+export function findAnswer(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
   const { key, threshold } = lookup
-  return whenReady(findIdentical(parts, lookup), (same) => {
+  return whenReady(findIdentical(context, lookup), (same) => {
     if (same !== undefined) return same
     if (!key.comparable || threshold >= 1) return undefined
-    return whenReady(parts.search.find(lookup, MAX_CANDIDATES), (candidates) => {
+    return whenReady(context.search.find(lookup, MAX_CANDIDATES), (candidates) => {
       if (candidates.length === 0) return undefined
-      return whenReady(parts.lexicon(), (lexicon) =>
-        findBest({ parts, lookup, candidates, lexicon, paraphrase: undefined }),
+      return whenReady(context.lexicon(), (lexicon) =>
+        findBest({ context, lookup, candidates, lexicon, paraphrase: undefined }),
       )
     })
   })
 }
 
-export function findIdentical(parts: CacheParts, lookup: Lookup): MaybePromise<LookupResult> {
-  return whenReady(findEntry(parts, lookup, lookup.key.id), (same) => (same === undefined ? undefined : hitOf(same, 1)))
+export function findIdentical(context: CacheContext, lookup: Lookup): MaybePromise<LookupResult> {
+  return whenReady(findEntry(context, lookup, lookup.key.id), (same) =>
+    same === undefined ? undefined : hitOf(same, 1),
+  )
 }
 
 interface Comparison {
-  readonly parts: CacheParts
+  readonly context: CacheContext
   readonly lookup: Lookup
   readonly candidates: readonly CacheCandidate[]
   readonly lexicon: Lexicon
@@ -88,22 +90,24 @@ interface AcceptedCandidate {
 }
 
 function findBest(comparison: Comparison): MaybePromise<LookupResult> {
-  const { parts, lookup } = comparison
+  const { context, lookup } = comparison
   return whenReady(findAccepted(comparison, 0), (accepted) => {
     const best = accepted ?? comparison.paraphrase
-    return best === undefined ? undefined : verify(parts, lookup, best)
+    return best === undefined ? undefined : verify(context, lookup, best)
   })
 }
 
 function findAccepted(comparison: Comparison, from: number): MaybePromise<AcceptedCandidate | undefined> {
-  const { parts, lookup, candidates } = comparison
+  const { context, lookup, candidates } = comparison
   const isLong = lookup.key.text.length >= MIN_LONG_TEXT_LENGTH
-  for (let at = from; at < candidates.length; at += 1) {
-    if (isLong && at >= from + COMPARED_PER_SLICE) return parts.pause().then(() => findAccepted(comparison, at))
-    const candidate = candidates[at]
+  for (let index = from; index < candidates.length; index += 1) {
+    if (isLong && index >= from + COMPARED_PER_SLICE) return context.pause().then(() => findAccepted(comparison, index))
+    const candidate = candidates[index]
     if (candidate === undefined) continue
-    const accepted = whenReady(findEntry(parts, lookup, candidate.id), (entry) => compare(comparison, candidate, entry))
-    if (isThenable(accepted)) return accepted.then((found) => found ?? findAccepted(comparison, at + 1))
+    const accepted = whenReady(findEntry(context, lookup, candidate.id), (entry) =>
+      compare(comparison, candidate, entry),
+    )
+    if (isThenable(accepted)) return accepted.then((result) => result ?? findAccepted(comparison, index + 1))
     if (accepted !== undefined) return accepted
   }
   return undefined
@@ -114,7 +118,7 @@ function compare(
   candidate: CacheCandidate,
   entry: CachedAnswer | undefined,
 ): AcceptedCandidate | undefined {
-  const { parts, lookup, lexicon } = comparison
+  const { context, lookup, lexicon } = comparison
   if (entry?.comparable !== true) return undefined
   const similarity = Math.min(1, candidate.similarity())
   if (similarity < Math.max(lookup.threshold, entry.threshold ?? 0)) return undefined
@@ -125,36 +129,36 @@ function compare(
     maxTypos: similarity >= MIN_SIMILARITY_FOR_TWO_TYPOS ? 2 : 1,
   })
   if (difference === undefined) return { entry, similarity }
-  countRejection(parts.tallies, difference)
-  const isWording = difference === 'word' || difference === 'order' || difference === 'question-word'
-  if (isWording && parts.options.verifyHit?.judgesWording === true && hasSameFacts(query, form)) {
+  countRejection(context.tallies, difference)
+  const isWordingOnly = difference === 'word' || difference === 'order' || difference === 'question-word'
+  if (isWordingOnly && context.options.verifyHit?.judgesWording === true && hasSameFacts(query, form)) {
     comparison.paraphrase ??= { entry, similarity }
   }
   return undefined
 }
 
-function verify(parts: CacheParts, lookup: Lookup, accepted: AcceptedCandidate): MaybePromise<LookupResult> {
-  const { verifyHit } = parts.options
-  if (verifyHit === undefined) return recordHit(parts, accepted)
+function verify(context: CacheContext, lookup: Lookup, accepted: AcceptedCandidate): MaybePromise<LookupResult> {
+  const { verifyHit } = context.options
+  if (verifyHit === undefined) return recordHit(context, accepted)
   const { key, keyId, modelName, smallModel } = lookup
   const query = { text: key.text, keyId, modelName }
-  const verdict = runAbortable<boolean | Verdict>(timeoutOf(parts, lookup), (signal) =>
+  const verdict = runAbortable<boolean | Verdict>(timeoutOf(context, lookup), (signal) =>
     verifyHit(query, accepted.entry, { smallModel, signal }),
   )
   return whenReady(verdict, (result) => {
     if (typeof result === 'object') lookup.spent = add(lookup.spent, result.spent)
-    if (result === true || (typeof result === 'object' && result.agrees === true)) return recordHit(parts, accepted)
-    countRejection(parts.tallies, 'verifier')
+    if (result === true || (typeof result === 'object' && result.agrees === true)) return recordHit(context, accepted)
+    countRejection(context.tallies, 'verifier')
     return undefined
   })
 }
 
-function recordHit(parts: CacheParts, { entry, similarity }: AcceptedCandidate): CacheHit {
+function recordHit(context: CacheContext, { entry, similarity }: AcceptedCandidate): CacheHit {
   const hit = hitOf(entry, similarity)
   if (similarity <= (entry.maxHitSimilarity ?? 0)) return hit
-  const countFailure = (): void => void (parts.tallies.failures += 1)
+  const countFailure = (): void => void (context.tallies.failures += 1)
   try {
-    const amended = parts.store.amend(entry.id, { maxHitSimilarity: similarity })
+    const amended = context.store.amend(entry.id, { maxHitSimilarity: similarity })
     if (isThenable(amended)) amended.catch(countFailure)
   } catch {
     countFailure()
@@ -163,16 +167,16 @@ function recordHit(parts: CacheParts, { entry, similarity }: AcceptedCandidate):
 }
 
 /** Returns an unexpired entry. Ignores entries of other scopes, which an index may return. */
-function findEntry(parts: CacheParts, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
-  const stored = runWithTimeout(timeoutOf(parts, lookup), () => parts.store.get(id))
+function findEntry(context: CacheContext, lookup: Lookup, id: string): MaybePromise<CachedAnswer | undefined> {
+  const stored = runWithTimeout(timeoutOf(context, lookup), () => context.store.get(id))
   return whenReady(stored, (entry) => {
     if (entry === undefined || entry.scope !== lookup.key.scope || entry.id !== id) return undefined
-    if (entry.expiresAt > parts.options.runtime.now()) return entry
-    return whenReady(parts.store.remove(id), () => undefined)
+    if (entry.expiresAt > context.options.runtime.now()) return entry
+    return whenReady(context.store.remove(id), () => undefined)
   })
 }
 
-function timeoutOf({ options, timeoutMs }: CacheParts, { cancellation }: Lookup): Timeout {
+function timeoutOf({ options, timeoutMs }: CacheContext, { cancellation }: Lookup): Timeout {
   return { ms: timeoutMs, after: options.runtime.after, cancellation }
 }
 
@@ -181,11 +185,11 @@ function hitOf(entry: CachedAnswer, similarity: number): CacheHit {
   return { hit: true, id, completion, promptTokens, similarity, storedAt }
 }
 
-function countRejection({ refused }: CacheTallies, reason: Difference | 'verifier'): void {
-  refused[reason] = (refused[reason] ?? 0) + 1
+function countRejection({ rejections }: CacheTallies, reason: Difference | 'verifier'): void {
+  rejections[reason] = (rejections[reason] ?? 0) + 1
 }
 
-/** Returns the result of `work`, or `fallback` if it fails. A cancelled request does not count as a failure. */
+/** Returns the result of `work`, or `fallback` if it fails. A canceled request does not count as a failure. */
 export function attempt<T>(
   tallies: CacheTallies,
   work: () => MaybePromise<T>,

@@ -35,7 +35,8 @@ export interface GuardOptions {
  *
  * The guard does not rely on embeddings: the texts must have the same content words, numbers, signs, names and
  * quotations in the same order. Both texts are canonical, so insignificant differences are already removed. In
- * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is not a word.
+ * addition, an article may be missing, and a word may be misspelled if one spelling is a common word and the other is
+ * not a word.
  */
 export function findDifference(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon

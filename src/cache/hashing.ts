@@ -31,7 +31,7 @@ const MAX_NGRAM = 5
 /** Maximum number of embedded characters. Only the start and the end of a longer text are embedded. */
 const MAX_LENGTH = 16_384
 
-const OFFLINE: Embedder = {
+const OFFLINE_EMBEDDER: Embedder = {
   name: 'hashing-1024',
   dimensions: DIMENSIONS,
   embed: (texts) => texts.map(hashEmbedding),
@@ -43,7 +43,7 @@ const OFFLINE: Embedder = {
  * every platform.
  */
 export function hashingEmbedder(): Embedder {
-  return OFFLINE
+  return OFFLINE_EMBEDDER
 }
 
 export function hashEmbedding(text: string): Float32Array {

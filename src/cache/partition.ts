@@ -80,15 +80,15 @@ export function createPartition(sign: Signer): Partition {
     },
     search: (search, pause) => {
       activeSearches += 1
-      const found = scan(rows, search, sign, pause)
-      if (found instanceof Promise) return found.finally(finish)
+      const result = scan(rows, search, sign, pause)
+      if (result instanceof Promise) return result.finally(finish)
       finish()
-      return found
+      return result
     },
   }
 }
 
-/** Signs two rows per new row, because signing all rows of a scope in one call would block. */
+/** Signs two rows per new row, because signing all rows of a scope in one call would block the event loop. */
 function signNext(rows: Rows, sign: Signer): void {
   const signature = new Uint32Array(SIGNATURE_WORDS)
   for (let count = 0; count < 2 && rows.signedCount < rows.entries.length; count += 1) {
@@ -125,7 +125,7 @@ interface Scan {
   readonly tailNorm: number
   /** Undefined if the partition is too small for signatures. */
   readonly signature: Uint32Array | undefined
-  readonly maxDifferent: readonly number[]
+  readonly maxDifferingBits: readonly number[]
   readonly best: Neighbor[]
   readonly end: number
 }
@@ -143,7 +143,7 @@ function scan(
     search,
     tailNorm: tailNormOf(search.vector),
     signature,
-    maxDifferent: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
+    maxDifferingBits: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
     best: [],
     end: rows.entries.length,
   }
@@ -165,23 +165,24 @@ async function scanRest(
 }
 
 function scanSlice(rows: Rows, state: Scan, from: number): number {
-  const { firstWords: first, otherWords: rest, signedCount: signed } = rows
-  const { signature, maxDifferent, end } = state
+  const { firstWords, otherWords, signedCount } = rows
+  const { signature, maxDifferingBits, end } = state
   const [firstWord = 0, secondWord = 0] = signature ?? []
-  const maxFirst = maxDifferent[0] ?? 0
+  const maxFirstBits = maxDifferingBits[0] ?? 0
   let work = 0
   let row = from
   for (; row < end && work < SLICE_WORK; row += 1) {
-    if (signature === undefined || row >= signed) {
+    if (signature === undefined || row >= signedCount) {
       work += EXACT_COST
       compare(rows.entries[row], state)
       continue
     }
-    const at = row * FIRST_WORDS
-    const different = countOnes((first[at] ?? 0) ^ firstWord) + countOnes((first[at + 1] ?? 0) ^ secondWord)
+    const offset = row * FIRST_WORDS
+    const differingBits =
+      countOnes((firstWords[offset] ?? 0) ^ firstWord) + countOnes((firstWords[offset + 1] ?? 0) ^ secondWord)
     work += 1
-    if (different > maxFirst) continue
-    const isNear = hasNearSignature(rest, row, { signature, different, maxDifferent })
+    if (differingBits > maxFirstBits) continue
+    const isNear = hasNearSignature(otherWords, row, { signature, differingBits, maxDifferingBits })
     work += isNear ? EXACT_COST : STAGE_COST
     if (isNear) compare(rows.entries[row], state)
   }
@@ -190,18 +191,19 @@ function scanSlice(rows: Rows, state: Scan, from: number): number {
 
 interface ComparisonState {
   readonly signature: Uint32Array
-  readonly different: number
-  readonly maxDifferent: readonly number[]
+  readonly differingBits: number
+  readonly maxDifferingBits: readonly number[]
 }
 
-function hasNearSignature(rest: Uint32Array, row: number, comparison: ComparisonState): boolean {
-  const at = row * OTHER_WORDS - FIRST_WORDS
-  let { different } = comparison
+function hasNearSignature(otherWords: Uint32Array, row: number, comparison: ComparisonState): boolean {
+  const offset = row * OTHER_WORDS - FIRST_WORDS
+  let { differingBits } = comparison
   let word = FIRST_WORDS
   for (let index = 1; index < STAGES.length; index += 1) {
     const end = STAGES[index] ?? 0
-    for (; word < end; word += 1) different += countOnes((rest[at + word] ?? 0) ^ (comparison.signature[word] ?? 0))
-    if (different > (comparison.maxDifferent[index] ?? 0)) return false
+    for (; word < end; word += 1)
+      differingBits += countOnes((otherWords[offset + word] ?? 0) ^ (comparison.signature[word] ?? 0))
+    if (differingBits > (comparison.maxDifferingBits[index] ?? 0)) return false
   }
   return true
 }
@@ -222,8 +224,8 @@ function compare(entry: StoredVector | undefined, { search, tailNorm, best }: Sc
 function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {
   const last = best.at(-1)
   if (best.length >= limit && (last === undefined || neighbor.similarity <= last.similarity)) return
-  const at = best.findIndex((other) => other.similarity < neighbor.similarity)
-  best.splice(at < 0 ? best.length : at, 0, neighbor)
+  const position = best.findIndex((existing) => existing.similarity < neighbor.similarity)
+  best.splice(position < 0 ? best.length : position, 0, neighbor)
   if (best.length > limit) best.pop()
 }
 

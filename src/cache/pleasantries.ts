@@ -96,7 +96,10 @@ const HOW_I = /^how i(?= (?!am\b|was\b|not\b|should\b|would\b|will\b|did\b|have\
 
 const SEARCHED_TOKENS = 40
 
-/** Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. */
+/**
+ * Removes greetings, `please`, thanks, introductions such as `can you tell me`, and the final punctuation. Rewrites
+ * equivalent forms of a question to one form.
+ */
 export function removePleasantries(tokens: readonly Token[]): readonly Token[] {
   let items = tokens
   let isClause = false
@@ -106,10 +109,10 @@ export function removePleasantries(tokens: readonly Token[]): readonly Token[] {
     items = items.slice(countWords(opening))
     isClause = CLAUSE_OPENING.test(opening)
   }
-  const ended = removeForMe(removeFinalPunctuation(removeEnding(items)))
-  const question = isClause ? asQuestion(ended) : moveFrontedPhrase(ended)
-  const bare = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
-  const form = normalizeHowTo(bare, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
+  const withoutEnding = removeForMe(removeFinalPunctuation(removeEnding(items)))
+  const question = isClause ? toDirectQuestion(withoutEnding) : moveFrontedPhrase(withoutEnding)
+  const withoutCommas = question.filter((item) => item.key !== ',' || item.kind !== 'symbol')
+  const form = normalizeHowTo(withoutCommas, isClause ? [HOW_TO, HOW_I] : [HOW_TO])
   const isOneSentence = form.length <= SEARCHED_TOKENS && !form.some((item) => item.kind === 'stop')
   return isOneSentence ? reword(form) : form
 }
@@ -155,10 +158,10 @@ export function removeFinalPunctuation(items: readonly Token[]): readonly Token[
 }
 
 /**
- * Converts an indirect question to a direct one: `what is the price` for `what the price is`, `where can I pay` for `where I
- * can pay`, `why do cats purr` for `why cats purr`.
+ * Converts an indirect question to a direct one: `what is the price` for `what the price is`, `where can I pay` for
+ * `where I can pay`, `why do cats purr` for `why cats purr`.
  */
-function asQuestion(items: readonly Token[]): readonly Token[] {
+function toDirectQuestion(items: readonly Token[]): readonly Token[] {
   const [first, second, third] = items
   if (first === undefined || second === undefined || !QUESTION_WORDS.has(first.key)) return items
   if (items.some((item) => item.kind === 'stop')) return items
@@ -202,10 +205,10 @@ function isFormOfBe(item: Token): boolean {
 function normalizeHowTo(items: readonly Token[], patterns: readonly RegExp[]): readonly Token[] {
   if (!items.some((item) => item.key === 'how')) return items
   const line = lineOf(items)
-  const found = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
-  if (!found) return items
-  const start = countWords(line.slice(0, found.index))
+  const matched = patterns.map((pattern) => pattern.exec(line)).find((match) => match !== null)
+  if (!matched) return items
+  const start = countWords(line.slice(0, matched.index))
   const how = items[start]
   if (how === undefined) return items
-  return [...items.slice(0, start), ...toWordTokens(how, ['how', 'to']), ...items.slice(start + countWords(found[0]))]
+  return [...items.slice(0, start), ...toWordTokens(how, ['how', 'to']), ...items.slice(start + countWords(matched[0]))]
 }

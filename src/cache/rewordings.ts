@@ -143,7 +143,7 @@ function applyFirst(rules: readonly Rewording[], items: readonly Token[], line: 
       .split(' ')
       .flatMap((word) => (word.startsWith('$') ? tokensIn(Number(word.slice(1))) : toWordTokens(first, [word])))
     return [
-      ...replacement.map((token, at) => ({ ...token, startsSentence: at === 0 })),
+      ...replacement.map((token, index) => ({ ...token, startsSentence: index === 0 })),
       ...items.slice(countWords(match[0])),
     ]
   }

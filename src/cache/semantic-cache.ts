@@ -14,7 +14,7 @@ import {
   type VerifierModel,
 } from './cache-options.ts'
 import { guardAnswerStore, guardVectorIndex, whenReady } from './deadlines.ts'
-import { attempt, findAnswer, type CacheHit, type CacheParts, type CacheTallies } from './find-answer.ts'
+import { attempt, findAnswer, type CacheHit, type CacheContext, type CacheTallies } from './find-answer.ts'
 import { createFlatIndex, createVectorSearch } from './vector-search.ts'
 import type { Difference } from './guard.ts'
 import { hashingEmbedder } from './hashing.ts'
@@ -65,7 +65,7 @@ export interface CacheStatistics {
   /** Number of hits on identical text. */
   readonly exactHits: number
   /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
-  readonly refused: Readonly<Partial<Record<Difference | 'verifier', number>>>
+  readonly rejections: Readonly<Partial<Record<Difference | 'verifier', number>>>
   /** Number of lookups in which an embedder, index, store or verifier failed or timed out. */
   readonly failures: number
   readonly entries: number
@@ -84,24 +84,24 @@ const MAX_REPORTABLE_REQUESTS = 10_000
 /** Creates the cache. Throws `invalid-request` with the name of the invalid option. */
 export function createSemanticCache(options: SemanticCacheOptions): SemanticCache {
   checkCacheOptions(options)
-  const parts = createCacheParts(options)
+  const context = createCacheContext(options)
   const entryIdByRequest = new LRUCache<string, string>({ max: MAX_REPORTABLE_REQUESTS })
-  const remember = (found: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
-    if (found.hit && requestId !== undefined) entryIdByRequest.set(requestId, found.id)
-    return found
+  const remember = (result: CacheHit | CacheMiss, requestId: string | undefined): CacheHit | CacheMiss => {
+    if (result.hit && requestId !== undefined) entryIdByRequest.set(requestId, result.id)
+    return result
   }
   return {
-    lookUp: (query) => whenReady(lookUp(parts, query), (found) => remember(found, query.requestId)),
-    peek: (query) => lookUp(toReadOnly(parts), query),
+    lookUp: (query) => whenReady(lookUp(context, query), (result) => remember(result, query.requestId)),
+    peek: (query) => lookUp(toReadOnly(context), query),
     reportWrongHit: (id) =>
-      attempt(parts.tallies, () => raiseThreshold(parts, entryIdByRequest.get(id) ?? id), undefined),
-    clear: (filter = {}) => attempt(parts.tallies, () => clear(parts, filter.key), undefined),
-    stats: () => statisticsOf(parts.tallies, parts.store.size()),
-    flush: async () => void (await Promise.all(parts.writes)),
+      attempt(context.tallies, () => raiseThreshold(context, entryIdByRequest.get(id) ?? id), undefined),
+    clear: (filter = {}) => attempt(context.tallies, () => clear(context, filter.key), undefined),
+    stats: () => statisticsOf(context.tallies, context.store.size()),
+    flush: async () => void (await Promise.all(context.writes)),
   }
 }
 
-function createCacheParts(options: SemanticCacheOptions): CacheParts {
+function createCacheContext(options: SemanticCacheOptions): CacheContext {
   const {
     runtime,
     maxEntries = DEFAULT_MAX_ENTRIES,
@@ -129,22 +129,22 @@ function createCacheParts(options: SemanticCacheOptions): CacheParts {
     timeoutMs,
     store,
     search,
-    tallies: emptyTallies(),
+    tallies: createTallies(),
     writes: new Set(),
     lexicon: lazyLexicon(),
     pause,
   }
 }
 
-interface SearchParts extends Pick<CacheParts, 'pause' | 'timeoutMs'> {
+interface SearchDependencies extends Pick<CacheContext, 'pause' | 'timeoutMs'> {
   readonly hasComparable: AnswerStore['hasComparable']
 }
 
 /**
- * With the offline embedder, candidates are found by their words, without vectors. A local index needs no limits, because the memory store removes the vector of
- * each entry that it evicts.
+ * With the offline embedder, candidates are found by their words, without vectors. A local index needs no limits, because
+ * the memory store removes the vector of each entry that it evicts.
  */
-function createSearch(options: SemanticCacheOptions, parts: SearchParts): CandidateSearch {
+function createSearch(options: SemanticCacheOptions, dependencies: SearchDependencies): CandidateSearch {
   const {
     runtime,
     embedder = hashingEmbedder(),
@@ -153,7 +153,7 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   } = options
   const isLocal = options.index === undefined && options.answers === undefined
   if (isLocal && embedder === hashingEmbedder()) return createWordingSearch()
-  const { timeoutMs, hasComparable, pause } = parts
+  const { timeoutMs, hasComparable, pause } = dependencies
   const bounds = isLocal ? { maxEntries: Infinity, maxBytes: Infinity } : { maxEntries, maxBytes }
   const { dimensions } = embedder
   const index =
@@ -163,10 +163,10 @@ function createSearch(options: SemanticCacheOptions, parts: SearchParts): Candid
   return createVectorSearch({ embedder, index, runtime, timeoutMs, isLocal, hasComparable })
 }
 
-function lookUp(parts: CacheParts, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
-  const { options, tallies } = parts
+function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit | CacheMiss> {
+  const { options, tallies } = context
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
-  if (options.enabled === false || (!directives.read && !directives.write)) return UNCACHEABLE
+  if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
   const key = cacheKeyOf(query.prompt, { owner, modelName })
   if (key === undefined) return UNCACHEABLE
@@ -175,19 +175,19 @@ function lookUp(parts: CacheParts, query: CacheQuery): MaybePromise<CacheHit | C
     keyId,
     modelName,
     // A caller can only raise the threshold.
-    threshold: Math.max(parts.threshold, Math.min(1, directives.threshold ?? 0)),
+    threshold: Math.max(context.threshold, Math.min(1, directives.threshold ?? 0)),
     cancellation,
     smallModel,
     spent: ZERO,
     form: undefined,
     vector: undefined,
   }
-  if (!directives.read) return createMiss(parts, lookup, directives)
-  const found = attempt(tallies, () => findAnswer(parts, lookup), undefined, cancellation)
-  return whenReady(found, (hit) => {
+  if (!directives.allowsRead) return createMiss(context, lookup, directives)
+  const result = attempt(tallies, () => findAnswer(context, lookup), undefined, cancellation)
+  return whenReady(result, (hit) => {
     if (hit === undefined) {
       tallies.misses += 1
-      return createMiss(parts, lookup, directives)
+      return createMiss(context, lookup, directives)
     }
     tallies.hits += 1
     tallies.exactHits += hit.similarity === 1 && hit.id === key.id ? 1 : 0
@@ -195,8 +195,8 @@ function lookUp(parts: CacheParts, query: CacheQuery): MaybePromise<CacheHit | C
   })
 }
 
-function toReadOnly(parts: CacheParts): CacheParts {
-  const { store, options } = parts
+function toReadOnly(context: CacheContext): CacheContext {
+  const { store, options } = context
   const isFree = options.embedder === undefined && options.verifyHit === undefined
   const readOnlyStore: AnswerStore = {
     get: (id) => (store.peek === undefined ? store.get(id) : store.peek(id)),
@@ -207,10 +207,10 @@ function toReadOnly(parts: CacheParts): CacheParts {
     clear: () => {},
     size: () => store.size(),
   }
-  return { ...parts, threshold: isFree ? parts.threshold : 1, tallies: emptyTallies(), store: readOnlyStore }
+  return { ...context, threshold: isFree ? context.threshold : 1, tallies: createTallies(), store: readOnlyStore }
 }
 
-function raiseThreshold({ store: answers }: CacheParts, id: string): MaybePromise<void> {
+function raiseThreshold({ store: answers }: CacheContext, id: string): MaybePromise<void> {
   return whenReady(answers.get(id), (entry) => {
     if (entry === undefined) return undefined
     const { maxHitSimilarity = 0 } = entry
@@ -220,20 +220,20 @@ function raiseThreshold({ store: answers }: CacheParts, id: string): MaybePromis
   })
 }
 
-function clear({ store: answers, search }: CacheParts, keyId: string | undefined): MaybePromise<void> {
+function clear({ store: answers, search }: CacheContext, keyId: string | undefined): MaybePromise<void> {
   return whenReady(answers.clear(keyId), () => (keyId === undefined ? search.clear() : undefined))
 }
 
-function emptyTallies(): CacheTallies {
-  return { hits: 0, misses: 0, exactHits: 0, failures: 0, refused: {} }
+function createTallies(): CacheTallies {
+  return { hits: 0, misses: 0, exactHits: 0, failures: 0, rejections: {} }
 }
 
 function statisticsOf(
   tallies: CacheTallies,
   size: { readonly entries: number; readonly bytes: number },
 ): CacheStatistics {
-  const { hits, misses, refused } = tallies
+  const { hits, misses, rejections } = tallies
   const totalRequests = hits + misses
   const hitRate = totalRequests === 0 ? 0 : hits / totalRequests
-  return { hitRate, totalRequests, ...tallies, refused: { ...refused }, ...size }
+  return { hitRate, totalRequests, ...tallies, rejections: { ...rejections }, ...size }
 }

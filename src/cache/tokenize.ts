@@ -1,6 +1,6 @@
 /**
- * `word`: letters. `number`: digits with separators (1,000.5 or 12:30). `exact`: text in which every letter matters, such as
- * quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
+ * `word`: letters. `number`: digits with separators (1,000.5 or 12:30). `exact`: text in which every letter matters, such
+ * as quotations, code, addresses and identifiers. `symbol`: one character. `stop`: the end of a sentence.
  */
 export type TokenKind = 'word' | 'number' | 'exact' | 'symbol' | 'stop'
 
@@ -43,22 +43,22 @@ export function tokenize(text: string): readonly Token[] {
     tokens.push({ kind, raw, key, startsSentence })
     startsSentence = kind === 'stop' || (kind === 'symbol' && (startsSentence || raw === ':'))
   }
-  for (let at = 0; at < text.length;) {
-    if (text.charCodeAt(at) === SPACE) {
-      at += 1
+  for (let position = 0; position < text.length;) {
+    if (text.charCodeAt(position) === SPACE) {
+      position += 1
       continue
     }
-    const end = endOfPlainWord(text, at)
-    if (end > at) {
-      const word = text.slice(at, end)
+    const end = endOfPlainWord(text, position)
+    if (end > position) {
+      const word = text.slice(position, end)
       push('word', word, word.toLowerCase())
-      at = end
+      position = end
       continue
     }
-    pattern.lastIndex = at
+    pattern.lastIndex = position
     const match = pattern.exec(text)
     if (match === null) break
-    at = match.index + match[0].length
+    position = match.index + match[0].length
     pushMatch(match, text, push)
   }
   return tokens
@@ -67,9 +67,9 @@ export function tokenize(text: string): readonly Token[] {
 const SPACE = 0x20
 
 /** Returns the end of a space-delimited word of ASCII letters, or 0. Ten times faster than the pattern. */
-function endOfPlainWord(text: string, at: number): number {
-  if (at > 0 && text.charCodeAt(at - 1) !== SPACE) return 0
-  let end = at
+function endOfPlainWord(text: string, start: number): number {
+  if (start > 0 && text.charCodeAt(start - 1) !== SPACE) return 0
+  let end = start
   let capitals = 0
   for (; end < text.length; end += 1) {
     const code = text.charCodeAt(end)
@@ -77,8 +77,8 @@ function endOfPlainWord(text: string, at: number): number {
     else if (code < 0x61 || code > 0x7a) break
   }
   const isBounded = end === text.length || text.charCodeAt(end) === SPACE
-  const first = text.charCodeAt(at)
-  const isOrdinary = capitals === 0 || capitals === end - at || (capitals === 1 && first <= 0x5a)
+  const first = text.charCodeAt(start)
+  const isOrdinary = capitals === 0 || capitals === end - start || (capitals === 1 && first <= 0x5a)
   return isBounded && isOrdinary ? end : 0
 }
 
@@ -182,7 +182,7 @@ const HAS_MOVED_CAPITAL = /^[a-z][A-Z][a-z]*$/
 function letterSwaps(word: string): readonly string[] {
   return Array.from(
     { length: word.length - 1 },
-    (_, at) => word.slice(0, at) + word.charAt(at + 1) + word.charAt(at) + word.slice(at + 2),
+    (_, index) => word.slice(0, index) + word.charAt(index + 1) + word.charAt(index) + word.slice(index + 2),
   ).filter((swapped) => swapped !== word)
 }
 

@@ -28,8 +28,8 @@ const FUNCTION_WORDS: ReadonlySet<string> = new Set(
 
 /** Returns true for two words that the guard may accept as the same word. */
 export function mayBeTypo(left: string, right: string): boolean {
-  const [one, other] = removePossessives(left, right)
-  return isOneTypo(one, other) || isFunctionWordTypo(one, other)
+  const [leftWord, rightWord] = removePossessives(left, right)
+  return isOneTypo(leftWord, rightWord) || isFunctionWordTypo(leftWord, rightWord)
 }
 
 export function removePossessives(left: string, right: string): readonly [string, string] {
@@ -56,9 +56,9 @@ export function isOneTypo(left: string, right: string): boolean {
 function isSwapOrWrongLetter(left: string, right: string, from: number): boolean {
   if (isSwap(left, right, from)) return true
   if (left.slice(from + 1) !== right.slice(from + 1)) return false
-  const [one = '', other = ''] = [left[from], right[from]]
-  if (from === left.length - 1 && ENDINGS.includes(one) && ENDINGS.includes(other)) return false
-  return left.length >= LONG_WORD_LENGTH || !(VOWELS.includes(one) && VOWELS.includes(other))
+  const [leftLetter = '', rightLetter = ''] = [left[from], right[from]]
+  if (from === left.length - 1 && ENDINGS.includes(leftLetter) && ENDINGS.includes(rightLetter)) return false
+  return left.length >= LONG_WORD_LENGTH || !(VOWELS.includes(leftLetter) && VOWELS.includes(rightLetter))
 }
 
 function isExtraLetter(short: string, long: string, from: number): boolean {
@@ -107,11 +107,14 @@ export function isUnambiguousTypo(left: string, right: string): boolean {
 export function isKeyboardError(left: string, right: string): boolean {
   if (left.length !== right.length) return false
   const from = commonPrefixLength(left, right)
-  const [one = '', other = ''] = [left.charAt(from), right.charAt(from)]
-  if (from === left.length - 1 || (VOWELS.includes(one) && VOWELS.includes(other))) return false
-  if (left.slice(from + 1) !== right.slice(from + 1)) return one === right.charAt(from + 1)
+  const [leftLetter = '', rightLetter = ''] = [left.charAt(from), right.charAt(from)]
+  if (from === left.length - 1 || (VOWELS.includes(leftLetter) && VOWELS.includes(rightLetter))) return false
+  if (left.slice(from + 1) !== right.slice(from + 1)) return leftLetter === right.charAt(from + 1)
   return KEYBOARD_ROWS.some(
-    (row) => Math.abs(row.indexOf(one) - row.indexOf(other)) === 1 && row.includes(one) && row.includes(other),
+    (row) =>
+      Math.abs(row.indexOf(leftLetter) - row.indexOf(rightLetter)) === 1 &&
+      row.includes(leftLetter) &&
+      row.includes(rightLetter),
   )
 }
 
@@ -126,9 +129,9 @@ export function differsAtEnd(left: string, right: string): boolean {
   return left.slice(0, length - 1) === right.slice(0, length - 1)
 }
 
-function isSwap(left: string, right: string, at: number): boolean {
-  const swapped = left.length === right.length && left[at] === right[at + 1] && left[at + 1] === right[at]
-  return swapped && left.slice(at + 2) === right.slice(at + 2)
+function isSwap(left: string, right: string, index: number): boolean {
+  const swapped = left.length === right.length && left[index] === right[index + 1] && left[index + 1] === right[index]
+  return swapped && left.slice(index + 2) === right.slice(index + 2)
 }
 
 function byLength(left: string, right: string): readonly [string, string] {
@@ -143,9 +146,9 @@ function commonPrefixLength(left: string, right: string): number {
 
 /**
  * Classifies a lower-case word. Misspellings of `common` words are recognized; a `real` word is another word, or a
- * name, one typo away from a common word. About 1% of unknown words are classified as common or real, which prevents a hit.
- * Common and real words are never classified as unknown. An `impossible` word is unknown and contains three letters
- * that almost never occur together, so it is a misspelling, not a name.
+ * name, one typo away from a common word. Common and real words are never classified as unknown. About 1% of unknown
+ * words are classified as common or real, which prevents a hit. An `impossible` word is unknown and contains three
+ * letters that almost never occur together, so it is a misspelling, not a name.
  */
 export type Lexicon = (word: string) => 'common' | 'real' | 'unknown' | 'impossible'
 
@@ -183,7 +186,7 @@ export function bitsOfWord(word: string, size: number, probes: number): readonly
 /** Returns the trigrams of a word of lower-case letters, padded with a blank on each side, as numbers below 19,683. */
 export function trigramsOf(word: string): readonly number[] {
   const letters = [0, ...Array.from(word, (letter) => letter.charCodeAt(0) - 0x60), 0]
-  return letters.slice(2).map((last, at) => (letters[at] ?? 0) * 729 + (letters[at + 1] ?? 0) * 27 + last)
+  return letters.slice(2).map((last, index) => (letters[index] ?? 0) * 729 + (letters[index + 1] ?? 0) * 27 + last)
 }
 
 /** Filters in base64, written by bench/cache/build-lexicon.ts. */
@@ -215,7 +218,7 @@ function readBits(base64: string): { readonly size: number; readonly has: (bit: 
   return { size: bytes.length * 8, has: (bit) => (((bytes[bit >>> 3] ?? 0) >>> (bit & 7)) & 1) === 1 }
 }
 
-export async function loadEnglish(): Promise<Lexicon> {
+export async function loadEnglishLexicon(): Promise<Lexicon> {
   const { default: words } = await import('./english-words.json', { with: { type: 'json' } })
   return readLexicon(words)
 }
@@ -225,7 +228,7 @@ export function lazyLexicon(): () => MaybePromise<Lexicon> {
   let loading: Promise<Lexicon> | undefined
   const load = async (): Promise<Lexicon> => {
     try {
-      return (loaded = await loadEnglish())
+      return (loaded = await loadEnglishLexicon())
     } catch {
       loading = undefined
       return noLexicon

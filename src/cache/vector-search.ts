@@ -31,7 +31,7 @@ interface PendingQuestion {
   readonly expiresAt: number
 }
 
-/** Unit vectors. Undefined if the embedder returned an unusable vector. */
+/** Unit vectors. An element is undefined if the embedder returned an unusable vector. */
 type Vectors = readonly (Float32Array | undefined)[]
 
 export function createVectorSearch(options: VectorSearchOptions): CandidateSearch {
@@ -54,8 +54,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     pendingQuestions: readonly (readonly [string, PendingQuestion])[],
     vectors: Vectors,
   ): void => {
-    for (const [at, [id, { expiresAt }]] of pendingQuestions.entries()) {
-      const vector = vectors[at + 1]
+    for (const [position, [id, { expiresAt }]] of pendingQuestions.entries()) {
+      const vector = vectors[position + 1]
       if (vector !== undefined && pending.get(scope)?.has(id)) void index.add({ id, scope, vector, expiresAt })
       forget(scope, id)
     }
@@ -70,8 +70,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     })
   }
   const formOf = (id: string, text: string): Canonical => {
-    const known = forms.get(id)
-    if (known !== undefined) return known
+    const cached = forms.get(id)
+    if (cached !== undefined) return cached
     const form = canonicalize(text)
     forms.set(id, form)
     return form
@@ -81,8 +81,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     const search = (vector: Float32Array): ReturnType<VectorIndex['nearest']> =>
       runWithTimeout(timeout, () => index.nearest(lookup.key.scope, vector, { minSimilarity: threshold, limit }))
-    return whenReady(whenReady(vectorOf(lookup), search), (found) =>
-      found
+    return whenReady(whenReady(vectorOf(lookup), search), (neighbors) =>
+      neighbors
         .filter(({ similarity }) => similarity >= threshold)
         .map(({ id, similarity }) => ({ id, form: (text) => formOf(id, text), similarity: () => similarity })),
     )
@@ -129,7 +129,7 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
       throw error
     }
     const accept = (results: readonly Float32Array[]): Vectors => {
-      const vectors = texts.map((_, at) => toUnitVector(results[at], embedder.dimensions))
+      const vectors = texts.map((_, textIndex) => toUnitVector(results[textIndex], embedder.dimensions))
       if (vectors[0] === undefined)
         return fail(
           new Error(
@@ -170,22 +170,22 @@ interface EmbedderHealth {
  * keys pause it for all keys.
  */
 function createEmbedderHealth(now: () => number): EmbedderHealth {
-  const keys = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
-  const all = createFailurePause(now)
-  const failing = new Set<string>()
+  const pauseByKey = new LRUCache<string, FailurePause>({ max: MAX_FAILING_KEYS })
+  const globalPause = createFailurePause(now)
+  const failingKeys = new Set<string>()
   return {
-    isPaused: (keyId) => all.isPaused || keys.peek(keyId)?.isPaused === true,
+    isPaused: (keyId) => globalPause.isPaused || pauseByKey.peek(keyId)?.isPaused === true,
     recordSuccess: (keyId) => {
-      keys.delete(keyId)
-      failing.clear()
-      all.reset()
+      pauseByKey.delete(keyId)
+      failingKeys.clear()
+      globalPause.reset()
     },
     recordFailure: (keyId) => {
-      const own = keys.get(keyId) ?? createFailurePause(now)
-      keys.set(keyId, own)
-      own.countFailure()
-      if (failing.size < 2) failing.add(keyId)
-      if (failing.size > 1) all.countFailure()
+      const keyPause = pauseByKey.get(keyId) ?? createFailurePause(now)
+      pauseByKey.set(keyId, keyPause)
+      keyPause.countFailure()
+      if (failingKeys.size < 2) failingKeys.add(keyId)
+      if (failingKeys.size > 1) globalPause.countFailure()
     },
   }
 }
@@ -237,11 +237,11 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
     if (partition?.size() === 0) partitions.delete(entry.scope)
   }
   const evict = (): void => {
-    let seen = 0
+    let checkedCount = 0
     for (const entry of entries.values()) {
       const isFull = entries.size >= capacity
-      if (!isFull && seen >= MAX_EXPIRY_CHECKS) return
-      seen += 1
+      if (!isFull && checkedCount >= MAX_EXPIRY_CHECKS) return
+      checkedCount += 1
       if (isFull || entry.expiresAt <= now()) remove(entry)
     }
   }
@@ -263,13 +263,13 @@ export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
       checkDimensions(vector)
       const partition = partitions.get(scope)
       if (partition === undefined || limit < 1) return []
-      const found = partition.search({ vector, minSimilarity, limit, now: now() }, pause)
-      const keepStored = (neighbors: Awaited<typeof found>): Awaited<typeof found> => {
+      const result = partition.search({ vector, minSimilarity, limit, now: now() }, pause)
+      const keepStored = (neighbors: Awaited<typeof result>): Awaited<typeof result> => {
         const present = neighbors.filter(({ id }) => entries.get(id)?.scope === scope)
         for (const { id } of present.toReversed()) touch(entries, id)
         return present
       }
-      return found instanceof Promise ? found.then(keepStored) : keepStored(found)
+      return result instanceof Promise ? result.then(keepStored) : keepStored(result)
     },
     remove: (id) => {
       const entry = entries.get(id)

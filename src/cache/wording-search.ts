@@ -69,7 +69,7 @@ export function createWordingSearch(): CandidateSearch {
  * words in the same order, except for a few typos.
  */
 export interface WordingIndex {
-  /** Adds a question. Without a form, the question is canonicalized when its scope gets a second question. */
+  /** Adds a question. Without a form, a later lookup in the scope canonicalizes the question. */
   add(question: { readonly id: string; readonly scope: string; readonly text: string; readonly form?: Canonical }): void
   remove(scope: string, id: string): void
   clear(): void
@@ -112,12 +112,12 @@ export function createWordingIndex(): WordingIndex {
   const scopes = new Map<string, Scope>()
   return {
     add: ({ id, scope: name, text, form }) => {
-      const known = scopes.get(name)
-      const scope: Scope = known ?? { firstQuestion: undefined, pending: undefined, wordings: undefined }
-      if (known === undefined) scopes.set(name, scope)
+      const existing = scopes.get(name)
+      const scope: Scope = existing ?? { firstQuestion: undefined, pending: undefined, wordings: undefined }
+      if (existing === undefined) scopes.set(name, scope)
       else forget(scope, id)
-      if (form !== undefined) insert((scope.wordings ??= emptyWordings()), id, form)
-      else if (known === undefined) scope.firstQuestion = { id, text }
+      if (form !== undefined) insert((scope.wordings ??= createWordings()), id, form)
+      else if (existing === undefined) scope.firstQuestion = { id, text }
       else (scope.pending ??= new Map<string, string>()).set(id, text)
     },
     remove: (name, id) => {
@@ -131,18 +131,18 @@ export function createWordingIndex(): WordingIndex {
     find: (name, form, limit) => {
       const scope = scopes.get(name)
       if (scope === undefined) return []
-      const wordings = (scope.wordings ??= emptyWordings())
+      const wordings = (scope.wordings ??= createWordings())
       canonicalizePending(scope, wordings)
       const words = wordsOf(form)
-      const found: WordingMatch[] = []
-      for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) found.push({ id, typos: 0 })
-      if (found.length < limit && form.language !== 'none') addWithTypos(wordings, words, { found, limit })
-      return found.slice(0, limit)
+      const matches: WordingMatch[] = []
+      for (const { id } of wordings.byKey.get(words.join(' ')) ?? []) matches.push({ id, typos: 0 })
+      if (matches.length < limit && form.language !== 'none') addWithTypos(wordings, words, { matches, limit })
+      return matches.slice(0, limit)
     },
   }
 }
 
-function emptyWordings(): Wordings {
+function createWordings(): Wordings {
   return { byId: new Map(), byKey: new Map(), byWord: new Map(), byShape: new Map() }
 }
 
@@ -202,18 +202,18 @@ function wordsOf(form: Canonical): readonly string[] {
 function addWithTypos(
   wordings: Wordings,
   words: readonly string[],
-  { found, limit }: { readonly found: WordingMatch[]; readonly limit: number },
+  { matches, limit }: { readonly matches: WordingMatch[]; readonly limit: number },
 ): void {
   const rarest = rarestOf(wordings, words)
   if (rarest === undefined) return
-  const known = new Set(found.map(({ id }) => id))
+  const known = new Set(matches.map(({ id }) => id))
   for (const word of [rarest, ...neighborsOf(wordings, rarest)]) {
     for (const wording of wordings.byWord.get(word) ?? []) {
       const typos = known.has(wording.id) ? undefined : typosBetween(wording.words, words)
       if (typos === undefined) continue
       known.add(wording.id)
-      found.push({ id: wording.id, typos })
-      if (found.length >= limit) return
+      matches.push({ id: wording.id, typos })
+      if (matches.length >= limit) return
     }
   }
 }
@@ -247,10 +247,10 @@ function typosBetween(left: readonly string[], right: readonly string[]): number
   if (left.length !== right.length) return undefined
   let typos = 0
   for (let index = 0; index < left.length; index += 1) {
-    const [one = '', other = ''] = [left[index], right[index]]
-    if (one === other) continue
+    const [leftWord = '', rightWord = ''] = [left[index], right[index]]
+    if (leftWord === rightWord) continue
     typos += 1
-    if (typos > MAX_TYPOS || !mayBeTypo(one, other)) return undefined
+    if (typos > MAX_TYPOS || !mayBeTypo(leftWord, rightWord)) return undefined
   }
   return typos
 }

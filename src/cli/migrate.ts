@@ -69,7 +69,7 @@ export const connectWithInstalledDriver: Connect = async (url) => {
     return { client: pool, close: () => pool.end() }
   }
   const postgres = await import('postgres').catch(() => undefined)
-  if (postgres === undefined) throw new Error('No driver is installed. Run "npm install pg".')
+  if (postgres === undefined) throw new Error('No PostgreSQL driver is installed. Run "npm install pg".')
   const sql = postgres.default(url, { max: 1, connect_timeout: 10 })
   return { client: sql, close: () => sql.end() }
 }

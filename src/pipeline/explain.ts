@@ -113,7 +113,7 @@ function describePlan(planned: Planned, { forecast, cacheResult, hasCache }: Dry
     would_be: forecast.error === undefined ? (plan.kind === 'replay' ? 'replayed' : 'asked') : 'refused',
     cache: describeCache(cacheResult, hasCache),
     tier: describeTier(planned, bill),
-    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markedPrompt?.markers ?? 0) },
+    prompt_cache: { markers: plan.kind === 'replay' ? 0 : (plan.markedPrompt?.markerCount ?? 0) },
     tokens: {
       original: bill.originalTokens,
       optimized: bill.optimizedTokens,

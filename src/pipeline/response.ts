@@ -45,7 +45,7 @@ export const STREAM_HEADERS: Readonly<HeaderRecord> = {
  */
 export function isRecorded({ format, subscribers, request }: Answered, { recordings }: Services): boolean {
   if (!recordings.isEnabled || subscribers === undefined || format.answerId === undefined) return false
-  return readCacheDirectives((name) => request.header(name)).write
+  return readCacheDirectives((name) => request.header(name)).allowsWrite
 }
 
 /** Returns true if only an instruction requests JSON, because the upstream's format has no setting for it. */

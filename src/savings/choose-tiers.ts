@@ -31,10 +31,11 @@ export interface TierCandidate {
   /** Absent for a tier without a forecast. */
   readonly expected?: {
     readonly costs: SendCosts
+    /** Costs of sending the prompt unchanged. */
+    readonly unchangedCosts: SendCosts
     /** Cost of this request and of the further requests that are almost certain. */
     readonly nearTermCost: NanoUsd
     readonly callCost: NanoUsd
-    readonly full: SendCosts
   }
 }
 
@@ -52,8 +53,8 @@ export async function chooseTiers(
   const { tokens } = job
   const cachedTokens = warmTokens(history, job, history)
   const nearTermOutlook = { ...outlook, turns: certainTurns(turnsSoFar(job.prompt)) }
-  const unchanged = sendUnchanged(tokens, warmTokens(history.whole, job, history))
-  const full = costsOf(unchanged, outlook)
+  const unchangedOption = createUnchangedOption(tokens, warmTokens(history.whole, job, history))
+  const unchangedCosts = costsOf(unchangedOption, outlook)
   const withoutForecast: TierCandidate[] = []
   const candidates: ForecastCandidate[] = []
   for (const tier of tiers) {
@@ -63,15 +64,18 @@ export async function chooseTiers(
       continue
     }
     const option = toSendOption(tier, forecast, job, history)
-    if (!isSafe({ debt: history.debt, option, tokens, cachedTokens, fullNow: full.thisRequest }, outlook)) continue
+    if (
+      !isSafe({ debt: history.debt, option, tokens, cachedTokens, unchangedCost: unchangedCosts.thisRequest }, outlook)
+    )
+      continue
     const nearTermCost = costsOf(option, nearTermOutlook).total
     candidates.push({
       tier,
-      expected: { costs: costsOf(option, outlook), nearTermCost, callCost: forecast.callCost, full },
+      expected: { costs: costsOf(option, outlook), nearTermCost, callCost: forecast.callCost, unchangedCosts },
     })
   }
-  const fullNearTermCost = costsOf(unchanged, nearTermOutlook).total
-  return [...withoutForecast, ...cheapestOf(candidates, { full, fullNearTermCost, history })]
+  const unchangedNearTermCost = costsOf(unchangedOption, nearTermOutlook).total
+  return [...withoutForecast, ...selectCandidates(candidates, { unchangedCosts, unchangedNearTermCost, history })]
 }
 
 export interface DeclinedCosts {
@@ -81,31 +85,31 @@ export interface DeclinedCosts {
 }
 
 /**
- * Returns true if a tier that no header requested may run after other tiers have declined. Its small-model calls must
- * not be expected to cost more than those of the declined tiers, and its total cost plus their actual cost must be
- * below the cost of sending everything.
+ * Returns true if a tier that no header requested may run after other tiers have declined. Its expected call cost must
+ * not exceed that of the declined tiers. Its total cost plus the amount that they have spent must be below the cost of
+ * sending every request unchanged.
  */
 export function mayRunAfter({ spent, callCost }: DeclinedCosts, { expected }: TierCandidate): boolean {
   if (expected === undefined || callCost === undefined) return true
-  return expected.callCost <= callCost && add(expected.costs.total, spent) < expected.full.total
+  return expected.callCost <= callCost && add(expected.costs.total, spent) < expected.unchangedCosts.total
 }
 
 interface Alternatives {
-  readonly full: SendCosts
-  readonly fullNearTermCost: NanoUsd
+  readonly unchangedCosts: SendCosts
+  readonly unchangedNearTermCost: NanoUsd
   readonly history: History
 }
 
-function cheapestOf(
+function selectCandidates(
   candidates: readonly ForecastCandidate[],
-  { full, fullNearTermCost, history }: Alternatives,
+  { unchangedCosts, unchangedNearTermCost, history }: Alternatives,
 ): readonly TierCandidate[] {
   const wasRewritten = history.at > 0 && history.rewritten.at === history.at
   const previousCandidate = wasRewritten
     ? candidates.find(({ tier }) => tier.tier === history.rewritten.tier)
     : undefined
-  const current = previousCandidate?.expected.costs ?? full
-  const currentNearTermCost = previousCandidate?.expected.nearTermCost ?? fullNearTermCost
+  const current = previousCandidate?.expected.costs ?? unchangedCosts
+  const currentNearTermCost = previousCandidate?.expected.nearTermCost ?? unchangedNearTermCost
   /** Returns true if the switch pays for itself soon, or costs at most what the conversation has saved so far. */
   const isCovered = ({ expected }: ForecastCandidate): boolean =>
     expected.nearTermCost <= currentNearTermCost ||
@@ -115,9 +119,9 @@ function cheapestOf(
       candidate === previousCandidate ||
       (maySwitch({ current, candidate: candidate.expected.costs }) && isCovered(candidate)),
   )
-  const mayStopRewriting = previousCandidate !== undefined && maySwitch({ current, candidate: full })
+  const mayStopRewriting = previousCandidate !== undefined && maySwitch({ current, candidate: unchangedCosts })
   return allowed
-    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < full.total)
+    .filter(({ expected: { costs } }) => !mayStopRewriting || costs.total < unchangedCosts.total)
     .toSorted((a, b) => a.expected.costs.total - b.expected.costs.total)
 }
 
@@ -140,7 +144,7 @@ function outlookOf(job: TierJob, history: History, meter: Meter): Outlook {
 }
 
 export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt' | 'tokens'>, meter: Meter): number {
-  const answers = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []))
+  const answers = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []))
   const from = answers.at(-RECENT_TURNS)
   if (from === undefined && answers.length === 0) return 0
   const recent = messages.slice(from ?? answers[0])
@@ -195,7 +199,7 @@ export function costsOf(option: SendOption, { model, turns, growth, staysWarm }:
 
 const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, callCost: ZERO }
 
-export function sendUnchanged(tokens: number, cachedTokens: number): SendOption {
+export function createUnchangedOption(tokens: number, cachedTokens: number): SendOption {
   return { tokens, cachedTokens, callCost: ZERO, steady: NEVER_CUT }
 }
 
@@ -216,22 +220,23 @@ interface Risk {
   readonly tokens: number
   /** Tokens that the upstream would have cached if every request had been sent unchanged. */
   readonly cachedTokens: number
-  readonly fullNow: NanoUsd
+  /** Cost of sending this request unchanged. */
+  readonly unchangedCost: NanoUsd
 }
 
 /**
- * Returns true if the conversation costs at most as much as sending everything plus one rewrite, whenever it ends and
+ * Returns true if the conversation, whenever it ends, costs at most one rewrite more than sending every turn unchanged,
  * even if the next request must be sent unchanged. Without this check, an option that is cheap only while the cache is
  * empty could lose a little on each later turn. Assumes no growth.
  */
-export function isSafe({ debt, option, tokens, cachedTokens, fullNow }: Risk, { model }: Outlook): boolean {
-  // A prompt with a stable prefix may exceed its limit, so the next turn need not cut it.
+export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {
+  // The next turn may send a prompt above the limit without cutting it again.
   const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
   const { thisRequest, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
-  const fullNext = sendingCost(model, tokens, tokens)
-  const isCostlierNext = subtract(total, thisRequest) > fullNext
-  const returnCost = isCostlierNext ? subtract(sendingCost(model, tokens, 0), fullNext) : ZERO
-  if (add(thisRequest, returnCost) <= fullNow) return true
+  const nextUnchangedCost = sendingCost(model, tokens, tokens)
+  const isCostlierNext = subtract(total, thisRequest) > nextUnchangedCost
+  const returnCost = isCostlierNext ? subtract(sendingCost(model, tokens, 0), nextUnchangedCost) : ZERO
+  if (add(thisRequest, returnCost) <= unchangedCost) return true
   const added = subtract(thisRequest, sendingCost(model, tokens, cachedTokens))
   return add(add(debt, added), returnCost) <= thisRequest
 }

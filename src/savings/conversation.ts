@@ -17,12 +17,12 @@ import { quotaOf, type Store } from '../core/store.ts'
  * so a tool call is never separated from its result.
  */
 export interface Segment {
-  readonly kind: 'user' | 'assistant' | 'exchange'
+  readonly kind: 'user' | 'assistant' | 'tool-use'
   readonly messages: readonly Message[]
   readonly indexes: readonly number[]
 }
 
-/** Segments, oldest first. System messages belong to none, because they are never cut. */
+/** Segments, oldest first. System messages belong to no segment, because they are never cut. */
 export interface SplitConversation {
   readonly old: readonly Segment[]
   /** The live turn: the segment with the last user message, and all later segments. */
@@ -36,8 +36,8 @@ export interface SplitConversation {
 export function splitConversation(messages: readonly Message[]): SplitConversation {
   const segments = segmentsOf(messages)
   const questionIndex = lastUserIndex(messages)
-  const last = segments.findLastIndex(({ indexes }) => questionIndex === -1 || (indexes[0] ?? 0) <= questionIndex)
-  const start = Math.max(0, last)
+  const liveIndex = segments.findLastIndex(({ indexes }) => questionIndex === -1 || (indexes[0] ?? 0) <= questionIndex)
+  const start = Math.max(0, liveIndex)
   return { old: segments.slice(0, start), live: segments.slice(start) }
 }
 
@@ -46,7 +46,7 @@ function segmentsOf(messages: readonly Message[]): Segment[] {
   for (const [index, message] of messages.entries()) {
     if (message.role === 'system') continue
     const last = segments.at(-1)
-    if (last?.kind === 'exchange' && hasToolResults(message)) {
+    if (last?.kind === 'tool-use' && hasToolResults(message)) {
       last.messages.push(message)
       last.indexes.push(index)
     } else segments.push({ kind: kindOf(message), messages: [message], indexes: [index] })
@@ -59,9 +59,9 @@ function hasToolResults(message: Message): boolean {
 }
 
 function kindOf(message: Message): Segment['kind'] {
-  if (message.parts.some((part) => part.type === 'tool-call')) return 'exchange'
+  if (message.parts.some((part) => part.type === 'tool-call')) return 'tool-use'
   if (message.role === 'user' && !hasOnlyToolResults(message)) return 'user'
-  return message.role === 'assistant' ? 'assistant' : 'exchange'
+  return message.role === 'assistant' ? 'assistant' : 'tool-use'
 }
 
 export interface Conversation {
@@ -74,7 +74,7 @@ export interface Conversation {
 
 const conversations = new WeakMap<Prompt, Conversation>()
 
-/** Cached per prompt, because each tier of a request calls it. */
+/** Returns the conversation of a prompt. Cached per prompt, because each tier of a request needs it. */
 export function conversationOf(prompt: Prompt): Conversation {
   const cached = conversations.get(prompt)
   if (cached !== undefined) return cached
@@ -131,7 +131,7 @@ function extendHash(hash: string, texts: readonly string[]): string {
   return sha256(`${hash}\u0002${texts.join('\u0002')}`)
 }
 
-/** The content that a model receives from a message. */
+/** Returns the content that a model receives from a message. */
 function hashInputOfMessage(message: Message): string {
   return `${message.role}\u0003${message.parts.map(hashInputOfPart).join('\u0003')}`
 }
@@ -166,7 +166,7 @@ function hashInputOfSource(source: Source | TextSource): string {
   }
 }
 
-/** State between turns, separate for each owner. Losing a value may cost money, but never fails a request. */
+/** State between turns, separate for each owner. A lost value may cost money, but never fails a request. */
 export interface ConversationMemory {
   recall(owner: string, key: string): Promise<string | undefined>
   /** Like `recall`, but reads only the cache of this process. */
@@ -222,7 +222,7 @@ export function createMemory({
   }
 }
 
-/** Number of shorter prefixes to try. A turn usually adds two segments, but some clients add several turns at once. */
+/** Maximum number of segments added since a value was stored. A turn usually adds two, but clients may add several turns. */
 const MAX_ADDED_SEGMENTS = 4
 
 interface OwnedPrompt {
@@ -252,7 +252,7 @@ export async function recallLatest(
 ): Promise<string | undefined> {
   const { prefixHashes, segments } = conversationOf(prompt)
   const max = segments.length - minAdded
-  const counts = Array.from({ length: MAX_ADDED_SEGMENTS + 1 - minAdded }, (_, at) => max - at)
+  const counts = Array.from({ length: MAX_ADDED_SEGMENTS + 1 - minAdded }, (_, index) => max - index)
   const values = await Promise.all(
     counts.filter((count) => count > 0).map((count) => memory.recall(owner, `${kind}:${prefixHashes.at(count)}`)),
   )

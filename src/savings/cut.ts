@@ -25,14 +25,14 @@ export interface CutOptions {
   readonly liveCap?: number
   /** Maximum size of a prompt whose live turn is excerpted, in tokens. @default cap */
   readonly excerptCap?: number
-  /** Tokens for old segments even if the live turn fills the cap. @default 0 */
+  /** Minimum number of tokens for old segments, even if the live turn fills the cap. @default 0 */
   readonly minOldTokens?: number
   /**
-   * Newest messages to keep unchanged: at least this many, including the live turn, and at least this many tokens,
-   * excluding it.
+   * Newest messages to keep unchanged: at least `messages` messages including the live turn, and at least `tokens`
+   * tokens excluding the live turn.
    */
   readonly minNewest?: { readonly messages: number; readonly tokens: number }
-  /** The last exchange before the live turn stays unchanged up to this size, in tokens. @default 0 */
+  /** The last question and answer before the live turn stay unchanged up to this size, in tokens. @default 0 */
   readonly exchangeTokens?: number
   /** Also ranks segments by the similarity of their embeddings to the question. @default false */
   readonly usesEmbeddings?: boolean
@@ -153,20 +153,20 @@ async function planLayout(context: CutContext): Promise<Layout> {
   }
 }
 
-/** Stops at the first segment that does not fit. */
+/** Returns the newest segments that stay unchanged. Stops at the first segment that does not fit. */
 async function newestSegments(context: CutContext, maxTokens: number): Promise<readonly Segment[]> {
   const { turns } = context.conversation
   const { minNewest } = context.options
   if (minNewest === undefined) return []
   const newest: Segment[] = []
-  let messages = turns.live.flatMap((segment) => segment.messages).length
+  let messageCount = turns.live.flatMap((segment) => segment.messages).length
   let tokens = 0
   for (const segment of turns.old.toReversed()) {
-    if (messages >= minNewest.messages && tokens >= minNewest.tokens) break
+    if (messageCount >= minNewest.messages && tokens >= minNewest.tokens) break
     const size = await countSegments(context, [segment])
     if (tokens + size > maxTokens) break
     tokens += size
-    messages += segment.messages.length
+    messageCount += segment.messages.length
     newest.unshift(segment)
   }
   return newest
@@ -182,7 +182,7 @@ async function lastExchange(
   const exchange: Segment[] = []
   let tokens = 0
   for (const segment of new Set([old.at(-1), question])) {
-    if (segment === undefined || segment.kind === 'exchange') continue
+    if (segment === undefined || segment.kind === 'tool-use') continue
     const size = await countSegments(context, [segment])
     if (tokens + size > maxTokens) continue
     tokens += size

@@ -48,20 +48,20 @@ const GAP = '[…]'
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
-    const ownSnippets = snippets.filter((snippet) => snippet.location.message === index)
-    return excerptMessage(message, ownSnippets, segment.kind)
+    const messageSnippets = snippets.filter((snippet) => snippet.location.message === index)
+    return excerptMessage(message, messageSnippets, segment.kind)
   })
 }
 
 function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Segment['kind']): Message {
   if (kind === 'user' && snippets.length === 0) return message
   const hasToolResult = message.parts.some((part) => part.type === 'tool-result')
-  const parts = message.parts.flatMap((part, at): readonly Part[] => {
-    const ownSnippets = snippets.filter((snippet) => snippet.location.part === at)
-    if (part.type === 'tool-result') return [shortenResult(part, ownSnippets)]
+  const parts = message.parts.flatMap((part, partIndex): readonly Part[] => {
+    const partSnippets = snippets.filter((snippet) => snippet.location.part === partIndex)
+    if (part.type === 'tool-result') return [shortenResult(part, partSnippets)]
     // User text next to tool results stays unchanged.
     if (part.type !== 'text' || message.role === 'tool' || (message.role === 'user' && hasToolResult)) return [part]
-    return shortenText(part, ownSnippets)
+    return shortenText(part, partSnippets)
   })
   if (hasSameParts(parts, message.parts)) return message
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
@@ -74,13 +74,13 @@ function shortenText(part: TextPart, snippets: readonly Snippet[]): readonly Par
 }
 
 function hasSameParts(parts: readonly Part[], others: readonly Part[]): boolean {
-  return parts.length === others.length && parts.every((part, at) => part === others[at])
+  return parts.length === others.length && parts.every((part, index) => part === others[index])
 }
 
 function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): ToolResultPart {
   const remaining = part.content.flatMap((piece, pieceIndex): readonly Part[] => {
-    const ownSnippets = snippets.filter((snippet) => snippet.location.piece === pieceIndex)
-    return piece.type === 'text' ? shortenText(piece, ownSnippets) : []
+    const pieceSnippets = snippets.filter((snippet) => snippet.location.piece === pieceIndex)
+    return piece.type === 'text' ? shortenText(piece, pieceSnippets) : []
   })
   if (hasSameParts(remaining, part.content)) return part
   const content: readonly Part[] = remaining.length > 0 ? remaining : [{ type: 'text', text: GAP }]
@@ -89,18 +89,18 @@ function shortenResult(part: ToolResultPart, snippets: readonly Snippet[]): Tool
 
 function joinSnippets(text: string, snippets: readonly Snippet[]): string {
   const pieces: string[] = []
-  let at = 0
+  let position = 0
   for (const { start, end } of snippets.toSorted((a, b) => a.start - b.start)) {
-    if (start > at) pieces.push(at === 0 ? `${GAP}\n` : `\n${GAP}\n`)
+    if (start > position) pieces.push(position === 0 ? `${GAP}\n` : `\n${GAP}\n`)
     pieces.push(text.slice(start, end))
-    at = end
+    position = end
   }
-  const remainder = text.slice(at)
+  const remainder = text.slice(position)
   pieces.push(remainder.trim() === '' ? remainder : `\n${GAP}`)
   return pieces.join('')
 }
 
-/** `index` is the position in the original prompt, or -1 for an inserted message. */
+/** `index` is the index in the original prompt, or -1 for an inserted message. */
 interface IndexedMessage {
   readonly message: Message
   readonly index: number
@@ -124,7 +124,7 @@ export function rebuildPrompt(
   const replacements = new Map<number, Message | undefined>()
   for (const segment of segments) {
     const messages = selection.get(segment)
-    for (const [at, index] of segment.indexes.entries()) replacements.set(index, messages?.[at])
+    for (const [position, index] of segment.indexes.entries()) replacements.set(index, messages?.[position])
   }
   const questionIndex = turns.live[0]?.indexes[0]
   const firstCut = segments.find((segment) => isCut(segment, selection))?.indexes[0]
@@ -148,7 +148,7 @@ export function rebuildPrompt(
 
 export function isCut(segment: Segment, selection: Selection): boolean {
   const messages = selection.get(segment)
-  return messages === undefined || segment.messages.some((message, at) => message !== messages[at])
+  return messages === undefined || segment.messages.some((message, index) => message !== messages[index])
 }
 
 function toInsertion(text: string): IndexedMessage {
@@ -193,6 +193,7 @@ export interface Snapshot {
   readonly asked: number
   /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
+  /** Time of the last use, in milliseconds since 1970. */
   readonly at: number
 }
 
@@ -218,8 +219,8 @@ export async function restoreSelection(
   analyze: (segment: Segment) => Promise<{ readonly snippets: readonly Snippet[] }>,
 ): Promise<Selection> {
   const selection = new Map<Segment, readonly Message[]>()
-  for (const [at, ...snippetIndexes] of snapshot.picks) {
-    const segment = segments[at ?? -1]
+  for (const [segmentIndex, ...snippetIndexes] of snapshot.picks) {
+    const segment = segments[segmentIndex ?? -1]
     if (segment === undefined) continue
     if (snippetIndexes[0] === -1) selection.set(segment, segment.messages)
     else {

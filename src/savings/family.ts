@@ -120,8 +120,8 @@ export function createFamilyLock(
   const strategyOf = (job: TierJob): string => `Family-Lock (${controllerOf(smallModelOf(job))} -> ${job.modelName})`
 
   /**
-   * Returns how many tokens a summarizer reads for `tokens` tokens of conversation. Stubs replace tool results, so it
-   * reads fewer.
+   * Returns the number of tokens that a summarizer reads for `tokens` tokens of conversation, after stubs have replaced
+   * the tool results.
    */
   const summarizedTokens = (job: TierJob, tokens: number): number => {
     const { old } = conversationOf(job.prompt).turns
@@ -178,18 +178,18 @@ function expectedSize(
   const sizeOf = (messages: readonly Message[]): number =>
     messages.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
   const live = turns.live.flatMap((segment) => segment.messages)
-  const fixed = sizeOf(system) + sizeOf(live)
-  let capacity = liveCap - fixed
+  const fixedTokens = sizeOf(system) + sizeOf(live)
+  let capacity = liveCap - fixedTokens
   if (capacity < noticeTokens) return cap
-  let messages = live.length
-  let newest = 0
+  let messageCount = live.length
+  let newestTokens = 0
   for (const segment of turns.old.toReversed()) {
     const size = sizeOf(segment.messages)
-    const hasMinimum = messages >= minNewest.messages && newest >= minNewest.tokens
+    const hasMinimum = messageCount >= minNewest.messages && newestTokens >= minNewest.tokens
     if (hasMinimum || size > capacity) break
     capacity -= size
-    newest += size
-    messages += segment.messages.length
+    newestTokens += size
+    messageCount += segment.messages.length
   }
-  return Math.max(cap, fixed + newest + noticeTokens)
+  return Math.max(cap, fixedTokens + newestTokens + noticeTokens)
 }

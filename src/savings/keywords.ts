@@ -29,14 +29,14 @@ export function countTerms(terms: readonly number[]): TermCounts {
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length: terms.length }
 }
 
-export async function corpusOf(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
+export async function createCorpus(texts: readonly TermCounts[], pause: Pause): Promise<Corpus> {
   const documentFrequency = new Map<number, number>()
   let total = 0
   for (const text of texts) {
     total += text.length
     for (const term of text.terms) documentFrequency.set(term, (documentFrequency.get(term) ?? 0) + 1)
-    const due = pause()
-    if (due !== undefined) await due
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
   return { texts, averageLength: Math.max(1, total / Math.max(1, texts.length)), documentFrequency }
 }
@@ -47,7 +47,7 @@ export function inverseFrequency(textCount: number, frequency: number): number {
 }
 
 /** Returns the BM25 score of each text. A lower length penalty favors long texts. */
-export async function scoresOf(
+export async function scoreTexts(
   corpus: Corpus,
   query: Query,
   pause: Pause,
@@ -60,41 +60,42 @@ export async function scoresOf(
   }
   const scores = new Float64Array(corpus.texts.length)
   for (const [index, text] of corpus.texts.entries()) {
-    scores[index] = scoreOf(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
-    const due = pause()
-    if (due !== undefined) await due
+    scores[index] = scoreText(text, weights, 1 - lengthPenalty + (lengthPenalty * text.length) / corpus.averageLength)
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
   return scores
 }
 
-function scoreOf(text: TermCounts, weights: Query, relativeLength: number): number {
+function scoreText(text: TermCounts, weights: Query, relativeLength: number): number {
   const damping = SATURATION * relativeLength
   let score = 0
-  for (let at = 0; at < text.terms.length; at++) {
-    const weight = weights.get(text.terms[at] ?? 0)
+  for (let index = 0; index < text.terms.length; index++) {
+    const weight = weights.get(text.terms[index] ?? 0)
     if (weight === undefined) continue
-    const count = text.counts[at] ?? 0
+    const count = text.counts[index] ?? 0
     score += (weight * count * (SATURATION + 1)) / (count + damping)
   }
   return score
 }
 
+/** Adds the most significant terms of the best matching texts to a query (pseudo-relevance feedback). */
 export async function expandQuery(corpus: Corpus, query: Query, pause: Pause, lengthPenalty?: number): Promise<Query> {
-  const scores = await scoresOf(corpus, query, pause, lengthPenalty)
+  const scores = await scoreTexts(corpus, query, pause, lengthPenalty)
   const best = [...scores.keys()].filter((index) => (scores[index] ?? 0) > 0)
   best.sort((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))
-  const found = new Map<number, number>()
+  const candidateWeights = new Map<number, number>()
   for (const index of best.slice(0, MAX_EXPANSION_TEXTS)) {
     const text = corpus.texts[index]
     if (text === undefined) continue
     const share = (scores[index] ?? 0) / Math.max(1, text.length)
-    for (const [at, term] of text.terms.entries()) {
+    for (const [position, term] of text.terms.entries()) {
       if (query.has(term)) continue
       const weight = inverseFrequency(corpus.texts.length, corpus.documentFrequency.get(term) ?? 0)
-      found.set(term, (found.get(term) ?? 0) + share * (text.counts[at] ?? 0) * weight)
+      candidateWeights.set(term, (candidateWeights.get(term) ?? 0) + share * (text.counts[position] ?? 0) * weight)
     }
   }
-  const strongest = [...found].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANSION_TERMS)
+  const strongest = [...candidateWeights].sort((a, b) => b[1] - a[1]).slice(0, MAX_EXPANSION_TERMS)
   const max = strongest[0]?.[1] ?? 1
   return new Map([...query, ...strongest.map(([term, weight]) => [term, (EXPANSION_WEIGHT * weight) / max] as const)])
 }
@@ -109,39 +110,39 @@ const MAX_TOPIC_TERMS = 400
 export async function scoreTopics(texts: readonly TermCounts[], query: Query, pause: Pause): Promise<Float64Array> {
   const reduced: TermCounts[] = []
   for (const text of texts) {
-    reduced.push(onlyQueryTerms(text, query))
-    const due = pause()
-    if (due !== undefined) await due
+    reduced.push(keepQueryTerms(text, query))
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
   const topics: TermCounts[] = []
-  for (const at of reduced.keys()) {
-    topics.push(mergeCounts(topicAround(reduced, at)))
-    const due = pause()
-    if (due !== undefined) await due
+  for (const index of reduced.keys()) {
+    topics.push(mergeCounts(topicAround(reduced, index)))
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
-  return scoresOf(await corpusOf(topics, pause), query, pause)
+  return scoreTexts(await createCorpus(topics, pause), query, pause)
 }
 
 /**
  * Returns a text and its neighbors, up to the maximum number of terms. Excludes long neighbors, which are documents
  * with their own topic.
  */
-function topicAround(texts: readonly TermCounts[], at: number): readonly TermCounts[] {
-  let length = texts[at]?.length ?? 0
+function topicAround(texts: readonly TermCounts[], index: number): readonly TermCounts[] {
+  let length = texts[index]?.length ?? 0
   let distance = 0
   for (; distance < MAX_TOPIC_DISTANCE && length <= MAX_TOPIC_TERMS; distance++) {
-    length += (texts[at - distance - 1]?.length ?? 0) + (texts[at + distance + 1]?.length ?? 0)
+    length += (texts[index - distance - 1]?.length ?? 0) + (texts[index + distance + 1]?.length ?? 0)
   }
   const reach = length <= MAX_TOPIC_TERMS ? distance : Math.max(0, distance - 1)
-  return texts.slice(Math.max(0, at - reach), at + reach + 1)
+  return texts.slice(Math.max(0, index - reach), index + reach + 1)
 }
 
 /** Keeps only the counts of query terms. The length stays unchanged. */
-function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
-  const found = [...terms.keys()].filter((at) => query.has(terms[at] ?? 0))
+function keepQueryTerms({ terms, counts, length }: TermCounts, query: Query): TermCounts {
+  const indexes = [...terms.keys()].filter((index) => query.has(terms[index] ?? 0))
   return {
-    terms: Int32Array.from(found, (at) => terms[at] ?? 0),
-    counts: Int32Array.from(found, (at) => counts[at] ?? 0),
+    terms: Int32Array.from(indexes, (index) => terms[index] ?? 0),
+    counts: Int32Array.from(indexes, (index) => counts[index] ?? 0),
     length,
   }
 }
@@ -149,7 +150,8 @@ function onlyQueryTerms({ terms, counts, length }: TermCounts, query: Query): Te
 function mergeCounts(texts: readonly TermCounts[]): TermCounts {
   const counts = new Map<number, number>()
   for (const text of texts) {
-    for (const [at, term] of text.terms.entries()) counts.set(term, (counts.get(term) ?? 0) + (text.counts[at] ?? 0))
+    for (const [index, term] of text.terms.entries())
+      counts.set(term, (counts.get(term) ?? 0) + (text.counts[index] ?? 0))
   }
   const length = texts.reduce((sum, text) => sum + text.length, 0)
   return { terms: Int32Array.from(counts.keys()), counts: Int32Array.from(counts.values()), length }
@@ -167,8 +169,8 @@ export async function scoreSnippets(
   for (const { snippets } of analyses) {
     count += snippets.length
     for (const snippet of snippets) {
-      const due = pause()
-      if (due !== undefined) await due
+      const pausing = pause()
+      if (pausing !== undefined) await pausing
       const terms = queryTermsIn(snippet, query)
       if (terms.length === 0) continue
       matches.set(snippet, terms)
@@ -191,9 +193,9 @@ const NO_TERMS: readonly number[] = []
 
 /** Most snippets contain no query terms, so they share one empty array. */
 function queryTermsIn(snippet: Snippet, query: Query): readonly number[] {
-  let found: number[] | undefined
+  let terms: number[] | undefined
   for (const term of snippet.terms) {
-    if (query.has(term)) (found ??= []).push(term)
+    if (query.has(term)) (terms ??= []).push(term)
   }
-  return found ?? NO_TERMS
+  return terms ?? NO_TERMS
 }

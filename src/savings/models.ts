@@ -147,13 +147,13 @@ export function createSemanticRanker({
     const tokens = texts.reduce((sum, text) => sum + estimate(text), 0)
     return costOfTokens({ input: pricePerMillion, output: 0 }, tokens, 0)
   }
-  const uncachedOf = (texts: Iterable<string>, owner: string): readonly string[] =>
+  const findUncached = (texts: Iterable<string>, owner: string): readonly string[] =>
     [...new Set(texts)].filter((text) => !vectors.has(keyOf(owner, text)))
 
   const embed = async (texts: readonly string[], owner: string, signal: AbortSignal): Promise<NanoUsd> => {
     const embeddings = await embedder.embed(texts, signal)
-    for (const [at, text] of texts.entries()) {
-      const vector = normalizeVector(embeddings[at], dimensions)
+    for (const [index, text] of texts.entries()) {
+      const vector = normalizeVector(embeddings[index], dimensions)
       if (vector === undefined)
         throw new Error(
           `${embedder.name} returned an unusable vector. Expected ${dimensions} finite numbers, not all 0.`,
@@ -182,11 +182,13 @@ export function createSemanticRanker({
     const aborted = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason), { once: true })
     })
-    const cancel = after(TIMEOUT_MS, () => timeout.abort(new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)))
+    const cancelTimer = after(TIMEOUT_MS, () =>
+      timeout.abort(new Error(`The embedder took longer than ${TIMEOUT_MS} ms.`)),
+    )
     try {
       await Promise.race([callAll(), aborted])
     } finally {
-      cancel()
+      cancelTimer()
       timeout.abort()
     }
   }
@@ -197,7 +199,7 @@ export function createSemanticRanker({
     const texts = textsOf(conversation)
     if (texts === undefined || pauses.isPaused(pauseKey)) return undefined
     const { heads, question, earlier } = texts
-    const uncached = uncachedOf([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
+    const uncached = findUncached([question, ...(earlier === undefined ? [] : [earlier]), ...heads.values()], owner)
     try {
       if (uncached.length > 0) await embedAll(uncached, comparison)
     } catch {
@@ -209,13 +211,13 @@ export function createSemanticRanker({
     const query = vectorOf(question)
     if (query === undefined) return undefined
     const earlierVector = earlier === undefined ? undefined : vectorOf(earlier)
-    const combined = query.map((value, at) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[at] ?? 0))
+    const combined = query.map((value, index) => value + EARLIER_QUESTION_WEIGHT * (earlierVector?.[index] ?? 0))
     return similaritiesOf(heads, combined, vectorOf)
   }
 
   return {
     compare,
-    price: (conversation, owner) => costOf(uncachedOf(textsOf(conversation)?.heads.values() ?? [], owner)),
+    price: (conversation, owner) => costOf(findUncached(textsOf(conversation)?.heads.values() ?? [], owner)),
   }
 }
 
@@ -257,7 +259,7 @@ function similaritiesOf(
     if (vector === undefined) continue
     const similarity = Math.max(
       0,
-      vector.reduce((sum, value, at) => sum + value * (query[at] ?? 0), 0),
+      vector.reduce((sum, value, index) => sum + value * (query[index] ?? 0), 0),
     )
     similarities.set(segment, similarity)
     max = Math.max(max, similarity)

@@ -107,8 +107,8 @@ export function createPacker(
     for (const entry of entries) for (const { fingerprint } of packedSnippets(entry)) packed.add(fingerprint)
     let hasPacked = false
     for (const { entry, snippet } of rankedSnippets) {
-      const due = pause()
-      if (due !== undefined) await due
+      const pausing = pause()
+      if (pausing !== undefined) await pausing
       if (entry.state === 'full' || packed.has(snippet.fingerprint)) continue
       const cost = costOf(entry, snippet)
       if (usedTokens + cost > capacity) continue
@@ -119,7 +119,8 @@ export function createPacker(
     return hasPacked
   }
 
-  const sizeOf = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
+  /** Replaces the messages of the entry. Returns their exact size, in tokens. */
+  const rebuildExcerpt = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
     entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
     let tokens = 0
     for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
@@ -127,7 +128,7 @@ export function createPacker(
   }
 
   const measureAndTrim = async (entries: readonly PackerEntry[], signal: AbortSignal): Promise<void> => {
-    for (const entry of unmeasured) pack(entry, 'excerpt', await sizeOf(entry, signal))
+    for (const entry of unmeasured) pack(entry, 'excerpt', await rebuildExcerpt(entry, signal))
     unmeasured.clear()
     const leastRelevantFirst = entries
       .filter((entry) => entry.state === 'excerpt')
@@ -145,7 +146,7 @@ export function createPacker(
   const shrink = async (entry: PackerEntry, signal: AbortSignal): Promise<void> => {
     while (usedTokens > capacity && entry.pickedSnippets.length > 1) {
       entry.pickedSnippets.pop()
-      pack(entry, 'excerpt', await sizeOf(entry, signal))
+      pack(entry, 'excerpt', await rebuildExcerpt(entry, signal))
     }
   }
 
@@ -175,8 +176,8 @@ async function rankSnippets(
   const unscored: RankedSnippet[] = []
   for (const entry of entries) {
     for (const ranked of rankedSnippetsOf(entry, scores)) (ranked.value > 0 ? scored : unscored).push(ranked)
-    const due = pause()
-    if (due !== undefined) await due
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
   scored.sort((a, b) => b.value - a.value)
   return scored.concat(unscored)

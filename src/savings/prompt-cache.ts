@@ -18,7 +18,7 @@ export interface CacheableRequest {
 
 export interface MarkedPrompt {
   readonly prompt: Prompt
-  readonly markers: number
+  readonly markerCount: number
   /** Stores the markers' cost, based on the usage that the vendor reported. Never rejects. */
   report(usage: Usage): Promise<void>
 }
@@ -44,7 +44,7 @@ const DEFAULT_MIN_PREFIX_TOKENS = 4096
 
 /**
  * Marks a prompt if later turns are expected to read it from the vendor's cache often enough to pay for the write.
- * Never marks the first turn of a conversation. Returns undefined if no marker pays.
+ * Never marks the first turn of a conversation. Returns undefined if markers would not pay off.
  */
 export async function markForCache(
   memory: ConversationMemory,
@@ -60,13 +60,15 @@ export async function markForCache(
   const keyAt = (count: number): string => `${kind}:${prefixHashes.at(count)}`
   const { length } = prompt.messages
   const remember = (turn: CachedTurn): Promise<void> => memory.remember(owner, keyAt(length), JSON.stringify(turn))
-  const counts = Array.from({ length: MAX_ADDED_MESSAGES }, (_, at) => length - 1 - at).filter((count) => count > 0)
-  const found = await Promise.all(counts.map((count) => memory.recall(owner, keyAt(count))))
-  const earlier = parseTurn(found.find((value) => value !== undefined))
+  const counts = Array.from({ length: MAX_ADDED_MESSAGES }, (_, index) => length - 1 - index).filter(
+    (count) => count > 0,
+  )
+  const stored = await Promise.all(counts.map((count) => memory.recall(owner, keyAt(count))))
+  const earlier = parseTurn(stored.find((value) => value !== undefined))
   const debt = earlier?.debt ?? ZERO
   const isWorthMarking = earlier !== undefined && mayMark(request, earlier)
   const marked = isWorthMarking ? addMarkers(prompt) : undefined
-  if (marked === undefined || marked.markers === 0) {
+  if (marked === undefined || marked.markerCount === 0) {
     await remember({ at: now, tokens: 0, debt })
     return undefined
   }
@@ -117,7 +119,7 @@ function minPrefixTokens({ id }: Model): number {
   return MIN_PREFIX_TOKENS.find(([pattern]) => pattern.test(id))?.[1] ?? DEFAULT_MIN_PREFIX_TOKENS
 }
 
-/** Looks for markers in parts, tools and tool results, and for the field that makes the vendor place markers. */
+/** Returns true if the caller set a marker, or the field that makes the vendor place markers. */
 function isMarkedByCaller(prompt: Prompt): boolean {
   if (prompt.native.value['cache_control'] !== undefined || hasCacheBreakpoints(prompt)) return true
   const parts = prompt.messages.flatMap((message) => message.parts)
@@ -128,19 +130,19 @@ function isMarkedByCaller(prompt: Prompt): boolean {
  * Marks the end of the system text, of the previous turn and of the prompt: three of the four markers that the vendor
  * allows. The previous turn needs a marker, because the vendor looks back only a few blocks.
  */
-function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markers: number } {
+function addMarkers(prompt: Prompt): { readonly prompt: Prompt; readonly markerCount: number } {
   const { messages } = prompt
-  const last = messages.length - 1
+  const lastIndex = messages.length - 1
   const answerIndex = messages.findLastIndex(({ role }) => role === 'assistant')
-  const system = messages[0]?.role === 'system' ? 0 : -1
-  const ends = new Set([system, answerIndex - 1, last].filter((at) => at >= 0))
-  let markers = 0
-  const marked = messages.map((message, at) => {
-    const changed = ends.has(at) ? markEnd(message, prompt) : undefined
-    if (changed !== undefined) markers++
-    return changed ?? message
+  const systemIndex = messages[0]?.role === 'system' ? 0 : -1
+  const markedIndexes = new Set([systemIndex, answerIndex - 1, lastIndex].filter((index) => index >= 0))
+  let markerCount = 0
+  const marked = messages.map((message, index) => {
+    const markedMessage = markedIndexes.has(index) ? markEnd(message, prompt) : undefined
+    if (markedMessage !== undefined) markerCount++
+    return markedMessage ?? message
   })
-  return { prompt: { ...prompt, messages: marked }, markers }
+  return { prompt: { ...prompt, messages: marked }, markerCount }
 }
 
 function markEnd(message: Message, { native }: Prompt): Message | undefined {

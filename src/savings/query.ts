@@ -73,9 +73,11 @@ function textAndCallsOf(segment: Segment): string {
 function earlierQuestion(
   old: readonly Segment[],
 ): { readonly question: Segment; readonly answer: Segment } | undefined {
-  const at = old.findLastIndex((segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant')
-  const question = old[at]
-  const answer = old[at + 1]
+  const questionIndex = old.findLastIndex(
+    (segment, index) => segment.kind === 'user' && old[index + 1]?.kind === 'assistant',
+  )
+  const question = old[questionIndex]
+  const answer = old[questionIndex + 1]
   if (question === undefined || answer === undefined) return undefined
   return new Set(termsOf(textOfSegment(question).slice(0, MAX_READ_LENGTH))).size <= MAX_QUESTION_TERMS
     ? { question, answer }
@@ -89,7 +91,7 @@ const ASKS_FOR_ANSWER = new RegExp(
   String.raw`\b(?:did|do|had|have|that|what|which|how|as|once|when|where|why|and|said) you(?:['’]ve|['’]d)?(?: \w+){0,2} (?:${STATED})\b|\bremind me\b[^.?!]*\byou(?: \w+){0,2} (?:${STATED})\b|^\W*you(?: \w+){0,2} (?:${STATED})\b|\byour (?:\w+ )?(?:advice|answers?|recommendations?|suggestions?|explanations?|tips?|list|words)\b|\baccording to you\b`,
   'i',
 )
-/** Longer messages are documents, which may match either pattern by chance. */
+/** Longer messages are documents, which may match `ASKS_FOR_ANSWER` or `STANDING_INSTRUCTION` by chance. */
 const MAX_MATCHED_LENGTH = 1500
 
 export function asksForAnswer({ live }: Pick<SplitConversation, 'live'>): boolean {
@@ -157,36 +159,36 @@ export function termsOf(text: string): number[] {
   const add = (term: string): void => {
     terms.push(hashOf(term))
   }
-  let at = 0
-  while (at < text.length) {
-    const start = skipToWord(text, at)
-    at = endOfCompound(text, start)
-    if (at > start) addCompound(text.slice(start, at), add)
+  let position = 0
+  while (position < text.length) {
+    const start = skipToWord(text, position)
+    position = endOfCompound(text, start)
+    if (position > start) addCompound(text.slice(start, position), add)
   }
   return terms
 }
 
 function hashOf(term: string): number {
   let hash = 0x811c9dc5
-  for (let at = 0; at < term.length; at++) hash = Math.imul(hash ^ term.charCodeAt(at), 0x01000193)
+  for (let index = 0; index < term.length; index++) hash = Math.imul(hash ^ term.charCodeAt(index), 0x01000193)
   return (hash ^ (hash >>> 17)) & 0x3fffffff
 }
 
 function skipToWord(text: string, from: number): number {
-  let at = from
-  while (at < text.length && !isWordCharacter(text.charCodeAt(at))) at++
-  return at
+  let position = from
+  while (position < text.length && !isWordCharacter(text.charCodeAt(position))) position++
+  return position
 }
 
 function endOfCompound(text: string, start: number): number {
-  let at = start
-  while (at < text.length) {
-    const code = text.charCodeAt(at)
-    const isJoiner = code < 128 && ASCII_CLASSES[code] === JOINER && isWordCharacter(text.charCodeAt(at + 1))
+  let position = start
+  while (position < text.length) {
+    const code = text.charCodeAt(position)
+    const isJoiner = code < 128 && ASCII_CLASSES[code] === JOINER && isWordCharacter(text.charCodeAt(position + 1))
     if (!isJoiner && !isWordCharacter(code)) break
-    at++
+    position++
   }
-  return at
+  return position
 }
 
 function isWordCharacter(code: number): boolean {
@@ -222,7 +224,7 @@ function isCjk(code: number): boolean {
 }
 
 function addPairs(text: string, add: (term: string) => void): void {
-  for (let at = 0; at < text.length; at++) add(text.slice(at, at + 2))
+  for (let index = 0; index < text.length; index++) add(text.slice(index, index + 2))
 }
 
 export function stemOf(word: string): string {

@@ -42,7 +42,7 @@ export function createRecursive(
 ): Tier {
   const targetFor = (job: TierJob): number => Math.min(MAX_TARGET_TOKENS, Math.round(job.tokens * MAX_TARGET_SHARE))
   const { estimate } = tools.meter.tokenizer
-  const smallOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
+  const smallModelOf = (job: TierJob): SmallModel | undefined => (summarizer === 'extractive' ? undefined : job.small)
 
   const rewrite = async (job: TierJob): Promise<TierResult> => {
     const { turns } = conversationOf(job.prompt)
@@ -60,7 +60,7 @@ export function createRecursive(
     const minNewest = { messages: unsummarized.length, tokens: 0 }
     const cut = await cutToQuery(job, { cap, liveCap: LIVE_CAP, noticeTokens, createNotice, minNewest }, tools)
     if (cut === undefined) return { declined: 'no message can be left out', spent }
-    const strategy = `Recursive-RLM (controller: ${controllerOf(smallOf(job))})`
+    const strategy = `Recursive-RLM (controller: ${controllerOf(smallModelOf(job))})`
     return { rewrite: { prompt: cut.prompt, tokens: cut.tokens, tier: 3, strategy }, spent }
   }
 
@@ -93,9 +93,9 @@ export function createRecursive(
     let spent: NanoUsd = ZERO
     let next = 0
     const summarizeRemaining = async (): Promise<void> => {
-      for (let at = next++; at < texts.length; at = next++) {
-        const summary = await summarizeChunk(job, texts[at] ?? '')
-        summaries[at] = summary.text
+      for (let index = next++; index < texts.length; index = next++) {
+        const summary = await summarizeChunk(job, texts[index] ?? '')
+        summaries[index] = summary.text
         spent = add(spent, summary.spent)
         await tools.pause()
       }
@@ -110,7 +110,7 @@ export function createRecursive(
    */
   const summarizeChunk = async (job: TierJob, text: string): Promise<Pick<Summary, 'text' | 'spent'>> => {
     const { owner, signal } = job
-    const small = smallOf(job)
+    const small = smallModelOf(job)
     const hash = sha256(text)
     const keyOf = (author: string): string => `chunk:${PROMPT_VERSION}:${author}:${hash}`
     for (const author of new Set([small?.name ?? 'extractive', controllerOf(small)])) {
@@ -125,7 +125,7 @@ export function createRecursive(
 
   const forecast = (job: TierJob): TierForecast => {
     const priceOf = (promptTokens: number, outputTokens: number): NanoUsd =>
-      smallOf(job)?.price(promptTokens, outputTokens) ?? ZERO
+      smallModelOf(job)?.price(promptTokens, outputTokens) ?? ZERO
     const callCost = priceOf(job.tokens, Math.ceil(job.tokens / CHUNK_TOKENS) * CHUNK_SUMMARY_TOKENS)
     return { tokens: targetFor(job), callCost, callCostPerTurn: priceOf(CHUNK_TOKENS, CHUNK_SUMMARY_TOKENS) }
   }
@@ -134,15 +134,15 @@ export function createRecursive(
 }
 
 interface Chunks {
-  /** Serialized segments. Division starts with the oldest, so that later turns have the same chunks. */
+  /** Serialized segments. The oldest segment begins the first chunk, so that later turns have the same chunks. */
   readonly chunks: readonly string[]
   /** Segments after the last chunk, which stay unchanged. */
   readonly remainder: readonly Segment[]
 }
 
 /**
- * Divides between segments, or between lines if a segment exceeds a chunk. Stops after the
- * segment with which there are more than `maxChunks` chunks.
+ * Divides segments into chunks. Splits a segment, between lines, only if it exceeds a chunk. Stops after the segment
+ * with which the number of chunks exceeds `maxChunks`.
  */
 export async function chunkSegments(
   segments: readonly Segment[],
@@ -163,13 +163,13 @@ export async function chunkSegments(
   for (const segment of segments) {
     if (chunks.length > maxChunks) break
     const pieces = await piecesOf(serializeSegment(segment, 'full'), maxTokens, tools)
-    for (const [at, piece] of pieces.entries()) {
+    for (const [index, piece] of pieces.entries()) {
       await tools.pause()
-      const length = estimate(piece) + 1
-      if (tokens + length > maxTokens) closeChunk()
+      const size = estimate(piece) + 1
+      if (tokens + size > maxTokens) closeChunk()
       texts.push(piece)
-      tokens += length
-      if (at === pieces.length - 1) remainder.push(segment)
+      tokens += size
+      if (index === pieces.length - 1) remainder.push(segment)
     }
   }
   return { chunks, remainder }
@@ -205,8 +205,8 @@ async function joinTexts(
   const groups: string[][] = []
   let tokens = 0
   for (const text of texts) {
-    const due = pause()
-    if (due !== undefined) await due
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
     const size = meter.tokenizer.estimate(text) + marginTokens
     const group = groups.at(-1)
     if (group === undefined || tokens + size > maxTokens) {
@@ -228,10 +228,10 @@ function splitLine(line: string, maxTokens: number): string[] {
   const maxLength = Math.max(1, Math.floor(maxTokens / 4))
   if (line.length <= maxLength) return [line]
   const pieces: string[] = []
-  for (let at = 0; at < line.length;) {
-    const end = toCharacterBoundary(line, at + maxLength)
-    pieces.push(line.slice(at, end))
-    at = end
+  for (let start = 0; start < line.length;) {
+    const end = toCharacterBoundary(line, start + maxLength)
+    pieces.push(line.slice(start, end))
+    start = end
   }
   return pieces
 }

@@ -39,8 +39,8 @@ export function createSegmentAnalyzer(estimate: (text: string) => number, pause:
   })
   return async (segment, owner) => {
     const key = `${owner} ${segment.messages.map(cacheKeyOf).join(';')}`
-    const known = cache.get(key)
-    if (known !== undefined) return known
+    const cached = cache.get(key)
+    if (cached !== undefined) return cached
     const analysis = await analyzeSegment(segment, estimate, pause)
     cache.set(key, analysis)
     return analysis
@@ -70,12 +70,12 @@ async function analyzeSegment(
   const analysis: AnalysisInProgress = { snippets: [], terms: [] }
   for (const { text, location, maxTokens } of segment.messages.flatMap(textsOf)) {
     const tokensPerUnit = (await measureInSlices(text, estimate, pause)) / Math.max(1, text.length)
-    for (let at = 0; at < text.length;) {
+    for (let start = 0; start < text.length;) {
       await pause()
-      const end = toCharacterBoundary(text, Math.min(text.length, at + SLICE_LENGTH))
-      if (maxTokens > 0) addSnippets({ text, from: at, to: end, location, tokensPerUnit, maxTokens }, analysis)
-      else append(analysis.terms, termsOf(text.slice(at, end)))
-      at = end
+      const end = toCharacterBoundary(text, Math.min(text.length, start + SLICE_LENGTH))
+      if (maxTokens > 0) addSnippets({ text, from: start, to: end, location, tokensPerUnit, maxTokens }, analysis)
+      else append(analysis.terms, termsOf(text.slice(start, end)))
+      start = end
     }
   }
   return {
@@ -103,11 +103,11 @@ interface SearchedText {
 /** Excludes reasoning, because most upstreams drop it from later prompts. */
 function textsOf(message: Message, index: number): readonly SearchedText[] {
   const maxTokens = maxSnippetTokens(message)
-  return message.parts.flatMap((part, at) => {
+  return message.parts.flatMap((part, partIndex) => {
     const inResult = part.type === 'tool-result'
     const pieces = inResult ? part.content : [part]
-    return pieces.flatMap((piece, inner) => {
-      const location = { message: index, part: at, piece: inResult ? inner : -1 }
+    return pieces.flatMap((piece, pieceIndex) => {
+      const location = { message: index, part: partIndex, piece: inResult ? pieceIndex : -1 }
       const text = textOfPart(piece)
       const isSearched = piece.type !== 'thinking' && text !== ''
       return isSearched ? [{ text, location, maxTokens: piece.type === 'text' ? maxTokens : 0 }] : []
@@ -115,7 +115,7 @@ function textsOf(message: Message, index: number): readonly SearchedText[] {
   })
 }
 
-/** A spread call would overflow the stack for many terms. */
+/** Avoids a spread call, which would overflow the stack for many terms. */
 function append(terms: number[], added: readonly number[]): void {
   for (const term of added) terms.push(term)
 }
@@ -156,12 +156,12 @@ function addSnippets(slice: TextSlice, analysis: AnalysisInProgress): void {
     start = end
     tokens = 0
   }
-  for (let at = from; at < to;) {
-    const end = Math.min(to, endOfLine(text, at))
-    const size = Math.ceil((end - at) * tokensPerUnit)
-    if (tokens > 0 && tokens + size > maxTokens) close(at)
+  for (let position = from; position < to;) {
+    const end = Math.min(to, endOfLine(text, position))
+    const size = Math.ceil((end - position) * tokensPerUnit)
+    if (tokens > 0 && tokens + size > maxTokens) close(position)
     tokens += size
-    at = end
+    position = end
   }
   close(to)
 }

@@ -1,7 +1,7 @@
 import type { Meter } from '../core/ports.ts'
 import type { SelectionResult } from './excerpt.ts'
 import { createPacker, type Packer, type PackerEntry } from './packer.ts'
-import { corpusOf, expandQuery, type Query, scoreSnippets, scoresOf, scoreTopics } from './keywords.ts'
+import { createCorpus, expandQuery, type Query, scoreSnippets, scoreTexts, scoreTopics } from './keywords.ts'
 import type { Pause } from '../core/async.ts'
 import type { AnalyzeSegment } from './segment-analysis.ts'
 import type { Segment } from './conversation.ts'
@@ -80,7 +80,7 @@ const FILLED_SHARE = 0.998
 export async function select(job: SelectionJob, tools: SelectionTools): Promise<SelectionResult> {
   const entries = await analyzeAll(job, tools)
   const { pause } = tools
-  const corpus = await corpusOf(
+  const corpus = await createCorpus(
     entries.map((entry) => entry.analysis.counts),
     pause,
   )
@@ -89,7 +89,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
   const lengthPenalty = prefersAnswers ? ANSWER_LENGTH_PENALTY : undefined
   const query = await expandQuery(corpus, job.query, pause, lengthPenalty)
   const isMeeting = entries.every(({ segment }) => segment.kind === 'user')
-  const wordScores = await scoresOf(corpus, query, pause, lengthPenalty)
+  const wordScores = await scoreTexts(corpus, query, pause, lengthPenalty)
   const segmentScores = isMeeting
     ? addTopicScores(wordScores, await scoreTopics(corpus.texts, query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
@@ -126,7 +126,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
 
 function picksOf(entry: PackerEntry): readonly number[] {
   const picked = new Set(entry.pickedSnippets)
-  return entry.analysis.snippets.flatMap((snippet, at) => (picked.has(snippet) ? [at] : []))
+  return entry.analysis.snippets.flatMap((snippet, index) => (picked.has(snippet) ? [index] : []))
 }
 
 async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<PackerEntry[]> {
@@ -137,9 +137,9 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
     const analysis = await tools.analyze(segment, job.owner)
     const unpacked = { value: 0, relativeScore: 0, state: 'out', messages: [], usedTokens: 0 } as const
     entries.push({ segment, index, tokens, analysis, ...unpacked, pickedSnippets: [] })
-    const due = tools.pause()
-    if (due === undefined) continue
-    await due
+    const pausing = tools.pause()
+    if (pausing === undefined) continue
+    await pausing
     job.signal.throwIfAborted()
   }
   return entries
@@ -147,7 +147,7 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
 
 function shareOfTools(entries: readonly PackerEntry[]): number {
   const total = sumOfTokens(entries)
-  return sumOfTokens(entries.filter(({ segment }) => segment.kind === 'exchange')) / (total + 1)
+  return sumOfTokens(entries.filter(({ segment }) => segment.kind === 'tool-use')) / (total + 1)
 }
 
 function sumOfTokens(entries: readonly PackerEntry[]): number {
@@ -155,7 +155,7 @@ function sumOfTokens(entries: readonly PackerEntry[]): number {
 }
 
 function addTopicScores(scores: Float64Array, topics: Float64Array): Float64Array {
-  return scores.map((score, at) => score + TOPIC_SHARE * (topics[at] ?? 0))
+  return scores.map((score, index) => score + TOPIC_SHARE * (topics[index] ?? 0))
 }
 
 /** Squares the similarity, because weak similarities are noise. */
@@ -167,17 +167,17 @@ function addSimilarities(
   if (similarities === undefined) return scores
   const best = scores.reduce((max, score) => Math.max(max, score), 0)
   const share = SIMILARITY_SHARE * (best > 0 ? best : 1)
-  return scores.map((score, at) => {
-    const entry = entries[at]
+  return scores.map((score, index) => {
+    const entry = entries[index]
     return score + share * ((entry && similarities.get(entry.segment)) ?? 0) ** 2
   })
 }
 
 function addNeighborScores(scores: Float64Array): Float64Array {
-  return scores.map((score, at) => {
+  return scores.map((score, index) => {
     let neighbors = 0
     for (let away = 1; away <= NEIGHBOR_DISTANCE; away++)
-      neighbors += (scores[at - away] ?? 0) + (scores[at + away] ?? 0)
+      neighbors += (scores[index - away] ?? 0) + (scores[index + away] ?? 0)
     return score + NEIGHBOR_SHARE * neighbors
   })
 }
@@ -186,11 +186,11 @@ function addNeighborScores(scores: Float64Array): Float64Array {
 function rank(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy: boolean): void {
   const [decay, power] = isToolHeavy ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
-  for (const [at, entry] of entries.entries()) {
-    const score = scores[at] ?? 0
-    const recency = Math.exp((-decay * (entries.length - 1 - at)) / Math.max(1, entries.length))
+  for (const [index, entry] of entries.entries()) {
+    const score = scores[index] ?? 0
+    const recency = Math.exp((-decay * (entries.length - 1 - index)) / Math.max(1, entries.length))
     entry.relativeScore = (recency * score) / best
-    entry.value = (recency * (score + PARTNER_SHARE * partnerScore(entries, scores, at))) / entry.tokens ** power
+    entry.value = (recency * (score + PARTNER_SHARE * partnerScore(entries, scores, index))) / entry.tokens ** power
   }
 }
 
@@ -198,13 +198,14 @@ function rank(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy
  * The partner of a question is its answer, and vice versa. For a user message without an answer, returns a quarter of
  * the combined scores of the adjacent user messages.
  */
-function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, at: number): number {
+function partnerScore(entries: readonly PackerEntry[], scores: Float64Array, entryIndex: number): number {
   const isUser = (index: number): boolean => entries[index]?.segment.kind === 'user'
   const scoreAt = (index: number): number => (index in entries ? (scores[index] ?? 0) : 0)
-  const partner = isUser(at) ? at + 1 : at - 1
-  if (partner in entries && isUser(partner) !== isUser(at)) return scoreAt(partner)
-  if (!isUser(at)) return 0
-  const around = (isUser(at - 1) ? scoreAt(at - 1) : 0) + (isUser(at + 1) ? scoreAt(at + 1) : 0)
+  const partner = isUser(entryIndex) ? entryIndex + 1 : entryIndex - 1
+  if (partner in entries && isUser(partner) !== isUser(entryIndex)) return scoreAt(partner)
+  if (!isUser(entryIndex)) return 0
+  const around =
+    (isUser(entryIndex - 1) ? scoreAt(entryIndex - 1) : 0) + (isUser(entryIndex + 1) ? scoreAt(entryIndex + 1) : 0)
   return around / 4
 }
 

@@ -30,7 +30,7 @@ export type SliderMode = 'auto' | 'query' | 'stable'
 const STABLE_SHARE = 0.5
 const BLOCK_SHARE = 1 / 16
 const BLOCK_OVERHEAD_TOKENS = 64
-/** The last exchange before the live turn stays unchanged up to this fraction of the cap. */
+/** The last question and answer before the live turn stay unchanged up to this fraction of the cap. */
 const EXCHANGE_SHARE = 0.25
 
 type ShortenedPrompt = Pick<Rewrite, 'prompt' | 'tokens'>

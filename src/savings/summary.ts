@@ -4,7 +4,7 @@ import { add, ZERO, type NanoUsd } from '../core/money.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
 import type { SelectionTools } from './selection.ts'
 import type { Segment } from './conversation.ts'
-import { countTerms, corpusOf, inverseFrequency, type Corpus, type TermCounts } from './keywords.ts'
+import { countTerms, createCorpus, inverseFrequency, type Corpus, type TermCounts } from './keywords.ts'
 import { termsOf } from './query.ts'
 import type { SmallModel } from './models.ts'
 import type { Thresholds } from './tier.ts'
@@ -75,7 +75,7 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
     try {
       const reply = await small.ask({
         instruction: job.earlier === undefined ? RULES : `${RULES}\n${EARLIER_SUMMARY_RULE}`,
-        text: `${START_MARKER}\n${escapeDelimiters(input)}\n${END_MARKER}`,
+        text: `${START_MARKER}\n${escapeMarkers(input)}\n${END_MARKER}`,
         maxTokens: job.maxTokens,
         signal: job.signal,
       })
@@ -93,7 +93,7 @@ export async function summarize(job: SummaryJob): Promise<Summary> {
 }
 
 /** Prevents text of the conversation from ending the data block. */
-function escapeDelimiters(text: string): string {
+function escapeMarkers(text: string): string {
   return text.replaceAll('<<<', '‹‹‹').replaceAll('>>>', '›››')
 }
 
@@ -156,7 +156,7 @@ function serializePart(part: Part, results: 'full' | 'stub'): string {
   }
 }
 
-/** Rounds and adds separators: 340, 12,000. */
+/** Formats a rounded number of tokens with thousands separators: 340, 12,000. */
 export function formatTokens(tokens: number): string {
   const unit = tokens < 1000 ? 10 : 1000
   return String(Math.max(unit, Math.round(tokens / unit) * unit)).replace(/\B(?=(?:\d{3})+$)/g, ',')
@@ -187,25 +187,25 @@ export async function summarizeByExtraction(
   for (const sentence of sentences) {
     counts.push(countTerms(termsOf(sentence)))
     sizes.push(estimate(sentence) + 1)
-    const due = pause()
-    if (due !== undefined) await due
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
-  const corpus = await corpusOf(counts, pause)
+  const corpus = await createCorpus(counts, pause)
   const values: number[] = []
-  for (const [at, sentence] of sentences.entries()) {
-    values.push(scoreSentence(sentence, counts[at], corpus) / Math.max(MIN_TOKENS, sizes[at] ?? 0) ** SIZE_POWER)
-    const due = pause()
-    if (due !== undefined) await due
+  for (const [index, sentence] of sentences.entries()) {
+    values.push(scoreSentence(sentence, counts[index], corpus) / Math.max(MIN_TOKENS, sizes[index] ?? 0) ** SIZE_POWER)
+    const pausing = pause()
+    if (pausing !== undefined) await pausing
   }
   const order = [...sentences.keys()].sort((a, b) => (values[b] ?? 0) - (values[a] ?? 0) || a - b)
   const selected = new Set<number>()
   let remainingTokens = maxTokens
-  for (const at of order) {
-    if ((sizes[at] ?? 0) > remainingTokens) continue
-    selected.add(at)
-    remainingTokens -= sizes[at] ?? 0
+  for (const index of order) {
+    if ((sizes[index] ?? 0) > remainingTokens) continue
+    selected.add(index)
+    remainingTokens -= sizes[index] ?? 0
   }
-  return sentences.filter((_, at) => selected.has(at)).join('\n')
+  return sentences.filter((_, index) => selected.has(index)).join('\n')
 }
 
 function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus: Corpus): number {
@@ -220,13 +220,13 @@ function scoreSentence(sentence: string, counts: TermCounts | undefined, corpus:
 
 async function sentencesOf(text: string, pause: Pause): Promise<readonly string[]> {
   const sentences = new Set<string>()
-  for (let at = 0; at < text.length;) {
-    const end = endOfSlice(text, at)
-    for (const piece of text.slice(at, end).split(/(?<=[.!?。！？])\s+|\n+/u)) {
+  for (let start = 0; start < text.length;) {
+    const end = endOfSlice(text, start)
+    for (const piece of text.slice(start, end).split(/(?<=[.!?。！？])\s+|\n+/u)) {
       const sentence = piece.trim()
       if (sentence.length >= MIN_SENTENCE_LENGTH && sentence.length <= MAX_SENTENCE_LENGTH) sentences.add(sentence)
     }
-    at = end
+    start = end
     await pause()
   }
   return [...sentences]

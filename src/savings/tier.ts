@@ -122,7 +122,7 @@ export interface Thresholds {
 
 export const DEFAULT_THRESHOLDS: Thresholds = { vanishing: 50_000, recursive: 80_000, family: 20_000 }
 
-/** `-optim` models halve the thresholds. */
+/** Returns the thresholds for the model of a job. An `-optim` model halves them. */
 export function thresholdsFor(job: TierJob, thresholds: Thresholds): Thresholds {
   const factor = job.model.thresholdFactor ?? 1
   return {

@@ -14,8 +14,8 @@ function hasCachePrice({ price }: Model): boolean {
 }
 
 /**
- * Returns the cost of a prompt whose first `cachedTokens` tokens are in the upstream's cache. The other tokens are written to
- * it.
+ * Returns the cost of a prompt whose first `cachedTokens` tokens are in the upstream's cache. The upstream writes the
+ * other tokens to its cache.
  */
 export function sendingCost(model: Model, tokens: number, cachedTokens: number): NanoUsd {
   if (!hasCachePrice(model)) return costOf({ ...NO_USAGE, inputTokens: Math.round(tokens) }, model.price)

@@ -63,7 +63,7 @@ export interface WaterfallOptions {
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
 }
 
-interface WaterfallParts {
+interface WaterfallContext {
   readonly meter: Meter
   readonly tiers: readonly Tier[]
   readonly ranker: SemanticRanker | undefined
@@ -78,15 +78,15 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   const thresholds: Thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const memory = createMemory({ store, now })
   const pauses = createFailurePauses(now)
-  const parts = createParts(options, thresholds, memory)
+  const context = createContext(options, thresholds, memory)
 
   return async (received) => {
     if (received.steering.level === 'off') return { tokens: received.tokens, spent: ZERO, verdicts: [] }
     const sized = await countNearThreshold(received, { meter, thresholds })
-    const job = addSemantics(pauseFailingModel(sized, pauses), parts.ranker, () => {})
+    const job = addSemantics(pauseFailingModel(sized, pauses), context.ranker, () => {})
     const isTracked = shouldTrack(job, thresholds)
     const history = isTracked ? await withFallback(NEW_CONVERSATION, recallHistory(memory, job)) : NEW_CONVERSATION
-    const { sentAs, ...result } = await runTiers(job, history, parts)
+    const { sentAs, ...result } = await runTiers(job, history, context)
     const isRewritten = result.rewrite !== undefined && job.shadow === undefined
     const sentRequest = isRewritten
       ? { ...sentAs, spent: result.spent }
@@ -99,7 +99,11 @@ export function createWaterfall(options: WaterfallOptions): (job: TierJob) => Pr
   }
 }
 
-function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: ConversationMemory): WaterfallParts {
+function createContext(
+  options: WaterfallOptions,
+  thresholds: Thresholds,
+  memory: ConversationMemory,
+): WaterfallContext {
   const { meter, yieldToEventLoop, after, now, embedder, slider = 'auto', summarizer = 'model' } = options
   const { estimate } = meter.tokenizer
   const pause = createPause(yieldToEventLoop)
@@ -116,14 +120,14 @@ function createParts(options: WaterfallOptions, thresholds: Thresholds, memory: 
   return { meter, tiers, ranker: createSemanticRanker({ embedder, after, estimate, pauses, pause }) }
 }
 
-interface Outcome extends WaterfallResult {
+interface TierRun extends WaterfallResult {
   readonly sentAs: { readonly tier?: TierNumber; readonly tokens: number; readonly cachedTokens: number }
 }
 
-async function runTiers(job: TierJob, history: History, parts: WaterfallParts): Promise<Outcome> {
-  const tiers = job.shadow === 'not-tried' ? [] : parts.tiers
+async function runTiers(job: TierJob, history: History, context: WaterfallContext): Promise<TierRun> {
+  const tiers = job.shadow === 'not-tried' ? [] : context.tiers
   const verdicts = new Map<Tier, TierVerdict>()
-  const candidates = await tiersToTry({ ...parts, tiers }, job, history, verdicts)
+  const candidates = await selectTiersToTry({ ...context, tiers }, job, history, verdicts)
   let declined: DeclinedCosts = { spent: ZERO }
   let requestedCost: NanoUsd = ZERO
   const verdictsInOrder = (): TierVerdict[] => tiers.flatMap((tier) => verdicts.get(tier) ?? [])
@@ -134,7 +138,7 @@ async function runTiers(job: TierJob, history: History, parts: WaterfallParts): 
       verdicts.set(tier, { tier: tier.tier, outcome: 'does-not-pay', reason })
       continue
     }
-    const attempt = await attemptTier(tier, separateTrialState(job), parts)
+    const attempt = await attemptTier(tier, separateTrialState(job), context)
     const spent = add(declined.spent, attempt.spent)
     if (isRequestedByHeader(job, tier.tier)) requestedCost = add(requestedCost, attempt.spent)
     verdicts.set(tier, attempt.verdict)
@@ -168,8 +172,8 @@ async function lowestCallCost(
  * Returns the tiers requested by a header, followed by those that are expected to save money. Records a verdict for
  * each other tier.
  */
-async function tiersToTry(
-  { tiers, meter }: WaterfallParts,
+async function selectTiersToTry(
+  { tiers, meter }: WaterfallContext,
   job: TierJob,
   history: History,
   verdicts: Map<Tier, TierVerdict>,
@@ -250,7 +254,7 @@ interface Attempt {
 }
 
 /** Never rejects. A failure is reported as a verdict. */
-async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallParts): Promise<Attempt> {
+async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
   let embeddingCost: NanoUsd = ZERO
   const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
     tokens: job.tokens,
@@ -265,11 +269,11 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
   try {
     const result = await tier.rewrite(metered)
     if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
-    const original = await meter.countOf(job.prompt, job.signal)
+    const originalTokens = await meter.countOf(job.prompt, job.signal)
     const { rewrite, spent, continues = false } = result
-    if (rewrite.tokens >= original) return withoutRewrite('declined', 'not smaller than before', spent)
+    if (rewrite.tokens >= originalTokens) return withoutRewrite('declined', 'not smaller than before', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
-    return { rewrite, tokens: original, spent: add(spent, embeddingCost), continues, verdict }
+    return { rewrite, tokens: originalTokens, spent: add(spent, embeddingCost), continues, verdict }
   } catch (error) {
     return withoutRewrite('failed', error instanceof Error ? error.message : 'unknown error', spentSoFar())
   }

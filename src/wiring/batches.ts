@@ -56,7 +56,7 @@ export interface TrafficOptions {
   /** Maximum number of running requests at which batches are processed. @default 8 */
   readonly maxRequests?: number
   /**
-   * Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation.
+   * Maximum time that a batch worker waits for running requests, in milliseconds. Prevents starvation of batches.
    * @default 30_000
    */
   readonly maxWaitMs?: number

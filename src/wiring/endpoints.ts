@@ -12,13 +12,13 @@ import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, countAsTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
-import type { EndpointParts } from './other-endpoints.ts'
+import type { EndpointDependencies } from './other-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
-export function createHandler(parts: EndpointParts, onRequest: () => void): HttpHandler {
-  const { services } = parts
+export function createHandler(dependencies: EndpointDependencies, onRequest: () => void): HttpHandler {
+  const { services } = dependencies
   const { runtime } = services
-  const route = createRoutes(parts)
+  const route = createRoutes(dependencies)
 
   /** Never rejects, even if the operator's `now` or `uuid` throws. */
   async function answerWithFailure(call: Pick<Call, 'id' | 'request' | 'sink'>, error: unknown): Promise<void> {
@@ -65,9 +65,9 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
 }
 
 /** Creates the endpoints of model calls. The first request to another endpoint loads `other-endpoints.ts`. */
-function createRoutes(parts: EndpointParts): Router<Handler> {
-  const { services, traffic, basePath } = parts
-  checkProviders(parts)
+function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
+  const { services, traffic, basePath } = dependencies
+  checkProviders(dependencies)
   const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
     method: 'POST',
     path: `${basePath}/v1/${path}`,
@@ -84,22 +84,26 @@ function createRoutes(parts: EndpointParts): Router<Handler> {
       modelHandler((await import('../formats/responses/client.ts')).responsesClient, services),
     ),
   ]
-  const fallback = lazyHandler(async () => (await import('./other-endpoints.ts')).otherHandler(endpoints, parts))
+  const fallback = lazyHandler(async () =>
+    (await import('./other-endpoints.ts')).createFallbackHandler(endpoints, dependencies),
+  )
   return createRouter(endpoints, fallback)
 }
 
 /** Throws if a passthrough endpoint names a provider that is not configured. */
-function checkProviders({ passthrough = {}, directory }: EndpointParts): void {
+function checkProviders({ passthrough = {}, directory }: EndpointDependencies): void {
   for (const [name, { provider }] of Object.entries(passthrough)) {
     if (provider === undefined || directory.provider(provider) !== undefined) continue
     const param = `passthrough.${name}.provider`
-    throw new GatewayError('invalid-request', `createGateway: ${param}: no provider "${provider}" is configured.`, {
-      param,
-    })
+    throw new GatewayError(
+      'invalid-request',
+      `createGateway: ${param}: no provider "${provider}" is configured. Use the name of a configured provider.`,
+      { param },
+    )
   }
 }
 
-/** If the import fails, the next call retries it. */
+/** Loads a handler on its first call. After a failed import, the next call tries again. */
 function lazyHandler(load: () => Promise<Handler>): Handler {
   let loaded: Handler | undefined
   const ready = lazy(async () => (loaded = await load()))

@@ -23,7 +23,7 @@ export interface Governance {
   readonly findKeyById: FindKeyById
 }
 
-export interface GovernanceParts {
+export interface GovernanceDependencies {
   readonly store: Store
   readonly runtime: Runtime
   /** Maximum duration of a request, in milliseconds. */
@@ -43,13 +43,14 @@ const MAX_SETTLE_MS = 60_000
 
 /**
  * Validates the configuration synchronously, so that an invalid field throws at startup. Then stores the configured
- * records in the background. Key lookups wait for this, and reject with `overloaded` if it fails.
+ * records in the background. Key lookups wait until the records are stored. They reject with `overloaded` if storing
+ * the records fails.
  */
-export function createGovernance(configuration: unknown, parts: GovernanceParts): Governance {
-  const { store, runtime } = parts
+export function createGovernance(configuration: unknown, dependencies: GovernanceDependencies): Governance {
+  const { store, runtime } = dependencies
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
-  const { keyCacheMs, allowsUnreserved = false } = parts
+  const { keyCacheMs, allowsUnreserved = false } = dependencies
   const cacheOptions = { servesStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
@@ -63,10 +64,10 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
     return { records, apply: () => applyConfiguration(configured, { keyring, shared }) }
   })
   const hasRecords = Object.values(configured).some((records) => records.length > 0)
-  const configure = async (): Promise<void> => {
+  const storeConfiguredRecords = async (): Promise<void> => {
     if (hasRecords) await (await load()).apply()
   }
-  const whenConfigured = runUntilSuccess(configure, parts.onFailure, runtime.after)
+  const whenConfigured = runUntilSuccess(storeConfiguredRecords, dependencies.onFailure, runtime.after)
   const firstAttempt = whenConfigured()
   if (isPromise(firstAttempt)) firstAttempt.catch(() => {})
   const adminRecords = async (): Promise<AdminRecords> => {
@@ -83,22 +84,22 @@ export function createGovernance(configuration: unknown, parts: GovernanceParts)
       now,
       uuid,
       shared,
-      expiresAfterMs: parts.maxRequestMs + MAX_SETTLE_MS,
+      expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
       allowsUnreserved,
       settlements: {
         after: runtime.after,
-        ...(parts.onSettlementDropped !== undefined && { onDropped: parts.onSettlementDropped }),
+        ...(dependencies.onSettlementDropped !== undefined && { onDropped: dependencies.onSettlementDropped }),
       },
     }),
     findKey: (secret) => chain(whenConfigured(), () => lookup.find(secret)),
     findKeyById: async (id) => {
       await whenConfigured()
-      return undefinedIfNotFound(lookup.keys.read(id))
+      return ignoreNotFound(lookup.keys.read(id))
     },
   }
 }
 
-async function undefinedIfNotFound<Value>(lookup: Promise<Value>): Promise<Value | undefined> {
+async function ignoreNotFound<Value>(lookup: Promise<Value>): Promise<Value | undefined> {
   try {
     return await lookup
   } catch (error) {

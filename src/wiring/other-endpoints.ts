@@ -24,12 +24,12 @@ import type { Batches } from './batches.ts'
 export { writePrometheus } from '../records/prometheus.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
-export interface EndpointParts {
+export interface EndpointDependencies {
   readonly services: Services
   readonly directory: ModelDirectory
   readonly store: Store
   readonly servesWithoutStore: boolean
-  /** Returns the reports of the circuits by `<provider>/<model_id>`. */
+  /** Returns the circuit reports, keyed by `<provider>/<model_id>`. */
   readonly circuits: () => Readonly<Record<string, CircuitReport>>
   readonly providers: readonly { readonly name: string }[]
   readonly basePath: string
@@ -40,13 +40,16 @@ export interface EndpointParts {
 }
 
 /**
- * Handles all paths except those of model calls. Also handles variants of all paths (a trailing slash, doubled slashes,
- * or no `/v1`), because clients join a base URL and a path differently.
+ * Handles all paths except those of model calls. Also handles variants of all paths (a trailing slash, doubled
+ * slashes, or no `/v1`), because clients join a base URL and a path in different ways.
  * @param modelCalls The endpoints of model calls, whose path variants are handled here.
  */
-export function otherHandler(modelCalls: readonly Endpoint<Handler>[], parts: EndpointParts): Handler {
-  const { basePath } = parts
-  const others = otherEndpoints(parts).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
+export function createFallbackHandler(
+  modelCalls: readonly Endpoint<Handler>[],
+  dependencies: EndpointDependencies,
+): Handler {
+  const { basePath } = dependencies
+  const others = otherEndpoints(dependencies).map((endpoint) => ({ ...endpoint, path: basePath + endpoint.path }))
   const route = createRouter([...modelCalls, ...others, { method: 'GET', path: basePath || '/', handle: greeting }])
   return (call) => {
     const { id, startedAt, request, sink } = call
@@ -56,8 +59,8 @@ export function otherHandler(modelCalls: readonly Endpoint<Handler>[], parts: En
 }
 
 /**
- * Returns the endpoint for the received path or a variant of it. If neither exists, throws the error for the received
- * path.
+ * Returns the endpoint for the received path or a variant of it. If no endpoint matches, throws
+ * the error for the received path.
  */
 function findEndpoint(
   route: Router<Handler>,
@@ -82,13 +85,13 @@ function pathVariants(path: string, basePath: string): readonly string[] {
   return isUnderBasePath ? [path, normalized, `${basePath}/v1${normalized.slice(basePath.length)}`] : [path, normalized]
 }
 
-function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
-  const { services, store, traffic, servesWithoutStore, directory, admin } = parts
-  const states = (): ProviderStates => providerStates(parts.providers, parts.circuits())
+function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<Handler>[] {
+  const { services, store, traffic, servesWithoutStore, directory, admin } = dependencies
+  const states = (): ProviderStates => providerStates(dependencies.providers, dependencies.circuits())
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const models = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   const responses = responseHandlers(services)
-  const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, parts)
+  const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, dependencies)
   const tracked = (handle: Handler): Handler => countAsTraffic(traffic, handle)
   return [
     {
@@ -108,7 +111,7 @@ function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'DELETE', path: '/v1/responses/:id', handle: responses.remove },
     { method: 'POST', path: '/v1/responses/:id/cancel', handle: responses.cancel },
     { method: 'GET', path: '/v1/responses/:id/input_items', handle: responses.inputItems },
-    // Embeddings errors are written in the chat format.
+    // The embeddings endpoint writes its errors in the chat format.
     {
       method: 'POST',
       path: '/v1/embeddings',
@@ -118,12 +121,12 @@ function otherEndpoints(parts: EndpointParts): readonly Endpoint<Handler>[] {
     { method: 'GET', path: '/v1/models/*id', handle: getModel(models, services) },
     { method: 'GET', path: '/health', handle: health(status) },
     { method: 'GET', path: '/ready', handle: ready(status) },
-    ...passthroughEndpoints({ services, store, options: parts.passthrough ?? {} }),
+    ...passthroughEndpoints({ services, store, options: dependencies.passthrough ?? {} }),
     ...adminEndpoints({ ...admin, services }),
   ]
 }
 
-function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointParts): Handler {
+function batchHandler(name: keyof BatchHandlers, { batches, services }: EndpointDependencies): Handler {
   const load = lazy(async () => {
     const { repository, worker } = await batches.open()
     return batchHandlers({ repository, wake: worker.wake, services })[name]
@@ -139,13 +142,13 @@ function providerStates(
   const reports = Object.entries(circuits)
   return Object.fromEntries(
     providers.map(({ name }) => {
-      const own = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
-      return [name, stateOf(own)]
+      const providerReports = reports.filter(([circuit]) => circuit.startsWith(`${name}/`)).map(([, report]) => report)
+      return [name, stateOf(providerReports)]
     }),
   )
 }
 
-/** A circuit that is open for only one key makes its provider degraded, but not away. */
+/** A circuit that is open for only one key makes its provider degraded, not unavailable. */
 function stateOf(reports: readonly CircuitReport[]): ProviderState {
   if (reports.every(({ state }) => state === 'closed')) return 'healthy'
   return reports.every(({ state, isForAllKeys }) => state === 'open' && isForAllKeys) ? 'unavailable' : 'degraded'

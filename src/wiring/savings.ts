@@ -26,13 +26,16 @@ import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 
 /** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
-  /** Context sizes in tokens above which a tier can run without a header. @default { vanishing: 50_000, recursive: 80_000, family: 20_000 } */
+  /**
+   * Context sizes above which a tier can run without a header, in tokens.
+   * @default { vanishing: 50_000, recursive: 80_000, family: 20_000 }
+   */
   readonly thresholds?: Partial<Thresholds>
   /** How tier 5 chooses the content to keep. @default 'auto' */
   readonly slider?: SliderMode
   /**
-   * Source of the summaries in tiers 3 and 4: the small model of the family, or free extracts from the text
-   * (`extractive`).
+   * Source of the summaries in tiers 3 and 4: a small model of the requested model's family (`model`), or sentences
+   * copied from the conversation at no cost (`extractive`).
    * @default 'model'
    */
   readonly summarizer?: 'model' | 'extractive'
@@ -44,16 +47,16 @@ export interface SavingsOptions {
   readonly vanishing?: { readonly targetShare?: number; readonly minTarget?: MinTarget }
   /**
    * Ranks the parts of a conversation by meaning as well as by words, in tiers 5 and 2. The embedder receives the first
-   * 800 characters of each segment (a message, or an answer with its tool calls and their results), once per conversation. If it fails or takes longer than three seconds, the ranking
-   * uses words only.
+   * 800 characters of each segment (a message, or an answer with its tool calls and their results), once per
+   * conversation. If the embedder fails or takes longer than three seconds, the ranking uses words only.
    * @default none
    */
   readonly embedder?: Embedder
   /** Replaces, removes or reorders tiers. @default 5, 2, 3, 4 */
   readonly tiers?: readonly Tier[] | ((builtIn: readonly Tier[]) => readonly Tier[])
   /**
-   * Share of requests, from 0 to 1, on which automatic tiers are tested without effect. The gateway sends all prompts
-   * unchanged and logs the results of the trials. Tiers that a header requests still run.
+   * Share of requests, from 0 to 1, for which the gateway tries the automatic tiers and logs the results. If set,
+   * automatic tiers never change a prompt. Tiers that a header requests still run.
    * @default undefined: tiers run
    */
   readonly shadow?: number
@@ -89,7 +92,7 @@ export const checkSavings: OptionCheck = optionsOf({
   promptCache: oneOf('auto', 'off'),
 })
 
-export interface SavingsParts {
+export interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
@@ -98,10 +101,10 @@ export interface SavingsParts {
   readonly onShadowFailure: (cause: unknown) => void
 }
 
-/** Undefined if the markers are disabled. */
+/** Returns undefined if the markers are disabled. */
 export function createPromptCache(
   options: SavingsOptions | undefined,
-  { store, runtime }: Pick<SavingsParts, 'store' | 'runtime'>,
+  { store, runtime }: Pick<SavingsDependencies, 'store' | 'runtime'>,
 ): PromptCache | undefined {
   if (options?.promptCache === 'off') return undefined
   const load = lazy(async () => {
@@ -112,26 +115,28 @@ export function createPromptCache(
   return async (request) => (await load())(request)
 }
 
-/** The waterfall's module is loaded by the first request that is large enough or requests a tier. */
-export function createSavings(configured: SavingsOptions | undefined, parts: SavingsParts): Waterfall {
+/** Creates the waterfall. The first request that is large enough or requests a tier loads its module. */
+export function createSavings(configured: SavingsOptions | undefined, dependencies: SavingsDependencies): Waterfall {
   const options = configured ?? {}
-  const waterfall = lazyWaterfall(options, parts)
+  const waterfall = lazyWaterfall(options, dependencies)
   const { shadow: share } = options
   if (share === undefined) return waterfall
   const observe = async (job: TierJob): Promise<void> => {
     const record = shadowRecordOf(await waterfall(job))
-    if (record !== undefined) parts.onShadow(record, job)
+    if (record !== undefined) dependencies.onShadow(record, job)
   }
   const shadowed = async (job: TierJob): Promise<WaterfallResult> => {
     if (isSteered(job)) return waterfall(job)
     // Requests without a trial are also observed, because later trials need the state of the upstream's cache.
-    observe({ ...job, shadow: parts.runtime.random() < share ? 'tried' : 'not-tried' }).catch(parts.onShadowFailure)
+    observe({ ...job, shadow: dependencies.runtime.random() < share ? 'tried' : 'not-tried' }).catch(
+      dependencies.onShadowFailure,
+    )
     return unchangedResult(job)
   }
   return Object.assign(shadowed, { isTooSmall: waterfall.isTooSmall })
 }
 
-function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsParts): Waterfall {
+function lazyWaterfall(options: SavingsOptions, { store, meter, runtime }: SavingsDependencies): Waterfall {
   const { summarizer = 'model', shadow: _, promptCache: __, ...others } = options
   const thresholds = { ...DEFAULT_THRESHOLDS, ...options.thresholds }
   const hasCustomTiers = options.tiers !== undefined
@@ -158,7 +163,7 @@ function mayApply(job: TierJob, thresholds: Thresholds): boolean {
   return isSteered(job) || job.tokens > minTrackedTokens(job.model, thresholds)
 }
 
-/** Half of the smallest threshold. For smaller prompts, no automatic tier runs and no conversation state is stored. */
+/** Returns half of the smallest threshold. Up to this size, no automatic tier runs and no history is stored. */
 function minTrackedTokens(model: Model, thresholds: Thresholds): number {
   return (Math.min(...Object.values(thresholds)) * (model.thresholdFactor ?? 1)) / 2
 }
@@ -177,13 +182,13 @@ const NO_STATISTICS: CacheStatistics = {
   hits: 0,
   misses: 0,
   exactHits: 0,
-  refused: {},
+  rejections: {},
   failures: 0,
   entries: 0,
   bytes: 0,
 }
 
-/** The cache's module is loaded on the first lookup. */
+/** Creates the cache. Loads its module on the first lookup. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {

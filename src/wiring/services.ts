@@ -75,10 +75,13 @@ export function createServices(dependencies: ServiceDependencies): Services {
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
-      const parts = { store: ignoringWrites(store), meter, runtime, ...NO_SHADOW_REPORTS }
+      const dryRunDependencies = { store: ignoreWrites(store), meter, runtime, ...NO_SHADOW_REPORTS }
       // The embedder is omitted, because its calls may cost money.
       const { embedder: _, ...withoutEmbedder } = savings ?? {}
-      return { waterfall: createSavings(withoutEmbedder, parts), promptCache: createPromptCache(savings, parts) }
+      return {
+        waterfall: createSavings(withoutEmbedder, dryRunDependencies),
+        promptCache: createPromptCache(savings, dryRunDependencies),
+      }
     },
     smallModel: (route) => smallModelFor(route, { runtime, timeouts }),
     upstream: dependencies.failover,
@@ -101,8 +104,8 @@ export function createServices(dependencies: ServiceDependencies): Services {
 
 const NO_SHADOW_REPORTS = { onShadow: () => {}, onShadowFailure: () => {} }
 
-/** Returns a store for dry runs. */
-function ignoringWrites(store: Store): Store {
+/** Returns a store for dry runs, whose `set` has no effect. */
+function ignoreWrites(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
 
@@ -120,19 +123,18 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type WarningSource = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs each store's warnings once. Called on every request rather than at creation, so that a
- * gateway without configured records does no I/O before its first request. If a store fails, the next request reads the
- * warnings again.
+ * Returns a function that logs each store's warnings once. Every request calls the function, so that a gateway without
+ * configured records does no I/O before its first request. If a store fails, the next request reads the warnings again.
  */
-export function createStoreWarnings(
+export function createWarningLogger(
   sources: readonly (WarningSource | undefined)[],
   report: (warning: string) => void,
 ): () => void {
   let isLogged = !sources.some((source) => source?.warnings !== undefined)
   const logWarnings = async (): Promise<void> => {
     try {
-      const found = await Promise.all(sources.map((source) => source?.warnings?.() ?? []))
-      for (const warning of new Set(found.flat())) report(warning)
+      const warnings = await Promise.all(sources.map((source) => source?.warnings?.() ?? []))
+      for (const warning of new Set(warnings.flat())) report(warning)
     } catch {
       isLogged = false
     }
@@ -144,7 +146,7 @@ export function createStoreWarnings(
   }
 }
 
-export function createMetricsReports(parts: {
+export function createMetricsReports(dependencies: {
   readonly metrics: Metrics
   readonly audit: Pick<Audit, 'dropped'>
   readonly log: Pick<RequestLog, 'dropped'>
@@ -152,7 +154,7 @@ export function createMetricsReports(parts: {
   readonly now: () => number
   readonly unsettled: () => SettlementCounts
 }): MetricsReports {
-  const { metrics, audit, log, cache, now, unsettled } = parts
+  const { metrics, audit, log, cache, now, unsettled } = dependencies
   return {
     summary: () => metrics.summary(now()),
     cache: () => {
@@ -198,7 +200,7 @@ export interface Replay {
   readonly recordings: Recordings
   readonly idempotency: Pick<Idempotency, 'claim' | 'flush'>
   readonly detached: DetachedWork
-  /** Ends detached work, waits for it for a limited time, and then waits until all recordings are stored. */
+  /** Ends detached work and waits for it, at most five seconds. Then waits until recordings and answers are stored. */
   close(): Promise<void>
 }
 
@@ -225,11 +227,11 @@ export function createReplay(options: false | StreamsOptions | undefined, store:
 }
 
 /** Loads the idempotency module on the first request with an Idempotency-Key. */
-function lazyIdempotency(parts: IdempotencyOptions): Replay['idempotency'] {
+function lazyIdempotency(options: IdempotencyOptions): Replay['idempotency'] {
   let loaded: Idempotency | undefined
   const load = lazy(async () => {
     const { Idempotency } = await import('../replay/idempotency.ts')
-    return (loaded = new Idempotency(parts))
+    return (loaded = new Idempotency(options))
   })
   return {
     claim: async (request) => (await load()).claim(request),

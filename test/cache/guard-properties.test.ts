@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize, type Canonical } from '../../src/cache/canonical.ts'
 import { findDifference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 import { createWordingIndex } from '../../src/cache/wording-search.ts'
 
-const lexicon = await loadEnglish()
+const lexicon = await loadEnglishLexicon()
 
 /** Questions with a gap, and fillings of which each makes another question. */
 const GAPS: readonly (readonly [string, string, readonly string[]])[] = [

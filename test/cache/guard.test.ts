@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { findDifference, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 import { REVERSALS, SAME } from './reversals.ts'
 
-const lexicon = await loadEnglish()
+const lexicon = await loadEnglishLexicon()
 
 function difference(left: string, right: string, typos = 2): Difference | undefined {
   return findDifference(canonicalize(left), canonicalize(right), { lexicon, maxTypos: typos })

@@ -14,7 +14,7 @@ const CAPITAL = 'What is the capital of France?'
 const ALIKE = "what's the capital of france"
 
 const directives = (given: Partial<CacheDirectives>): { readonly directives: CacheDirectives } => ({
-  directives: { read: true, write: true, ...given },
+  directives: { allowsRead: true, allowsWrite: true, ...given },
 })
 
 describe('the semantic cache', () => {
@@ -269,16 +269,16 @@ describe('cache directives', () => {
   it('no-store disables reading and writing', async () => {
     const { recall, teach } = createFixture()
 
-    expect(await teach(CAPITAL, 'Paris', directives({ read: false, write: false }))).toBe(false)
+    expect(await teach(CAPITAL, 'Paris', directives({ allowsRead: false, allowsWrite: false }))).toBe(false)
     await teach(CAPITAL, 'Paris')
-    expect(await recall(CAPITAL, directives({ read: false, write: false }))).toBeUndefined()
+    expect(await recall(CAPITAL, directives({ allowsRead: false, allowsWrite: false }))).toBeUndefined()
   })
 
   it('no-cache disables reading, and the new answer replaces the old one', async () => {
     const { recall, teach } = createFixture()
     await teach(CAPITAL, 'Lyon')
 
-    expect(await teach(CAPITAL, 'Paris', directives({ read: false }))).toBe(true)
+    expect(await teach(CAPITAL, 'Paris', directives({ allowsRead: false }))).toBe(true)
     expect(await recall(CAPITAL)).toBe('Paris')
   })
 
@@ -307,7 +307,7 @@ describe('cache directives', () => {
       ask(CAPITAL),
       ask(` ${CAPITAL}`),
       ask(ALIKE),
-      ask(CAPITAL, directives({ read: false })),
+      ask(CAPITAL, directives({ allowsRead: false })),
     ])
     const ids = [one, same, other, fresh].map((found) => (found.hit ? 'hit' : found.id))
 
@@ -481,7 +481,7 @@ describe('an operator', () => {
     expect(await recall(ALIKE)).toBeUndefined()
     expect(await recall(CAPITAL)).toBe('Paris')
     expect(seen).toEqual([[{ text: ALIKE, keyId: 'key-1', modelName: 'chat/large' }, CAPITAL]])
-    expect(cache.stats().refused).toEqual({ verifier: 1 })
+    expect(cache.stats().rejections).toEqual({ verifier: 1 })
   })
 
   it.each([
@@ -533,7 +533,7 @@ describe('an operator', () => {
     await recall(CAPITAL)
     await recall(ALIKE)
     await recall('What is the capital of Spain?')
-    await recall('What is the capital of Spain?', directives({ read: false }))
+    await recall('What is the capital of Spain?', directives({ allowsRead: false }))
 
     expect(cache.stats()).toMatchObject({
       totalRequests: 4,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { loadEnglish } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 import { isOneTypo, isUnambiguousTypo } from '../../src/cache/typos.ts'
 
 describe('a typo', () => {
@@ -45,15 +45,15 @@ describe('the lexicon', () => {
   it.each(['capital', 'walked', 'countries', 'happily', 'trial', 'trail', 'form', 'from', 'country', 'county'])(
     'classifies %s as a common word',
     async (word) => {
-      expect((await loadEnglish())(word)).toBe('common')
+      expect((await loadEnglishLexicon())(word)).toBe('common')
     },
   )
 
   it.each(['deno', 'flickr', 'trino', 'brian', 'malta'])('classifies %s as a word or a name', async (word) => {
-    expect((await loadEnglish())(word)).not.toBe('unknown')
+    expect((await loadEnglishLexicon())(word)).not.toBe('unknown')
   })
 
   it.each(['captial', 'definately', 'seperate', 'recieve', 'beleive'])('classifies %s as unknown', async (word) => {
-    expect((await loadEnglish())(word)).toBe('unknown')
+    expect((await loadEnglishLexicon())(word)).toBe('unknown')
   })
 })

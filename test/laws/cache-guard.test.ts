@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { canonicalize } from '../../src/cache/canonical.ts'
 import { normalizeText } from '../../src/cache/cache-key.ts'
 import { findDifference, type Difference } from '../../src/cache/guard.ts'
-import { loadEnglish } from '../../src/cache/typos.ts'
+import { loadEnglishLexicon } from '../../src/cache/typos.ts'
 
-const lexicon = await loadEnglish()
+const lexicon = await loadEnglishLexicon()
 const difference = (left: string, right: string): Difference | undefined =>
   findDifference(canonicalize(left), canonicalize(right), { lexicon, maxTypos: 2 })
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
 import { toNanoUsd, ZERO } from '../../src/core/money.ts'
 import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.ts'
-import { costsOf, isSafe, maySwitch, sendUnchanged, type Outlook } from '../../src/savings/choose-tiers.ts'
+import { costsOf, isSafe, maySwitch, createUnchangedOption, type Outlook } from '../../src/savings/choose-tiers.ts'
 import { bestGrowth, sendingCost } from '../../src/savings/upstream-cache.ts'
 import { jobOf, meter, MODEL, smallModel, waterfallOf } from './bench.ts'
 import { promptOf, prose, text } from './conversation.ts'
@@ -29,7 +29,7 @@ describe('the cost of an option', () => {
   const steady = { limit: 20_000, target: 12_000, callCost: toNanoUsd(7) }
 
   it('reads a steady prompt from the cache on later turns', () => {
-    const { thisRequest, total } = costsOf(sendUnchanged(50_000, 50_000), outlook(2))
+    const { thisRequest, total } = costsOf(createUnchangedOption(50_000, 50_000), outlook(2))
     expect(thisRequest).toBe(50_000 * 300)
     expect(total).toBe(50_000 * 300 + (50_000 * 300 + 1000 * 3750) + (51_000 * 300 + 1000 * 3750))
   })
@@ -45,7 +45,7 @@ describe('the cost of an option', () => {
   })
 
   it('reads nothing if requests are further apart than the lifetime of the cache', () => {
-    const { total } = costsOf(sendUnchanged(50_000, 0), outlook(1, { staysWarm: false, growth: 0 }))
+    const { total } = costsOf(createUnchangedOption(50_000, 0), outlook(1, { staysWarm: false, growth: 0 }))
     expect(total).toBe(2 * 50_000 * 3750)
   })
 })
@@ -78,8 +78,8 @@ describe('a switch', () => {
     ['the same if the savings so far pay for returning', unsteady, 50_000, -whole(50_000, 0), true],
     ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
   ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
-    const fullNow = sendingCost(CACHED, tokens, tokens)
-    const risk = { debt: toNanoUsd(debt), option, tokens, cachedTokens: tokens, fullNow }
+    const unchangedCost = sendingCost(CACHED, tokens, tokens)
+    const risk = { debt: toNanoUsd(debt), option, tokens, cachedTokens: tokens, unchangedCost }
     expect(isSafe(risk, outlook(5, { growth: 0 }))).toBe(expected)
   })
 })
@@ -94,7 +94,7 @@ describe('a rewritten conversation', () => {
     }
     const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, cachedTokens: 50_000 }
     const isSafeAt = (cachedTokens: number) =>
-      isSafe({ ...risk, fullNow: sendingCost(CACHED, 50_000, cachedTokens) }, outlook(5))
+      isSafe({ ...risk, unchangedCost: sendingCost(CACHED, 50_000, cachedTokens) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })

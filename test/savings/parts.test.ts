@@ -20,7 +20,7 @@ describe('segments', () => {
     const openai = splitConversation([user('a'), call, { role: 'tool', parts: [result] }, assistant('b'), user('c')])
     expect(openai.old.map((segment) => [segment.kind, segment.indexes])).toEqual([
       ['user', [0]],
-      ['exchange', [1, 2]],
+      ['tool-use', [1, 2]],
       ['assistant', [3]],
     ])
     const anthropic = splitConversation([user('a'), call, { role: 'user', parts: [result] }, assistant('b'), user('c')])
