@@ -2,13 +2,13 @@ import { GatewayError } from '../core/errors.ts'
 import { quotaOf } from '../core/store.ts'
 import {
   type Batch,
-  type BatchStore,
+  type BatchContext,
   changeBatch,
   cleanupKey,
   EXPIRES_AFTER_MS,
   deleteBatch,
-  headKey,
-  headPrefix,
+  batchKey,
+  batchKeyPrefix,
   isBatchId,
   itemKey,
   itemPrefix,
@@ -48,7 +48,7 @@ export interface BatchQuery {
   readonly limit: number
   /** Returns only batches older than this one. */
   readonly after?: string
-  /** Returns only the newer batches closest to this one. */
+  /** Returns only batches newer than this one: those closest to it. */
   readonly before?: string
 }
 
@@ -57,7 +57,7 @@ interface BatchPage {
   readonly hasMore: boolean
 }
 
-export interface BatchParts extends BatchStore {
+export interface BatchRepositoryOptions extends BatchContext {
   readonly now: () => number
   readonly uuid: () => string
 }
@@ -70,13 +70,13 @@ const PAGE_SIZE = 100
  */
 const FILL_TIMEOUT_MS = 3_600_000
 
-export function createBatchRepository(parts: BatchParts): BatchRepository {
-  const { store, now, uuid, pause } = parts
+export function createBatchRepository(options: BatchRepositoryOptions): BatchRepository {
+  const { store, now, uuid, pause } = options
 
   async function create(owner: BatchOwner, requests: readonly BatchRequest[]): Promise<Batch> {
     const { keyId } = owner
-    const heads = await store.list(headPrefix(keyId), { limit: MAX_BATCHES })
-    if (heads.length >= MAX_BATCHES) throw tooManyBatches()
+    const keys = await store.list(batchKeyPrefix(keyId), { limit: MAX_BATCHES })
+    if (keys.length >= MAX_BATCHES) throw tooManyBatchesError()
     const createdAt = now()
     const id = makeBatchId(createdAt, uuid())
     const expiresAt = createdAt + EXPIRES_AFTER_MS
@@ -85,15 +85,15 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
     const quota = quotaOf('batch', keyId)
     try {
       await store.set(cleanup, keyId, { quota })
-      await store.set(headKey(keyId, id), JSON.stringify(batch), { quota })
+      await store.set(batchKey(keyId, id), JSON.stringify(batch), { quota })
       await fill({ id, keyId }, requests)
       await store.set(OPEN_PREFIX + id, keyId, { quota })
       return await change(keyId, id, (current) => ({ ...current, state: 'working' }))
     } catch (error) {
-      await deleteBatch(parts, { keyId, id })
+      await deleteBatch(options, { keyId, id })
         .then(() => store.delete(cleanup))
         .catch(() => {})
-      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? storageFull(error) : error
+      throw GatewayError.is(error) && error.kind === 'quota-exceeded' ? storageFullError(error) : error
     }
   }
 
@@ -108,7 +108,7 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
           store.set(itemKey('todo', id, position), UNCLAIMED, { quota }),
         ]
       })
-      // Waits for all writes, because a pending write could follow the deletion of the batch.
+      // Waits for all writes, because a pending write could complete after the deletion of the batch.
       const failed = (await Promise.allSettled(writes)).find((write) => write.status === 'rejected')
       if (failed !== undefined) throw failed.reason
       await pause()
@@ -116,34 +116,34 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   }
 
   async function read(keyId: string, id: string): Promise<Batch> {
-    const batch = isBatchId(id) ? parseBatch(await store.get(headKey(keyId, id))) : undefined
-    if (batch === undefined || batch.state === 'filling') throw unknownBatch()
+    const batch = isBatchId(id) ? parseBatch(await store.get(batchKey(keyId, id))) : undefined
+    if (batch === undefined || batch.state === 'filling') throw unknownBatchError()
     return batch
   }
 
   async function change(keyId: string, id: string, update: (batch: Batch) => Batch): Promise<Batch> {
     const changed = await changeBatch(store, { keyId, id }, update)
-    if (changed === undefined) throw unknownBatch()
+    if (changed === undefined) throw unknownBatchError()
     return changed
   }
 
   async function page(keyId: string, query: BatchQuery): Promise<BatchPage> {
     const { limit, before } = query
-    const keys = await (before === undefined ? olderHeads(keyId, query) : newerHeads(keyId, before))
+    const keys = await (before === undefined ? listOlder(keyId, query) : listNewer(keyId, before))
     const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
     const texts = await Promise.all(pageKeys.map((key) => store.get(key)))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
     return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
   }
 
-  function olderHeads(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
-    const prefix = headPrefix(keyId)
+  function listOlder(keyId: string, { limit, after }: BatchQuery): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(keyId)
     return store.list(prefix, { limit: limit + 1, ...(after !== undefined && { after: prefix + after }) })
   }
 
   /** A key has at most 1,000 batches, so one call lists them all. */
-  async function newerHeads(keyId: string, before: string): Promise<readonly string[]> {
-    const prefix = headPrefix(keyId)
+  async function listNewer(keyId: string, before: string): Promise<readonly string[]> {
+    const prefix = batchKeyPrefix(keyId)
     return (await store.list(prefix, { limit: MAX_BATCHES })).filter((key) => key < prefix + before)
   }
 
@@ -157,12 +157,12 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
 
   async function remove(keyId: string, id: string): Promise<void> {
     const batch = await read(keyId, id)
-    if (batch.state !== 'ended') throw notEnded('it cannot be deleted')
-    await deleteBatch(parts, { keyId, id })
+    if (batch.state !== 'ended') throw notEndedError('it cannot be deleted')
+    await deleteBatch(options, { keyId, id })
   }
 
   async function* results(batch: Batch): AsyncGenerator<string, void, undefined> {
-    for await (const value of valuesOf(parts, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
+    for await (const value of valuesOf(options, itemPrefix('result', batch.id))) yield `${firstLine(value)}\n`
   }
 
   /** Reverses the storage order, in which later batches come first. */
@@ -192,28 +192,28 @@ export function createBatchRepository(parts: BatchParts): BatchRepository {
   return { create, read, page, cancel, remove, results, listOpen }
 }
 
-function unknownBatch(): GatewayError {
+function unknownBatchError(): GatewayError {
   return new GatewayError(
     'not-found',
     'This key has no message batch with this id. List its batches with GET /v1/messages/batches.',
   )
 }
 
-export function notEnded(consequence: string): GatewayError {
+export function notEndedError(consequence: string): GatewayError {
   return new GatewayError(
     'invalid-request',
     `The batch has not ended, so ${consequence} yet. Wait until its processing_status is ended, or cancel it.`,
   )
 }
 
-function tooManyBatches(): GatewayError {
+function tooManyBatchesError(): GatewayError {
   return new GatewayError(
     'invalid-request',
     `This key has ${MAX_BATCHES} message batches, which is the maximum. Delete ended batches.`,
   )
 }
 
-function storageFull(cause: GatewayError): GatewayError {
+function storageFullError(cause: GatewayError): GatewayError {
   return new GatewayError(
     'quota-exceeded',
     "This batch exceeds the key's storage quota for message batches and their results. Delete ended batches, wait for other batches to end, or create a smaller batch.",

@@ -17,7 +17,7 @@ interface ReadOptions {
 
 const MAX_REQUESTS = 10_000
 const MAX_ID_LENGTH = 64
-/** Bytes to parse between two pauses, which takes at most a few milliseconds. */
+/** Number of bytes parsed between two pauses. Parsing them takes at most a few milliseconds. */
 const PARSED_SLICE_BYTES = 65_536
 
 /**
@@ -28,7 +28,7 @@ export async function readBatchRequests(bytes: Uint8Array, options: ReadOptions)
   const { spans, emptiedBody } = await findRequests(bytes, options.pause)
   const { requests: unscanned } = (await options.parse(emptiedBody)).body
   if (spans.length === 0 || !Array.isArray(unscanned) || unscanned.length > 0) {
-    throw invalidRequest('requests', 'expected a list of one or more {custom_id, params}')
+    throw invalidRequestError('requests', 'expected a list of one or more {custom_id, params}')
   }
   const requests: BatchRequest[] = []
   const indexByCustomId = new Map<string, number>()
@@ -54,7 +54,7 @@ async function findRequests(
     if (done === true) return { spans, emptiedBody: value }
     if (value === undefined) await pause()
     else if (spans.length < MAX_REQUESTS) spans.push(value)
-    else throw invalidRequest('requests', `expected at most ${MAX_REQUESTS} requests. Create several batches`)
+    else throw invalidRequestError('requests', `expected at most ${MAX_REQUESTS} requests. Create several batches`)
   }
 }
 
@@ -71,22 +71,23 @@ async function readRequest(
 ): Promise<BatchRequest> {
   const path = `requests.${index}`
   if (bytes[start] !== OPEN_BRACE || start === end) {
-    throw invalidRequest(path, 'expected an object with custom_id and params')
+    throw invalidRequestError(path, 'expected an object with custom_id and params')
   }
   const { body, text } = await addPathToErrors(path, parse(bytes.subarray(start, end)))
   const { custom_id: customId, params } = body
   if (typeof customId !== 'string' || customId.length === 0 || customId.length > MAX_ID_LENGTH) {
-    throw invalidRequest(`${path}.custom_id`, `expected a string of 1 to ${MAX_ID_LENGTH} characters`)
+    throw invalidRequestError(`${path}.custom_id`, `expected a string of 1 to ${MAX_ID_LENGTH} characters`)
   }
   const first = indexByCustomId.get(customId)
   if (first !== undefined) {
-    throw invalidRequest(
+    throw invalidRequestError(
       `${path}.custom_id`,
       `requests.${first} has the same custom_id; expected a unique id for each request`,
     )
   }
   indexByCustomId.set(customId, index)
-  if (!isJsonObject(params)) throw invalidRequest(`${path}.params`, 'expected an object, the body of a message request')
+  if (!isJsonObject(params))
+    throw invalidRequestError(`${path}.params`, 'expected an object, the body of a message request')
   return { customId, text }
 }
 
@@ -99,7 +100,7 @@ async function addPathToErrors<Value>(path: string, parsing: Promise<Value>): Pr
   }
 }
 
-function invalidRequest(param: string, problem: string): GatewayError {
+function invalidRequestError(param: string, problem: string): GatewayError {
   return new GatewayError('invalid-request', `${param}: ${problem}.`, { param })
 }
 
@@ -108,7 +109,7 @@ interface ByteSpan {
   readonly end: number
 }
 
-/** Bytes to scan between two pauses. */
+/** Number of bytes scanned between two pauses. */
 const SCANNED_SLICE_BYTES = 262_144
 
 const QUOTE = 34
@@ -172,7 +173,7 @@ interface Scan {
 /** Elements are inside the body object and the array. */
 const ELEMENT_DEPTH = 2
 
-/** Returns the element that ends just before the byte, if any. */
+/** Returns the element that ends just before the current byte, if any. */
 function scanByte(bytes: Uint8Array, scan: Scan): ByteSpan | undefined {
   const byte = bytes[scan.offset] ?? 0
   if (scan.isInString) return scanStringByte(byte, scan)

@@ -86,19 +86,19 @@ function toIsoTime(at: number | undefined): string | null {
   return at === undefined ? null : new Date(at).toISOString()
 }
 
-/** Batch values have no expiry, because stores may drop values that have one. */
-export function headKey(keyId: string, id: string): string {
-  return `${headPrefix(keyId)}${id}`
+/** Returns the key of a stored batch. Batch values have no expiry, because stores may drop values that have one. */
+export function batchKey(keyId: string, id: string): string {
+  return `${batchKeyPrefix(keyId)}${id}`
 }
 
-export function headPrefix(keyId: string): string {
+export function batchKeyPrefix(keyId: string): string {
   return `batch-head:${keyId}:`
 }
 
 /** Prefix of the keys of unfinished batches. The value is the id of the virtual key. */
 export const OPEN_PREFIX = 'batch-open:'
 
-/** Prefix of the keys of cleanup entries, in order of time. The value is the id of the virtual key. */
+/** Prefix of the keys of cleanup entries, which are sorted by time. The value is the id of the virtual key. */
 const CLEANUP_PREFIX = 'batch-due:'
 const CLEANUP_TIME_DIGITS = 15
 
@@ -140,13 +140,13 @@ export interface OpenBatch {
   readonly keyId: string
 }
 
-export interface BatchStore {
+export interface BatchContext {
   readonly store: Store
-  /** Yields to the event loop, which calls to a local store do not. */
+  /** Yields to the event loop. Calls to a local store do not yield. */
   readonly pause: () => Promise<void>
 }
 
-/** Options of a small value, which is stored even if the quota is full, because the batch has already been accepted. */
+/** Returns options that store a small value even if the quota is full, because the batch has already been accepted. */
 export function smallValueOptions(keyId: string): WriteOptions {
   return { quota: quotaOf('batch', keyId), mustFit: true }
 }
@@ -167,7 +167,7 @@ export async function changeBatch(
   { keyId, id }: OpenBatch,
   update: (batch: Batch) => Batch,
 ): Promise<Batch | undefined> {
-  const key = headKey(keyId, id)
+  const key = batchKey(keyId, id)
   for (let attempt = 0; attempt < MAX_CHANGE_ATTEMPTS; attempt += 1) {
     const text = await store.get(key)
     const current = parseBatch(text)
@@ -180,16 +180,16 @@ export async function changeBatch(
 }
 
 /**
- * Deletes a batch and all its values. The caller then deletes the cleanup entry, which must remain if the process dies
- * here.
+ * Deletes a batch and all its values. The caller must delete the cleanup entry afterwards. If the process dies before
+ * that, the entry causes another deletion.
  */
-export async function deleteBatch(parts: BatchStore, { keyId, id }: OpenBatch): Promise<void> {
-  await parts.store.delete(headKey(keyId, id))
-  await parts.store.delete(OPEN_PREFIX + id)
-  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(parts, itemPrefix(kind, id))
+export async function deleteBatch(context: BatchContext, { keyId, id }: OpenBatch): Promise<void> {
+  await context.store.delete(batchKey(keyId, id))
+  await context.store.delete(OPEN_PREFIX + id)
+  for (const kind of ['todo', 'request', 'result'] as const) await deleteItems(context, itemPrefix(kind, id))
 }
 
-async function deleteItems({ store, pause }: BatchStore, prefix: string): Promise<void> {
+async function deleteItems({ store, pause }: BatchContext, prefix: string): Promise<void> {
   for (;;) {
     const keys = await store.list(prefix, { limit: PAGE_SIZE })
     if (keys.length === 0) return
@@ -198,11 +198,14 @@ async function deleteItems({ store, pause }: BatchStore, prefix: string): Promis
   }
 }
 
-/** Low, because this many of the largest answers must fit into memory at once. */
+/** Maximum number of values read at once. Low, because that many of the largest answers must fit into memory. */
 const MAX_CONCURRENT_READS = 4
 
 /** Yields the values of all keys with a prefix, in order. Reads them on demand. */
-export async function* valuesOf({ store, pause }: BatchStore, prefix: string): AsyncGenerator<string, void, undefined> {
+export async function* valuesOf(
+  { store, pause }: BatchContext,
+  prefix: string,
+): AsyncGenerator<string, void, undefined> {
   for (let after: string | undefined; ;) {
     const keys = await store.list(prefix, { limit: PAGE_SIZE, ...(after !== undefined && { after }) })
     if (keys.length === 0) return
@@ -218,31 +221,31 @@ export async function* valuesOf({ store, pause }: BatchStore, prefix: string): A
 const CLEANUP_PAGE_SIZE = 20
 
 /**
- * Deletes results 29 days after the creation of their batch, batches after 90 days, and batches that dead processes
- * have not written completely. Several processes may clean up concurrently.
+ * Deletes results 29 days after the creation of their batch, batches after 90 days, and the incomplete batches of dead
+ * processes. Several processes may clean up concurrently.
  */
-export async function cleanUpBatches(parts: BatchStore & { readonly now: () => number }): Promise<void> {
-  const { store, now } = parts
+export async function cleanUpBatches(context: BatchContext & { readonly now: () => number }): Promise<void> {
+  const { store, now } = context
   for (;;) {
     const keys = await store.list(CLEANUP_PREFIX, { limit: CLEANUP_PAGE_SIZE })
     const due = keys.filter((key) => parseCleanupKey(key).at <= now())
-    for (const key of due) await cleanUpBatch(parts, key, now())
+    for (const key of due) await cleanUpBatch(context, key, now())
     if (due.length < CLEANUP_PAGE_SIZE) return
   }
 }
 
-async function cleanUpBatch(parts: BatchStore, cleanup: string, now: number): Promise<void> {
-  const { store } = parts
-  const { id } = parseCleanupKey(cleanup)
-  const keyId = (await store.get(cleanup)) ?? ''
-  const batch = parseBatch(await store.get(headKey(keyId, id)))
+async function cleanUpBatch(context: BatchContext, key: string, now: number): Promise<void> {
+  const { store } = context
+  const { id } = parseCleanupKey(key)
+  const keyId = (await store.get(key)) ?? ''
+  const batch = parseBatch(await store.get(batchKey(keyId, id)))
   const nextAt = batch && nextCleanupAt(batch, now)
-  if (batch === undefined || nextAt === undefined) await deleteBatch(parts, { keyId, id })
+  if (batch === undefined || nextAt === undefined) await deleteBatch(context, { keyId, id })
   else {
-    if (batch.state === 'ended' && now >= batch.createdAt + RESULTS_RETENTION_MS) await archive(parts, batch, now)
+    if (batch.state === 'ended' && now >= batch.createdAt + RESULTS_RETENTION_MS) await archive(context, batch, now)
     await store.set(cleanupKey(nextAt, id), keyId, smallValueOptions(keyId))
   }
-  await store.delete(cleanup)
+  await store.delete(key)
 }
 
 /** Returns undefined if the batch must be deleted. */
@@ -253,7 +256,7 @@ function nextCleanupAt({ state, createdAt }: Batch, now: number): number | undef
   return now < createdAt + BATCH_RETENTION_MS ? createdAt + BATCH_RETENTION_MS : undefined
 }
 
-async function archive(parts: BatchStore, batch: Batch, now: number): Promise<void> {
-  await changeBatch(parts.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? now }))
-  await deleteItems(parts, itemPrefix('result', batch.id))
+async function archive(context: BatchContext, batch: Batch, now: number): Promise<void> {
+  await changeBatch(context.store, batch, (current) => ({ ...current, archivedAt: current.archivedAt ?? now }))
+  await deleteItems(context, itemPrefix('result', batch.id))
 }

@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts'
 import {
   type Batch,
   changeBatch,
-  headKey,
+  batchKey,
   type ItemOutcome,
   itemKey,
   itemPrefix,
@@ -17,7 +17,7 @@ import {
   UNCLAIMED,
   valuesOf,
 } from './batch.ts'
-import type { BatchParts } from './batch-repository.ts'
+import type { BatchRepositoryOptions } from './batch-repository.ts'
 
 export interface ItemClaim {
   readonly batch: OpenBatch
@@ -42,14 +42,14 @@ export interface StoredRequest {
   readonly params: JsonObject
 }
 
-export interface ItemQueueOptions extends BatchParts {
+export interface ItemQueueOptions extends BatchRepositoryOptions {
   readonly leaseMs: number
 }
 
 const PAGE_SIZE = 64
 
 /**
- * Batch items, claimed by lease.
+ * A queue of batch items, which processes claim by lease.
  *
  * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
  * value and thereby claim the item, so the items of a killed process become available.
@@ -67,12 +67,12 @@ export class ItemQueue {
     this.#store = options.store
   }
 
-  async batch({ keyId, id }: OpenBatch): Promise<Batch | undefined> {
-    return parseBatch(await this.#store.get(headKey(keyId, id)))
+  async readBatch({ keyId, id }: OpenBatch): Promise<Batch | undefined> {
+    return parseBatch(await this.#store.get(batchKey(keyId, id)))
   }
 
   /** Resolves with the positions of the next unfinished items. */
-  async positions({ id }: OpenBatch, after: string | undefined): Promise<readonly string[]> {
+  async listPositions({ id }: OpenBatch, after: string | undefined): Promise<readonly string[]> {
     const prefix = itemPrefix('todo', id)
     const range = { limit: PAGE_SIZE, ...(after !== undefined && { after: prefix + after }) }
     const keys = await this.#store.list(prefix, range)
@@ -109,15 +109,15 @@ export class ItemQueue {
     await this.#store.swap(keyOf('todo', claim), claim.storedValue, String(Math.ceil(at)), options)
   }
 
-  async request(claim: ItemClaim): Promise<StoredRequest | undefined> {
+  async readRequest(claim: ItemClaim): Promise<StoredRequest | undefined> {
     const value = parseJson((await this.#store.get(keyOf('request', claim))) ?? '')
     const { custom_id: customId, params } = isJsonObject(value) ? value : {}
     return typeof customId === 'string' && isJsonObject(params) ? { customId, params } : undefined
   }
 
-  async result(claim: ItemClaim): Promise<ItemResult | undefined> {
+  async readResult(claim: ItemClaim): Promise<ItemResult | undefined> {
     const value = await this.#store.get(keyOf('result', claim))
-    return value === undefined ? undefined : readResult(value)
+    return value === undefined ? undefined : parseResult(value)
   }
 
   /**
@@ -154,8 +154,8 @@ export class ItemQueue {
   }
 
   /**
-   * If the swap fails, compares the stored value, because an earlier swap may have succeeded although its reply was
-   * lost.
+   * Stores a result. If the swap fails, compares the stored value, because an earlier swap may have succeeded although
+   * its reply was lost.
    */
   async #putResult(claim: ItemClaim, result: ItemResult, options: WriteOptions): Promise<ItemResult | undefined> {
     const key = keyOf('result', claim)
@@ -183,7 +183,7 @@ const CUSTOM_ID_FIELD = ',"custom_id":'
 /** @param body The message or the error, as JSON. */
 export function writeResultLine(customId: string, outcome: ItemOutcome, body?: string): string {
   const field = outcome === 'succeeded' ? 'message' : 'error'
-  const content = body === undefined ? '' : `,"${field}":${oneLine(body)}`
+  const content = body === undefined ? '' : `,"${field}":${toOneLine(body)}`
   return `{"result":{"type":"${outcome}"${content}}${CUSTOM_ID_FIELD}${JSON.stringify(customId)}}`
 }
 
@@ -206,8 +206,8 @@ function outcomeOf(value: string): ItemOutcome {
   return (LINE_START.exec(value)?.[1] ?? 'errored') as ItemOutcome
 }
 
-/** An upstream's JSON may contain line breaks. */
-function oneLine(json: string): string {
+/** Removes line breaks, which an upstream's JSON may contain between tokens. */
+function toOneLine(json: string): string {
   return /[\r\n]/.test(json) ? JSON.stringify(JSON.parse(json)) : json
 }
 
@@ -215,7 +215,7 @@ function writeResult({ line, settlement }: ItemResult): string {
   return settlement === undefined ? line : `${line}\n${JSON.stringify(settlement)}`
 }
 
-function readResult(value: string): ItemResult {
+function parseResult(value: string): ItemResult {
   const line = firstLine(value)
   const settlement = parseJson(value.slice(line.length + 1))
   return isSettlement(settlement) ? { line, settlement } : { line }
@@ -252,7 +252,7 @@ export class ItemPoll {
     const cycle = { isFromStart: this.#lastPosition === undefined, busyCount: 0, availableAt: Infinity }
     for (;;) {
       if (this.#nextPositions.length === 0) {
-        this.#nextPositions = [...(await this.#queue.positions(this.batch, this.#lastPosition))]
+        this.#nextPositions = [...(await this.#queue.listPositions(this.batch, this.#lastPosition))]
       }
       const position = this.#nextPositions.shift()
       this.#lastPosition = position

@@ -54,8 +54,8 @@ export interface ExcessUsage {
 }
 
 /**
- * Returns the bill of an answer. theoretical = original prompt tokens × input price + completion tokens × output price;
- * actual = all upstream calls at their reported usage; billed = theoretical × margin.
+ * Returns the bill of an answer: theoretical = original prompt tokens × input price + completion tokens × output price,
+ * actual = cost of all upstream calls at their reported usage, billed = theoretical × margin.
  *
  * The upstream's count of input tokens is authoritative up to the ceiling. The local counter only measures the number
  * of removed tokens. A mix of both counts would report savings or losses for requests that were not rewritten.
@@ -84,18 +84,18 @@ export function makeBill(answer: Billable): Bill {
  * Scales the local count of the original prompt by the ratio of the upstream's count to the local count of the sent
  * prompt.
  */
-function originalTokens(counted: Billable['localCounts'], upstreamCount: number): number {
-  if (counted === undefined || counted.sent === 0) return upstreamCount
-  return Math.max(upstreamCount, Math.round((counted.original * upstreamCount) / counted.sent))
+function originalTokens(localCounts: Billable['localCounts'], upstreamCount: number): number {
+  if (localCounts === undefined || localCounts.sent === 0) return upstreamCount
+  return Math.max(upstreamCount, Math.round((localCounts.original * upstreamCount) / localCounts.sent))
 }
 
-/** The billed amount is 0. The actual cost is the cost of the verifier. */
+/** Returns the bill of a cache hit. The billed amount is 0, and the actual cost is that of the verifier. */
 export function makeHitBill(answer: {
   readonly price: Price
   readonly margin: number
   readonly originalTokens: number
   readonly completionTokens: number
-  /** @default 0 */
+  /** Cost of the verifier. @default 0 */
   readonly spent?: NanoUsd
 }): Bill {
   return {
@@ -128,10 +128,10 @@ export function reductionPercent(bill: Bill): number {
   return Math.round(100 * (1 - bill.optimizedTokens / bill.originalTokens))
 }
 
-/** Order in which the parts of the prompt are reduced. */
-const PROMPT_PARTS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
+/** Token counts of the prompt, in the order in which `reducePrompt` reduces them. */
+const PROMPT_TOKEN_FIELDS = ['inputTokens', 'cacheWrite1hTokens', 'cacheWriteTokens', 'cacheReadTokens'] as const
 
-/** Caps reported usage, so that a wrong report by an upstream cannot exhaust a budget. */
+/** Caps reported usage at the ceiling, so that a wrong report by an upstream cannot exhaust a budget. */
 export function clampUsage(
   usage: Usage,
   ceiling: UsageCeiling,
@@ -148,11 +148,11 @@ export function clampUsage(
 }
 
 function reducePrompt(usage: Usage, excessTokens: number): Partial<Usage> {
-  const reduced: { -readonly [part in (typeof PROMPT_PARTS)[number]]?: number } = {}
+  const reduced: { -readonly [part in (typeof PROMPT_TOKEN_FIELDS)[number]]?: number } = {}
   let remaining = excessTokens
-  for (const part of PROMPT_PARTS) {
-    const removed = Math.min(remaining, usage[part])
-    reduced[part] = usage[part] - removed
+  for (const field of PROMPT_TOKEN_FIELDS) {
+    const removed = Math.min(remaining, usage[field])
+    reduced[field] = usage[field] - removed
     remaining -= removed
   }
   return reduced

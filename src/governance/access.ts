@@ -14,8 +14,8 @@ const TOOL_FIELDS = ['functions', 'mcp_servers', 'web_search_options'] as const
 const SEARCH_MODEL_SUFFIX = /:online$/
 
 /**
- * Returns true if the key may use the model on at least one of its routes. The permissions of the key must allow the name
- * or the route, and its provider configurations must serve the route. An alias therefore cannot reach another provider.
+ * Returns true if the key may use the model on at least one route. The permissions of the key must allow the name or the
+ * route, and one of its provider configurations must serve the route. An alias therefore cannot reach another provider.
  *
  * @param routeNames The routes of the model, as `<provider>/<model_id>`. @default the name itself
  */
@@ -29,10 +29,10 @@ export function mayUse(key: VirtualKey, name: string, routeNames: readonly strin
 
 function isServed({ providers }: VirtualKey, route: string): boolean {
   if (providers.length === 0) return true
-  const parts = splitModelName(route)
+  const nameParts = splitModelName(route)
   return (
-    parts !== undefined &&
-    providers.some((config) => config.provider === parts.provider && servesModel(config, parts.id))
+    nameParts !== undefined &&
+    providers.some((config) => config.provider === nameParts.provider && servesModel(config, nameParts.id))
   )
 }
 
@@ -98,7 +98,7 @@ export function outputLimit(key: VirtualKey, prompt: Prompt, model: Model): numb
   return prompt.settings.maxTokens ?? Math.min(key.permissions.maxTokens ?? Infinity, model.maxOutputTokens)
 }
 
-/** Fields of the request formats. Other spellings of their names are rejected. */
+/** Fields of the request formats. If the key is restricted, other spellings of these names are rejected. */
 const KNOWN_FIELDS = [
   'model',
   'messages',
@@ -164,9 +164,9 @@ function checkFields(permissions: Permissions, body: JsonObject): void {
     const normalized = normalizeName(name)
     const knownName = KNOWN_BY_NORMALIZED_NAME.get(normalized)
     if (knownName !== undefined)
-      throw fieldNotAllowed(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
+      throw fieldNotAllowedError(name, `it differs from ${knownName} only in spelling. Send ${knownName} instead`)
     if (NORMALIZED_SWITCHES.has(normalized))
-      throw fieldNotAllowed(name, 'it lets the vendor choose other models or run its own tools. Remove the field')
+      throw fieldNotAllowedError(name, 'it lets the vendor choose other models or run its own tools. Remove the field')
   }
 }
 
@@ -174,7 +174,7 @@ function isUnset(value: Json | undefined): boolean {
   return value === undefined || value === null || value === false || (Array.isArray(value) && value.length === 0)
 }
 
-function fieldNotAllowed(name: string, reason: string): GatewayError {
+function fieldNotAllowedError(name: string, reason: string): GatewayError {
   const param = name.slice(0, MAX_SHOWN_LENGTH)
   const message = `This key is restricted and may not send the field ${JSON.stringify(param)}: ${reason}.`
   return new GatewayError('model-not-allowed', message, { param, code: 'field_not_allowed' })

@@ -18,7 +18,7 @@ export interface DeletedRecord {
 
 /** A provider that a key may use. */
 export interface KeyProvider {
-  /** Such as `openai`. */
+  /** Name of the provider, such as `openai`. */
   readonly provider: string
   /** Relative share of the key's requests, 0 to 1,000,000. A provider with share 0 is only a fallback. @default 1 */
   readonly weight?: number | undefined
@@ -87,14 +87,15 @@ export interface ListedKey {
   readonly keyPrefix: string
   readonly isActive: boolean
   /**
-   * Amount billed in the current window of the budget, or in the current month if the key has no budget. In cents, rounded half up.
+   * Amount billed in the current window of the budget, or in the current month if the key has no budget. In cents,
+   * rounded half up.
    */
   readonly currentUsageCents: number
   /** 9007199254740991 (`Number.MAX_SAFE_INTEGER`) if there is no limit. */
   readonly budgetLimitCents: number
 }
 
-/** A key, without its secret. Limits are 9007199254740991, and their durations null, where there is no limit. */
+/** A key, without its secret. An absent limit is 9007199254740991, and its duration is null. */
 export interface KeyRecord extends ListedKey {
   readonly object: 'virtual_key'
   readonly description: string
@@ -141,7 +142,7 @@ export interface KeyPage {
 /** Requests, tokens and money in a window. */
 export interface UsageTotals {
   readonly requests: number
-  /** `saved` are prompt tokens that were not sent upstream. */
+  /** `saved` is the number of prompt tokens that were not sent upstream. */
   readonly tokens: {
     readonly prompt: number
     readonly completion: number
@@ -170,7 +171,7 @@ export interface KeyUsage extends UsageTotals {
   readonly keyId: string
   /** ISO 8601. */
   readonly periodStart: string
-  /** Billed in the window, rounded half up. */
+  /** Amount billed in the window, in cents, rounded half up. */
   readonly currentUsageCents: number
   /** 9007199254740991 if there is no limit. */
   readonly budgetLimitCents: number
@@ -180,8 +181,7 @@ export interface KeyUsage extends UsageTotals {
 }
 
 /**
- * Request and token limits of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times
- * are ISO 8601.
+ * Request and token limits of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
  */
 export interface KeyRateLimit {
   readonly requestLimit: number
@@ -193,8 +193,7 @@ export interface KeyRateLimit {
 }
 
 /**
- * Remaining amounts of a key. Without a limit, the limit and the remaining amount are 9007199254740991. Times are ISO
- * 8601.
+ * Remaining amounts of a key. An absent limit and its remaining amount are 9007199254740991. Times are ISO 8601.
  */
 export interface KeyLimits {
   readonly remainingRequests: number
@@ -208,7 +207,7 @@ export interface KeyLimits {
   readonly budgetResetsAt: string
 }
 
-/** Changes to a shared budget. The amount spent in the current window remains. */
+/** Changes to a shared budget. The amount spent in the current window is retained. */
 export interface BudgetChange {
   /** @default the id */
   readonly name?: string | undefined
@@ -232,7 +231,7 @@ export interface BudgetRecord {
   readonly name: string
   readonly maxLimitUsd: number
   readonly resetDuration: DurationCode
-  /** Billed to all keys of the budget in the current window, rounded half up. */
+  /** Amount billed to all keys of the budget in the current window, in cents, rounded half up. */
   readonly currentUsageCents: number
   /** ISO 8601. */
   readonly resetsAt: string
@@ -263,7 +262,7 @@ export interface NewRateLimit extends RateLimitChange {
   readonly id?: string | undefined
 }
 
-/** Shared rate limits. A limit is 9007199254740991, and its duration null, where there is no limit. */
+/** Shared rate limits. An absent limit is 9007199254740991, and its duration is null. */
 export interface RateLimitRecord {
   readonly id: string
   readonly object: 'rate_limit'

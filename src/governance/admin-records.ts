@@ -39,13 +39,13 @@ import {
   changeAllowance,
   optionalField,
   type Keyring,
-  listedKey,
+  toListedKey,
   parseKeyChange,
   parseNewKey,
-  keyRecord,
+  toKeyRecord,
 } from './keyring.ts'
 import type { SharedLimits } from './limits.ts'
-import { pageQuery, type RecordTable } from './record-table.ts'
+import { parsePageQuery, type RecordTable } from './record-table.ts'
 import { createUsageReports, type BudgetStatus, type UsageReports } from './usage-report.ts'
 import { UNLIMITED, type Budget, type RateLimit, type VirtualKey } from './virtual-key.ts'
 
@@ -64,7 +64,7 @@ export interface RecordMethods<NewRecord, Change, PublicRecord, RecordPage, Crea
   list(query?: PageOptions): Promise<RecordPage>
   /** Updates the fields in `change`. Absent fields keep their values. Resolves with the updated record. */
   update(id: string, change: Change | WireForm<Change>): Promise<PublicRecord>
-  /** Keys that refer to a deleted budget or rate limit are rejected until they are changed. */
+  /** Deletes a record. A key that refers to a deleted budget or rate limit is rejected until the key is changed. */
   delete(id: string): Promise<DeletedRecord>
 }
 
@@ -114,26 +114,26 @@ export interface AdminRecords {
   readonly rateLimits: WireRecords<WireForm<RateLimitRecord>, WireForm<RateLimitPage>>
 }
 
-export function createAdminRecords(parts: {
+export function createAdminRecords(dependencies: {
   readonly store: Store
   readonly runtime: Pick<Runtime, 'now' | 'uuid'>
   readonly keyring: Keyring
   readonly shared: SharedLimits
 }): AdminRecords {
-  const { keyring, shared } = parts
-  const { now, uuid } = parts.runtime
-  const reports = createUsageReports({ store: parts.store, now, shared })
+  const { keyring, shared } = dependencies
+  const { now, uuid } = dependencies.runtime
+  const reports = createUsageReports({ store: dependencies.store, now, shared })
   return {
     keys: keyRecords(keyring, reports),
-    budgets: sharedRecords(budgetKind(reports), { table: shared.budgets, uuid }),
-    rateLimits: sharedRecords(RATE_LIMITS, { table: shared.rateLimits, uuid }),
+    budgets: sharedRecords(createBudgetKind(reports), { table: shared.budgets, uuid }),
+    rateLimits: sharedRecords(RATE_LIMIT_KIND, { table: shared.rateLimits, uuid }),
   }
 }
 
 function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
   const toPublic = async (key: VirtualKey): Promise<WireForm<KeyRecord>> => {
     const [spent = 0] = await reports.spentCents([key])
-    return keyRecord(key, spent)
+    return toKeyRecord(key, spent)
   }
   return {
     create: async (body) => {
@@ -142,9 +142,9 @@ function keyRecords(keyring: Keyring, reports: UsageReports): WireKeys {
     },
     get: async (id) => toPublic(await keyring.read(id)),
     list: async (query = {}) => {
-      const { records, hasMore } = await keyring.page(pageQuery(query))
+      const { records, hasMore } = await keyring.page(parsePageQuery(query))
       const spent = await reports.spentCents(records)
-      return { keys: records.map((key, index) => listedKey(key, spent[index] ?? 0)), has_more: hasMore }
+      return { keys: records.map((key, index) => toListedKey(key, spent[index] ?? 0)), has_more: hasMore }
     },
     update: async (id, body) => toPublic(await keyring.update(id, parseKeyChange(body))),
     delete: async (id) => {
@@ -187,7 +187,7 @@ function sharedRecords<T extends { readonly id: string }, PublicRecord, RecordPa
     },
     get: async (id) => toPublic(await table.read(id)),
     list: async (query = {}) => {
-      const { records, hasMore } = await table.page(pageQuery(query))
+      const { records, hasMore } = await table.page(parsePageQuery(query))
       return kind.toPage(records.map(await kind.createPresenter(records)), hasMore)
     },
     update: async (id, body) => toPublic((await table.change(id, kind.parseUpdate(body))).after),
@@ -202,7 +202,7 @@ function addDefaultId(body: unknown, id: string): unknown {
   return isJsonObject(body) ? { id, ...body } : body
 }
 
-function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
+function createBudgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRecord>, WireForm<BudgetPage>> {
   return {
     object: 'budget',
     parseNew: (body, newId) => toBudget(field.parseWith(newBudgetSchema, addDefaultId(body, newId))),
@@ -219,13 +219,13 @@ function budgetKind(reports: UsageReports): SharedKind<Budget, WireForm<BudgetRe
     },
     createPresenter: async (budgets) => {
       const windows = await reports.budgetWindows(budgets)
-      return (budget) => budgetRecord(budget, windows.get(budget.id))
+      return (budget) => toBudgetRecord(budget, windows.get(budget.id))
     },
     toPage: (budgets, has_more) => ({ budgets, has_more }),
   }
 }
 
-function budgetRecord({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
+function toBudgetRecord({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
   return {
     id,
     object: 'budget',
@@ -237,7 +237,7 @@ function budgetRecord({ id, name, limit }: Budget, window: BudgetStatus | undefi
   }
 }
 
-const RATE_LIMITS: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
+const RATE_LIMIT_KIND: SharedKind<RateLimit, WireForm<RateLimitRecord>, WireForm<RateLimitPage>> = {
   object: 'rate_limit',
   parseNew: (body, newId) => toRateLimit(field.parseWith(newRateLimitSchema, addDefaultId(body, newId))),
   parseUpdate: (body) => {
@@ -286,11 +286,11 @@ function changeRateLimit(rateLimit: RateLimit, change: WireForm<RateLimitChange>
  */
 export async function applyConfiguration(
   configured: ParsedConfiguration,
-  parts: { readonly keyring: Keyring; readonly shared: SharedLimits },
+  tables: { readonly keyring: Keyring; readonly shared: SharedLimits },
 ): Promise<void> {
-  for (const fields of configured.budgets) await insertOrReplace(parts.shared.budgets, toBudget(fields))
-  for (const fields of configured.rateLimits) await insertOrReplace(parts.shared.rateLimits, toRateLimit(fields))
-  for (const key of configured.keys) await parts.keyring.configure(key)
+  for (const fields of configured.budgets) await insertOrReplace(tables.shared.budgets, toBudget(fields))
+  for (const fields of configured.rateLimits) await insertOrReplace(tables.shared.rateLimits, toRateLimit(fields))
+  for (const key of configured.keys) await tables.keyring.configure(key)
 }
 
 async function insertOrReplace<T extends { readonly id: string }>(table: RecordTable<T>, record: T): Promise<void> {

@@ -12,12 +12,12 @@ export interface LimitClaims {
   readonly claims: readonly Claim[]
   /** Worst-case cost in nano-dollars. */
   readonly worstCost: number
-  /** Smallest grant that is accepted, in nano-dollars. */
+  /** Smallest acceptable grant, in nano-dollars. */
   readonly minGrant: number
   readonly tokens: number
 }
 
-/** Shortest useful answer in tokens, unless the request has a lower limit. */
+/** Length of the shortest useful answer in tokens, unless the request has a lower limit. */
 const MIN_OUTPUT = 16
 /**
  * Maximum share of a partial grant that the estimated part of the prompt may take. Above this share, the prompt is
@@ -26,8 +26,8 @@ const MIN_OUTPUT = 16
 const MAX_UNCOUNTED_SHARE = 0.1
 
 /**
- * A free request makes no claim on budgets, except on a budget of 0, which must reject it. Values that no limit needs are not computed, because counting a
- * long prompt takes time.
+ * Returns the claims of a request. A free request claims no amount from a budget, except from a budget of 0, which must
+ * reject the request. Skips values that no limit needs, because counting a long prompt takes time.
  */
 export function claimsFor(keyLimits: readonly Limit[], quote: Quote): LimitClaims {
   const limits = quote.isRequestOnly === true ? keyLimits.filter(({ kind }) => kind === 'requests') : keyLimits
@@ -54,7 +54,7 @@ function minUsefulCost(quote: Quote): number {
 }
 
 /**
- * Returns the recount after which a rejected request may be accepted, or undefined if no recount can help. Prevents
+ * Returns the recount after which a rejected request may fit the limit, or undefined if no recount can help. Prevents
  * recounts for keys whose budgets are exhausted.
  */
 export function recountFor(limit: Limit, level: number, quote: Quote): Recount | undefined {
@@ -99,25 +99,25 @@ export function toAmount(amount: number): number {
 }
 
 /**
- * Returns the status of the limit that rejected the request, or else of the request limit with the fewest remaining
- * requests.
+ * Returns the status of the request or token limit that the request exceeded, or else of the request limit with the
+ * fewest remaining requests.
  */
 export function rateStatus(
   limits: readonly Limit[],
   levels: readonly number[],
-  { now, refused }: { readonly now: number; readonly refused: Limit | undefined },
+  { now, exceeded }: { readonly now: number; readonly exceeded: Limit | undefined },
 ): RateStatus {
   let reported: Limit | undefined
   let remaining = Infinity
   for (let index = 0; index < limits.length; index++) {
     const limit = limits[index]
     if (limit === undefined) break
-    const ownRemaining = Math.max(0, limit.max - (levels[index] ?? 0))
-    const isRefused = limit === refused && limit.kind !== 'budget'
-    if (!isRefused && (limit.kind !== 'requests' || ownRemaining >= remaining)) continue
+    const limitRemaining = Math.max(0, limit.max - (levels[index] ?? 0))
+    const isExceeded = limit === exceeded && limit.kind !== 'budget'
+    if (!isExceeded && (limit.kind !== 'requests' || limitRemaining >= remaining)) continue
     reported = limit
-    remaining = ownRemaining
-    if (isRefused) break
+    remaining = limitRemaining
+    if (isExceeded) break
   }
   if (reported === undefined) return { limit: UNLIMITED, remaining: UNLIMITED, resetAt: periodOf(now, '1h').end }
   return { limit: reported.max, remaining, resetAt: reported.period.end }

@@ -193,7 +193,7 @@ function checkUnique<Name extends string>(
   const duplicate = records.findIndex((record) => seen.size === seen.add(record[name]).size)
   if (duplicate === -1) return
   const label = name === 'hash' ? 'secret' : name
-  throw field.invalidOption(
+  throw field.invalidOptionError(
     `governance.${list}[${duplicate}]`,
     `an earlier entry has the same ${label}. Use unique values.`,
   )

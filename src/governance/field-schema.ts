@@ -119,7 +119,7 @@ export function ignoredFields<Field extends string>(furtherFields: readonly Fiel
 export function parseWith<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data
-  const { path, text } = problemOf(result.error.issues[0], input)
+  const { path, text } = describeIssue(result.error.issues[0], input)
   const param = path.map(String).join('.').slice(0, MAX_NAME_LENGTH)
   const message = param === '' ? `The body is not valid: ${text}` : `${param}: ${text}`
   throw new GatewayError('invalid-admin-request', message, { ...(param !== '' && { param }) })
@@ -144,11 +144,11 @@ export function parseChange<Change extends object>(
 export function parseOption<Value>(schema: z.ZodMiniType<Value>, input: unknown): Value {
   const result = schema.safeParse(input)
   if (result.success) return result.data
-  const { path, text } = problemOf(result.error.issues[0], input)
-  throw invalidOption(pathText(['governance', ...path]), text)
+  const { path, text } = describeIssue(result.error.issues[0], input)
+  throw invalidOptionError(pathText(['governance', ...path]), text)
 }
 
-export function invalidOption(param: string, text: string): GatewayError {
+export function invalidOptionError(param: string, text: string): GatewayError {
   return new GatewayError('invalid-request', `createGateway: ${param}: ${text}`, { param })
 }
 
@@ -157,14 +157,14 @@ interface Problem {
   readonly text: string
 }
 
-function problemOf(issue: z.core.$ZodIssue | undefined, input: unknown): Problem {
+function describeIssue(issue: z.core.$ZodIssue | undefined, input: unknown): Problem {
   const path = issue?.path ?? []
   if (issue?.code === 'unrecognized_keys') return { path: [...path, ...issue.keys.slice(0, 1)], text: issue.message }
   const expectation = issue?.message ?? 'another value'
   if (path.length === 0) return { path, text: `${expectation} was expected.` }
   const value = path.reduce<unknown>(
-    (container, step) =>
-      isJsonObject(container) || Array.isArray(container) ? Reflect.get(container, step) : undefined,
+    (container, segment) =>
+      isJsonObject(container) || Array.isArray(container) ? Reflect.get(container, segment) : undefined,
     input,
   )
   return { path, text: expectedText(expectation, value, path.map(String).join('.')) }

@@ -33,7 +33,7 @@ export interface Forecast {
 export interface LimitBalance {
   readonly limit: Limit
   readonly remaining: number
-  /** The amount that the request would claim. For a budget, this is the worst case. Less may suffice. */
+  /** The amount that the request would claim. For a budget, the worst-case cost; a smaller grant may suffice. */
   readonly claimedAmount: number
 }
 
@@ -41,15 +41,15 @@ export interface LimitBalance {
  * Computes the result of a reservation without reserving. Concurrent requests may change the result of the actual
  * reservation.
  */
-export async function forecast(key: VirtualKey, quote: Quote, parts: ForecastParts): Promise<Forecast> {
+export async function forecast(key: VirtualKey, quote: Quote, context: ForecastContext): Promise<Forecast> {
   for (let current = quote; ;) {
-    const { recount, ...result } = await tryForecast(key, current, parts)
+    const { recount, ...result } = await tryForecast(key, current, context)
     if (recount === undefined) return result
     current = await recount.run()
   }
 }
 
-interface ForecastParts {
+interface ForecastContext {
   readonly store: Pick<Store, 'levels' | 'tallies'>
   readonly shared: SharedLimits
   readonly now: () => number
@@ -58,13 +58,13 @@ interface ForecastParts {
 async function tryForecast(
   key: VirtualKey,
   quote: Quote,
-  parts: ForecastParts,
+  context: ForecastContext,
 ): Promise<Forecast & { readonly recount: Recount | undefined }> {
-  const at = parts.now()
-  const carried = await createCarryOver(parts.store, false)(await currentLimits(key, parts.shared, at), at)
+  const at = context.now()
+  const carried = await createCarryOver(context.store, false)(await currentLimits(key, context.shared, at), at)
   const limitClaims = claimsFor(carried.limits, quote)
   const { limits, claims, worstCost, minGrant, tokens } = limitClaims
-  const levels = limits.length === 0 ? [] : await parts.store.levels(limits.map((limit) => limit.counter))
+  const levels = limits.length === 0 ? [] : await context.store.levels(limits.map((limit) => limit.counter))
   const amounts = limits.map((_, index) => (levels[index]?.spent ?? 0) + (levels[index]?.held ?? 0))
   const balances = limits.map((limit, index) => ({
     limit,
@@ -74,7 +74,7 @@ async function tryForecast(
   const requiredAmount = ({ limit, claimedAmount }: LimitBalance): number =>
     limit.kind === 'budget' ? Math.min(claimedAmount, minGrant) : claimedAmount
   const exceeded = balances.find((balance) => requiredAmount(balance) > balance.remaining)
-  const rate = rateStatus(limits, amounts, { now: at, refused: exceeded?.limit })
+  const rate = rateStatus(limits, amounts, { now: at, exceeded: exceeded?.limit })
   const budgets = balances.filter(({ limit }) => limit.kind === 'budget')
   const grantedCost = Math.min(worstCost, ...budgets.map(({ remaining }) => remaining))
   return {
@@ -174,12 +174,12 @@ interface CachedAmounts {
 /**
  * Returns a function that adds to each budget the amount that its counter lacks.
  *
- * @param toleratesFailure If true, a budget uses the last amount read, or 0, while the store fails.
+ * @param toleratesFailure If true and the store fails, a budget uses the amount that was last read, or 0.
  */
 export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, toleratesFailure: boolean): CarryOver {
   /**
-   * By owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in between,
-   * so the cached amount must not be reused.
+   * Amounts by owner. If a budget returns to an earlier window, the counter of that window lacks the amounts billed in
+   * between, so the cached amount must not be reused.
    */
   const cache = new Map<string, CachedAmounts>()
 
@@ -199,8 +199,8 @@ export function createCarryOver(store: Pick<Store, 'levels' | 'tallies'>, tolera
   }
 
   function cachedAmounts({ kind, owner, counter }: Limit): CachedAmounts | undefined {
-    const last = kind === 'budget' ? cache.get(owner) : undefined
-    return last?.counter === counter ? last : undefined
+    const cached = kind === 'budget' ? cache.get(owner) : undefined
+    return cached?.counter === counter ? cached : undefined
   }
 
   function addCarriedAmounts(limits: readonly Limit[]): CarriedLimits {

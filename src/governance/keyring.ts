@@ -17,12 +17,12 @@ import {
   type VirtualKey,
 } from './virtual-key.ts'
 import type { SharedLimits } from './limits.ts'
-import { type Page, type PageQuery, type RecordTable, invalidField } from './record-table.ts'
+import { type Page, type PageQuery, type RecordTable, invalidFieldError } from './record-table.ts'
 import { fromCents, type NanoUsd, toCents } from '../core/money.ts'
 import * as field from './field-schema.ts'
 
 export interface Keyring extends Pick<KeyLookup, 'find'> {
-  /** Bypasses the cache. Throws `not-found`. */
+  /** Reads the key from the store, not from the cache. Throws `not-found`. */
   read(id: string): Promise<VirtualKey>
   /**
    * Throws `invalid-admin-request` if a shared record does not exist, and `conflict` if another key has the same
@@ -37,14 +37,14 @@ export interface Keyring extends Pick<KeyLookup, 'find'> {
   configure(configured: HashedKey): Promise<VirtualKey>
 }
 
-export function createKeyring(parts: {
+export function createKeyring(dependencies: {
   readonly store: Store
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
   readonly lookup: KeyLookup
 }): Keyring {
-  const { store, now, uuid, shared, lookup } = parts
+  const { store, now, uuid, shared, lookup } = dependencies
   const { keys } = lookup
 
   async function mapHash(hash: string, id: string): Promise<void> {
@@ -77,7 +77,7 @@ export function createKeyring(parts: {
   async function update(id: string, fields: ParsedKeyChange): Promise<VirtualKey> {
     const key = await keys.read(id)
     if (fields.value !== undefined && hashSecret(fields.value) !== key.hash) {
-      throw invalidField(
+      throw invalidFieldError(
         'value',
         'the secret of a key cannot be changed. Create a new key with this secret and delete this one.',
       )
@@ -116,7 +116,7 @@ export function createKeyring(parts: {
 
 async function checkExists(field: string, id: string | null | undefined, table: RecordTable<unknown>): Promise<void> {
   if (id === undefined || id === null || (await table.find(id)) !== undefined) return
-  throw invalidField(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
+  throw invalidFieldError(field, `there is no record with the id ${JSON.stringify(id)}. Create it first.`)
 }
 
 export function parseNewKey(body: unknown): WireForm<NewKey> {
@@ -194,7 +194,7 @@ interface AllowanceChange<Amount> {
   readonly field?: string
 }
 
-/** Returns undefined for no limit. */
+/** Returns undefined if the change removes the limit, or if there is none. */
 export function changeAllowance<Amount extends number>(
   current: Allowance<Amount> | undefined,
   { max, every, defaultWindow = '1h', field: windowField }: AllowanceChange<Amount>,
@@ -203,7 +203,7 @@ export function changeAllowance<Amount extends number>(
   const limit = max ?? current?.max
   if (limit !== undefined) return { max: limit, every: every ?? current?.every ?? defaultWindow }
   if (every === undefined || every === null || windowField === undefined) return undefined
-  throw invalidField(
+  throw invalidFieldError(
     windowField,
     'the key has no limit to which this window applies. Set the limit in the same request.',
   )
@@ -241,10 +241,10 @@ function toProviderConfig(input: WireForm<KeyProvider>): ProviderConfig {
   return { provider: input.provider, weight: input.weight ?? 1, allowedModels: input.allowed_models ?? [] }
 }
 
-export function keyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
+export function toKeyRecord(key: VirtualKey, spentCents: number): WireForm<KeyRecord> {
   const { requests, tokens } = limitsOf(key)
   return {
-    ...listedKey(key, spentCents),
+    ...toListedKey(key, spentCents),
     object: 'virtual_key',
     description: key.description,
     created_at: new Date(key.createdAt).toISOString(),
@@ -268,7 +268,7 @@ export function keyRecord(key: VirtualKey, spentCents: number): WireForm<KeyReco
   }
 }
 
-export function listedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
+export function toListedKey(key: VirtualKey, spentCents: number): WireForm<ListedKey> {
   return {
     id: key.id,
     name: key.name,

@@ -21,9 +21,9 @@ import {
   type WaitForStore,
 } from './reservation.ts'
 import {
-  checkedUsage,
+  sanitizeUsage,
   createSettlements,
-  settlementOf,
+  buildSettlement,
   type SettlementCounts,
   type SettlementsOptions,
 } from './settlements.ts'
@@ -32,8 +32,8 @@ import type { VirtualKey } from './virtual-key.ts'
 /** Enforces limits: reserves requests, tokens and money in advance, and settles the actual usage. */
 export interface Ledger {
   /**
-   * Reserves one request, the prompt's tokens and the worst-case cost against every limit of the key, in one atomic step.
-   * If a limit does not allow this, the prompt is counted more precisely, if possible, and the step is repeated. Throws
+   * Reserves one request, the prompt's tokens and the worst-case cost against every limit of the key, atomically. If a
+   * limit rejects the request and the prompt can be counted more precisely, counts the prompt and tries again. Throws
    * `rate-limited` or `budget-exceeded` without reserving anything. Rejects when the store fails.
    *
    * A request that fails after its reservation is settled with zeros. It counts against the request limits, because it
@@ -42,11 +42,11 @@ export interface Ledger {
    * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values of `X-RateLimit-*` without reserving. Without a valid key, the limit and the remaining quota are 0. */
+  /** Returns the values of `X-RateLimit-*` without reserving. For an undefined key, the limit and the remainder are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** Computes the result of `reserve` without reserving. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>
-  /** Retries failed settlements. Resolves with the number of settlements that failed again. */
+  /** Retries failed settlements. Resolves with the number of settlements that remain. */
   retry(): Promise<number>
   settlementCounts(): SettlementCounts
 }
@@ -56,18 +56,18 @@ export interface LedgerOptions {
   readonly now: () => number
   readonly uuid: () => string
   readonly shared: SharedLimits
-  /** Time after which an unsettled reservation expires. Must exceed the longest request. @default 600,000 */
+  /** Milliseconds after which an unsettled reservation expires. Must exceed the longest request. @default 600,000 */
   readonly expiresAfterMs?: number
   readonly settlements?: SettlementsOptions
-  /** Serves requests while the store fails, and bills them after its recovery. @default false */
+  /** True to serve requests while the store fails, and to bill them when it recovers. @default false */
   readonly allowsUnreserved?: boolean
 }
 
 const EXPIRES_AFTER_MS = 600_000
 
 /**
- * Returns a function that generates ids that are unique across processes. Each is a random prefix and a counter, because
- * a UUID per id would be slower.
+ * Returns a function that generates ids that are unique across processes. An id consists of a random prefix and a
+ * counter, because a UUID per id would be slower.
  */
 function uniqueIds(uuid: () => string): () => string {
   let prefix: string | undefined
@@ -97,9 +97,9 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   /** Repeats the reservation with more precise quotes until a quote is accepted or no recount remains. */
-  async function reserveRecounted(key: VirtualKey, refusal: Refusal, wait: WaitForStore): Promise<Reservation> {
+  async function reserveRecounted(key: VirtualKey, rejection: Rejection, wait: WaitForStore): Promise<Reservation> {
     let requestStatus: RateStatus | undefined
-    for (let { recount, error } = refusal; ;) {
+    for (let { recount, error } = rejection; ;) {
       if (recount === undefined) throw error
       if (recount.callsUpstream) requestStatus ??= await chargeRecount(key, wait)
       const outcome = await tryReserve({ key, quote: await recount.run(), requestStatus, wait })
@@ -116,55 +116,57 @@ export function createLedger(options: LedgerOptions): Ledger {
       const limitClaims = claimsFor(limits, quote)
       const { claims, minGrant } = limitClaims
       const reservationId = nextId()
-      const step = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
-      const reserving = reserveInStore({ reservationId, claims, minGrant, expiresAfterMs }, wait)
-      const outcome = chain(reserving, (result) => toOutcome(step, result))
+      const context = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
+      const pendingResult = reserveInStore({ reservationId, claims, minGrant, expiresAfterMs }, wait)
+      const outcome = chain(pendingResult, (result) => toOutcome(context, result))
       return allowsUnreserved && isPromise(outcome)
-        ? outcome.catch((error) => reserveWithoutStore(step, error))
+        ? outcome.catch((error) => reserveWithoutStore(context, error))
         : outcome
     })
   }
 
-  /** Returns a reservation that is not in the store, because the store failed. The settlement creates it. */
-  function reserveWithoutStore(step: ReserveStep, error: unknown): Outcome {
+  /** Returns a reservation that is not in the store, because the store failed. The settlement writes it first. */
+  function reserveWithoutStore(context: ReservationContext, error: unknown): Outcome {
     if (!GatewayError.is(error) || error.kind !== 'overloaded') throw error
-    const opening = { reservationId: nextId(), claims: [], expiresAfterMs }
-    const { limits, worstCost } = step.limitClaims
-    const rate = rateStatus(limits, [], { now: step.at, refused: undefined })
-    const { reservationId } = opening
-    return { reservation: reservationOf({ ...step, reservationId }, { rate, grantedCost: worstCost, opening }) }
+    const reserveRequest = { reservationId: nextId(), claims: [], expiresAfterMs }
+    const { limits, worstCost } = context.limitClaims
+    const rate = rateStatus(limits, [], { now: context.at, exceeded: undefined })
+    const { reservationId } = reserveRequest
+    return {
+      reservation: createReservation({ ...context, reservationId }, { rate, grantedCost: worstCost, reserveRequest }),
+    }
   }
 
-  function toOutcome(step: ReserveStep, result: ReserveResult): Outcome {
-    const { quote, requestStatus, at, limitClaims } = step
+  function toOutcome(context: ReservationContext, result: ReserveResult): Outcome {
+    const { quote, requestStatus, at, limitClaims } = context
     const { limits, worstCost, tokens } = limitClaims
-    // The request is rejected even if a store returns an index out of range.
-    const refused = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
-    const newStatus = rateStatus(limits, result.levels, { now: at, refused })
-    const rate = requestStatus === undefined || refused?.kind === 'tokens' ? newStatus : requestStatus
-    if (!result.accepted && refused !== undefined) {
-      const recount = recountFor(refused, result.levels[result.refused] ?? 0, quote)
-      return { error: limitError(refused, { rate, now: at, tokens }), recount }
+    // Rejects the request even if the store returns an index that is out of range.
+    const exceeded = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
+    const newStatus = rateStatus(limits, result.levels, { now: at, exceeded })
+    const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus
+    if (!result.accepted && exceeded !== undefined) {
+      const recount = recountFor(exceeded, result.levels[result.refused] ?? 0, quote)
+      return { error: limitError(exceeded, { rate, now: at, tokens }), recount }
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
-    return { reservation: reservationOf(step, { rate, grantedCost }) }
+    return { reservation: createReservation(context, { rate, grantedCost }) }
   }
 
-  function reservationOf(
-    { quote, windows, limits, limitClaims, reservationId }: ReserveStep,
-    { rate, grantedCost, opening }: Grant,
+  function createReservation(
+    { quote, windows, limits, limitClaims, reservationId }: ReservationContext,
+    { rate, grantedCost, reserveRequest }: Grant,
   ): Reservation {
     const settlementFor = (usage: RequestUsage, entries: readonly SettledEntry[] = []): Settlement =>
-      settlementOf({ reservationId, windows, limits, usage: checkedUsage(usage, grantedCost), entries })
+      buildSettlement({ reservationId, windows, limits, usage: sanitizeUsage(usage, grantedCost), entries })
     let settling: { readonly done: MaybePromise<void> } | undefined
     return {
-      isReserved: opening === undefined,
+      isReserved: reserveRequest === undefined,
       rate,
       quote,
       outputTokens: coveredOutputTokens(limitClaims, quote, grantedCost),
       settlement: settlementFor,
       settle: (usage, entries) =>
-        (settling ??= { done: settlements.settle(settlementFor(usage, entries), opening) }).done,
+        (settling ??= { done: settlements.settle(settlementFor(usage, entries), reserveRequest) }).done,
     }
   }
 
@@ -172,12 +174,12 @@ export function createLedger(options: LedgerOptions): Ledger {
   async function chargeRecount(key: VirtualKey, wait: WaitForStore): Promise<RateStatus> {
     const at = now()
     const { limits, claims } = claimsFor((await wait(windowsOf(key, at))).limits, ONE_REQUEST)
-    if (limits.length === 0) return rateStatus([], [], { now: at, refused: undefined })
+    if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
     const reservationId = nextId()
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
-    const refused = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
-    const rate = rateStatus(limits, result.levels, { now: at, refused })
-    if (refused !== undefined) throw limitError(refused, { rate, now: at, tokens: 0 })
+    const exceeded = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
+    const rate = rateStatus(limits, result.levels, { now: at, exceeded })
+    if (exceeded !== undefined) throw limitError(exceeded, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))
     await settlements.settle({ reservationId, charges, tallies: [] })
     return rate
@@ -211,10 +213,10 @@ export function createLedger(options: LedgerOptions): Ledger {
     if (key === undefined) return { limit: 0, remaining: 0, resetAt: periodOf(at, '1h').end }
     return chain(windowsOf(key, at), (windows) => {
       const limits = windows.limits.filter((limit) => limit.kind === 'requests')
-      const reading = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
-      return chain(reading, (levels) => {
+      const pendingLevels = limits.length === 0 ? [] : store.levels(limits.map((limit) => limit.counter))
+      return chain(pendingLevels, (levels) => {
         const amounts = levels.map(({ spent, held }) => spent + held)
-        return rateStatus(limits, amounts, { now: at, refused: undefined })
+        return rateStatus(limits, amounts, { now: at, exceeded: undefined })
       })
     })
   }
@@ -242,18 +244,18 @@ interface Attempt {
 interface Grant {
   readonly rate: RateStatus
   readonly grantedCost: number
-  /** Opens the reservation of a request that the store did not reserve. */
-  readonly opening?: ReserveRequest
+  /** Set if the store has no reservation yet. The settlement sends it first. */
+  readonly reserveRequest?: ReserveRequest
 }
 
-interface Refusal {
+interface Rejection {
   readonly error: GatewayError
   readonly recount: Recount | undefined
 }
 
-type Outcome = { readonly reservation: Reservation } | Refusal
+type Outcome = { readonly reservation: Reservation } | Rejection
 
-interface ReserveStep {
+interface ReservationContext {
   readonly quote: Quote
   readonly requestStatus: RateStatus | undefined
   readonly at: number

@@ -17,7 +17,7 @@ export type LimitKind = 'requests' | 'tokens' | 'budget'
 /** A limit in its current window. */
 export interface Limit {
   readonly kind: LimitKind
-  /** Name of the limit in error messages: `The budget of this key`. */
+  /** Name of the limit in error messages, such as `The budget of this key`. */
   readonly label: string
   readonly max: number
   readonly every: DurationCode
@@ -57,8 +57,8 @@ const NO_SHARED_RECORDS: SharedRecords = { rateLimit: undefined, budget: undefin
 
 function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits): MaybePromise<SharedRecords> {
   if (rateLimitId === undefined && budgetId === undefined) return NO_SHARED_RECORDS
-  const found = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
-  return chain(found, (rateLimit) => {
+  const foundRateLimit = rateLimitId === undefined ? undefined : shared.rateLimits.find(rateLimitId)
+  return chain(foundRateLimit, (rateLimit) => {
     const budget = budgetId === undefined ? undefined : shared.budgets.find(budgetId)
     return chain(budget, (record) => ({ rateLimit, budget: record }))
   })
@@ -66,10 +66,10 @@ function findShared({ rateLimitId, budgetId }: VirtualKey, shared: SharedLimits)
 
 /** Returns the limits of the key in their current windows: its own, then the shared ones. Budgets are last. */
 export function currentLimits(key: VirtualKey, shared: SharedLimits, now: number): MaybePromise<readonly Limit[]> {
-  return chain(findShared(key, shared), (found) => limitsOfKey(key, found, now))
+  return chain(findShared(key, shared), (records) => limitsOfKey(key, records, now))
 }
 
-/** Limit of a key whose shared record was deleted. It rejects every request. */
+/** The limit of a key whose shared record was deleted. Rejects every request. */
 const NO_ALLOWANCE: Allowance = { max: 0, every: '1h' }
 
 function limitsOfKey(key: VirtualKey, { rateLimit: rate, budget }: SharedRecords, now: number): readonly Limit[] {
@@ -138,9 +138,9 @@ export interface KeyWindows {
 interface CachedWindows {
   readonly windows: KeyWindows
   readonly shared: SharedRecords
-  /** Start of the windows, in milliseconds since 1970. */
+  /** Time from which the windows are valid, in milliseconds since 1970. */
   readonly from: number
-  /** End of the windows, exclusive, in milliseconds since 1970. */
+  /** Time until which the windows are valid, exclusive, in milliseconds since 1970. */
   readonly until: number
 }
 
@@ -150,7 +150,7 @@ export const CARRY_OVER_CACHE_MS = 60_000
 /** Limits with the amounts that budgets carry over from earlier windows. */
 export interface CarriedLimits {
   readonly limits: readonly Limit[]
-  /** False while requests of another window are running, because their settlements change the amounts. */
+  /** False while requests that began in another window are running, because their settlements change the amounts. */
   readonly isFinal: boolean
 }
 
@@ -165,21 +165,21 @@ export type FindWindows = (key: VirtualKey, at: number) => MaybePromise<KeyWindo
 export function createKeyWindows(shared: SharedLimits, carryOver: CarryOver): FindWindows {
   const cache = new WeakMap<VirtualKey, CachedWindows>()
   return (key, at) =>
-    chain(findShared(key, shared), (found) => {
+    chain(findShared(key, shared), (records) => {
       const cached = cache.get(key)
-      if (cached !== undefined && at >= cached.from && at < cached.until && areSame(cached.shared, found)) {
+      if (cached !== undefined && at >= cached.from && at < cached.until && haveSameRecords(cached.shared, records)) {
         return cached.windows
       }
-      return chain(carryOver(limitsOfKey(key, found, at), at), (carried) => {
-        const computed = windowsOf(key, { ...carried, shared: found, at })
+      return chain(carryOver(limitsOfKey(key, records, at), at), (carried) => {
+        const computed = windowsOf(key, { ...carried, shared: records, at })
         cache.set(key, computed)
         return computed.windows
       })
     })
 }
 
-function areSame(one: SharedRecords, other: SharedRecords): boolean {
-  return one.rateLimit === other.rateLimit && one.budget === other.budget
+function haveSameRecords(a: SharedRecords, b: SharedRecords): boolean {
+  return a.rateLimit === b.rateLimit && a.budget === b.budget
 }
 
 function windowsOf(
@@ -208,7 +208,7 @@ const RETENTION_MS: Readonly<Record<DurationCode, number>> = {
   '1w': 0,
   '1M': 0,
 }
-/** Retention of the tallies of a shared budget. They are read for windows of at most a month. */
+/** Retention of the tallies of a shared budget, in milliseconds. The longest window that needs them is a month. */
 const BILLED_RETENTION_MS = 32 * DAY_MS
 
 /** A tally to which the requests of a key are added. */

@@ -50,7 +50,7 @@ export interface RecordTableOptions<T> extends LookupOptions {
 
 export const MAX_CACHED_RECORDS = 10_000
 export const CACHE_MS = 2_000
-/** One of several concurrent changes succeeds per attempt. */
+/** In each round of attempts, one of several concurrent changes succeeds. */
 const MAX_ATTEMPTS = 50
 const SAFE_ID = /^[\w.-]{1,128}$/
 
@@ -199,18 +199,18 @@ const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1000
 
 /** Throws `invalid-admin-request` for an invalid limit or id. */
-export function pageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
+export function parsePageQuery(query: { readonly limit?: number; readonly after?: string }): PageQuery {
   const { limit = DEFAULT_PAGE_SIZE, after } = query
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_PAGE_SIZE) {
-    throw invalidField('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
+    throw invalidFieldError('limit', `expected an integer from 1 to ${MAX_PAGE_SIZE}, got ${limit}.`)
   }
   if (after !== undefined && (typeof after !== 'string' || !isSafeId(after))) {
     const shown = JSON.stringify(String(after).slice(0, 100))
-    throw invalidField('after', `expected the id of the last record of the previous page, got ${shown}.`)
+    throw invalidFieldError('after', `expected the id of the last record of the previous page, got ${shown}.`)
   }
   return after === undefined ? { limit } : { limit, after }
 }
 
-export function invalidField(param: string, text: string): GatewayError {
+export function invalidFieldError(param: string, text: string): GatewayError {
   return new GatewayError('invalid-admin-request', `${param}: ${text}`, { param })
 }

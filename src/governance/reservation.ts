@@ -63,7 +63,7 @@ export interface RequestUsage {
 
 /** Requests, tokens and money that were reserved for a request. */
 export interface Reservation {
-  /** False if the request is served while the store fails. Its settlement then bills it without a reservation. */
+  /** False if the store failed and the request is served anyway. The settlement then creates the reservation. */
   readonly isReserved: boolean
   readonly rate: RateStatus
   readonly quote: Quote
@@ -77,8 +77,8 @@ export interface Reservation {
    */
   settle(used: RequestUsage, entries?: readonly SettledEntry[]): MaybePromise<void>
   /**
-   * Returns the data that `settle` writes. It can be stored and applied after a restart, because the store applies a
-   * settlement only once.
+   * Returns the settlement that `settle` sends to the store. The caller can save it and send it after a restart, because
+   * the store applies a settlement only once.
    */
   settlement(used: RequestUsage, entries?: readonly SettledEntry[]): Settlement
 }
@@ -92,8 +92,8 @@ export interface QuoteCandidate {
   readonly callsUpstream?: boolean
 }
 
-export interface QuoteParts {
-  /** Called only if the key has a budget. */
+export interface QuoteOptions {
+  /** The models that may answer. Called only if the key has a budget. */
   readonly candidates: () => readonly QuoteCandidate[]
   readonly promptTokens: () => number
   /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
@@ -103,42 +103,42 @@ export interface QuoteParts {
   readonly margin: number
 }
 
-/** Quotes the cost with the most expensive candidate, because any of them may answer. */
-export function createQuote(parts: QuoteParts): Quote {
-  return new WorstCaseQuote(parts)
+/** Quotes the cost of the most expensive candidate, because any candidate may answer. */
+export function createQuote(options: QuoteOptions): Quote {
+  return new WorstCaseQuote(options)
 }
 
 /** Values are computed on demand, because most requests have no budget. */
 class WorstCaseQuote implements Quote {
   readonly outputTokens: number
-  readonly #parts: QuoteParts
+  readonly #options: QuoteOptions
   #candidates: readonly QuoteCandidate[] | undefined
   #promptTokens: number | undefined
 
-  constructor(parts: QuoteParts) {
-    this.#parts = parts
-    this.outputTokens = parts.outputTokens
+  constructor(options: QuoteOptions) {
+    this.#options = options
+    this.outputTokens = options.outputTokens
   }
 
   get promptTokens(): number {
-    return (this.#promptTokens ??= this.#parts.promptTokens())
+    return (this.#promptTokens ??= this.#options.promptTokens())
   }
 
   get #allCandidates(): readonly QuoteCandidate[] {
-    return (this.#candidates ??= this.#parts.candidates())
+    return (this.#candidates ??= this.#options.candidates())
   }
 
   cost(outputTokens: number): NanoUsd {
     let highest = ZERO
     for (const candidate of this.#allCandidates)
-      highest = greaterOf(highest, costFor(candidate, outputTokens, this.#parts))
+      highest = maxCost(highest, costFor(candidate, outputTokens, this.#options))
     return highest
   }
 
   get uncountedCost(): NanoUsd {
     let highest = ZERO
     for (const candidate of this.#allCandidates) {
-      if (candidate.count !== undefined) highest = greaterOf(highest, costFor(candidate, 0, this.#parts))
+      if (candidate.count !== undefined) highest = maxCost(highest, costFor(candidate, 0, this.#options))
     }
     return highest
   }
@@ -149,28 +149,28 @@ class WorstCaseQuote implements Quote {
   }
 
   get recount(): NonNullable<Quote['recount']> {
-    const parts = { ...this.#parts, candidates: () => this.#allCandidates, promptTokens: () => this.promptTokens }
-    return { ...tokenRecount(parts), ...budgetRecount(parts) }
+    const options = { ...this.#options, candidates: () => this.#allCandidates, promptTokens: () => this.promptTokens }
+    return { ...tokenRecount(options), ...budgetRecount(options) }
   }
 }
 
-function tokenRecount(parts: QuoteParts): { readonly tokens?: Recount } {
-  const { countPrompt, promptTokens, ...otherParts } = parts
+function tokenRecount(options: QuoteOptions): { readonly tokens?: Recount } {
+  const { countPrompt, promptTokens, ...otherOptions } = options
   if (countPrompt === undefined) return {}
   const run = async (): Promise<Quote> => {
     const counted = Math.min(promptTokens(), await countPrompt())
-    return createQuote({ ...otherParts, promptTokens: () => counted })
+    return createQuote({ ...otherOptions, promptTokens: () => counted })
   }
   return { tokens: { run, callsUpstream: false } }
 }
 
-function budgetRecount(parts: QuoteParts): { readonly budget?: Recount } {
-  const candidates = parts.candidates()
+function budgetRecount(options: QuoteOptions): { readonly budget?: Recount } {
+  const candidates = options.candidates()
   const countableCandidates = candidates.filter(({ count }) => count !== undefined)
   if (countableCandidates.length === 0) return {}
   const run = async (): Promise<Quote> => {
     const counted = await Promise.all(candidates.map(recountCandidate))
-    return createQuote({ ...parts, candidates: () => counted })
+    return createQuote({ ...options, candidates: () => counted })
   }
   return { budget: { run, callsUpstream: countableCandidates.some(({ callsUpstream }) => callsUpstream === true) } }
 }
@@ -183,13 +183,13 @@ async function recountCandidate({ model, promptTokens, count }: QuoteCandidate):
 function costFor(
   { model, promptTokens }: QuoteCandidate,
   outputTokens: number,
-  { choices, margin }: QuoteParts,
+  { choices, margin }: QuoteOptions,
 ): NanoUsd {
   return scale(costOfTokens(model.price, promptTokens, outputTokens * choices), margin)
 }
 
-function greaterOf(one: NanoUsd, other: NanoUsd): NanoUsd {
-  return other > one ? other : one
+function maxCost(a: NanoUsd, b: NanoUsd): NanoUsd {
+  return b > a ? b : a
 }
 
 /** The quote for a free request that calls an upstream. */

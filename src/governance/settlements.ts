@@ -12,10 +12,10 @@ export interface Settlements {
    * Rejects if the store fails. A failed settlement is retried after the next successful one, by `retry`, and
    * periodically.
    *
-   * @param opening Opens the reservation first, for a request that was served without one. Omitted if the
+   * @param reserveRequest Sent first, to open the reservation of a request that was served without one. Omitted if the
    *   reservation is already open.
    */
-  settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void>
+  settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void>
   /**
    * Waits for running settlements, and then retries failed ones until one fails again. Resolves with the number of
    * settlements that remain.
@@ -33,14 +33,14 @@ export interface SettlementCounts {
 
 interface PendingSettlement {
   readonly settlement: Settlement
-  /** Undefined once the reservation is open, because opening it again after its settlement would bill it twice. */
-  opening: ReserveRequest | undefined
+  /** Undefined once the reservation is open. Opening it again after its settlement would bill the request twice. */
+  reserveRequest: ReserveRequest | undefined
 }
 
 export interface SettlementsOptions {
   /** Schedules periodic retries. @default failed settlements are retried only by later calls */
   readonly after?: Runtime['after']
-  /** Maximum number of failed settlements. Above it, the oldest is discarded and its reservation expires. @default 10,000 */
+  /** Maximum number of failed settlements. Above it, the oldest is discarded, so its reservation expires. @default 10,000 */
   readonly maxFailed?: number
   /** Called with each discarded settlement. */
   readonly onDropped?: (settlement: Settlement) => void
@@ -56,10 +56,10 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   const running = new Set<Promise<void>>()
   let isRetrying = false
   let isScheduled = false
-  let dropped = 0
+  let droppedCount = 0
 
-  function settle(settlement: Settlement, opening?: ReserveRequest): MaybePromise<void> {
-    const pending: PendingSettlement = { settlement, opening }
+  function settle(settlement: Settlement, reserveRequest?: ReserveRequest): MaybePromise<void> {
+    const pending: PendingSettlement = { settlement, reserveRequest }
     const onFailed = (error: unknown): never => {
       if (isRejection(error)) drop(settlement)
       else retryLater(pending)
@@ -75,18 +75,18 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   function send(pending: PendingSettlement): MaybePromise<boolean> {
-    const { settlement, opening } = pending
-    return opening === undefined ? store.settle(settlement) : openAndSend(pending, opening)
+    const { settlement, reserveRequest } = pending
+    return reserveRequest === undefined ? store.settle(settlement) : reserveAndSend(pending, reserveRequest)
   }
 
-  async function openAndSend(pending: PendingSettlement, opening: ReserveRequest): Promise<boolean> {
+  async function reserveAndSend(pending: PendingSettlement, reserveRequest: ReserveRequest): Promise<boolean> {
     try {
-      await store.reserve(opening)
+      await store.reserve(reserveRequest)
     } catch (error) {
       // A rejection means that an earlier attempt opened the reservation.
       if (!isRejection(error)) throw error
     }
-    pending.opening = undefined
+    pending.reserveRequest = undefined
     return store.settle(pending.settlement)
   }
 
@@ -104,7 +104,7 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   function drop(settlement: Settlement): void {
-    dropped += 1
+    droppedCount += 1
     onDropped?.(settlement)
   }
 
@@ -144,8 +144,8 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
   }
 
   /**
-   * Sends a settlement, and discards it if the store rejects it, because it would block later ones. Returns false if the
-   * settlement must be retried.
+   * Sends a settlement. Discards a settlement that the store rejects, because it would block later ones. Resolves with
+   * false if the settlement must be retried.
    */
   async function sendOrDiscard(pending: PendingSettlement): Promise<boolean> {
     try {
@@ -157,10 +157,10 @@ export function createSettlements(store: Store, options: SettlementsOptions = {}
     return true
   }
 
-  return { settle, retry, counts: () => ({ waiting: failed.length, dropped }) }
+  return { settle, retry, counts: () => ({ waiting: failed.length, dropped: droppedCount }) }
 }
 
-/** Returns true if the store rejected the call. A retry cannot succeed. */
+/** Returns true if the store rejected the call as invalid. A retry cannot succeed. */
 function isRejection(error: unknown): boolean {
   return error instanceof RangeError
 }
@@ -174,7 +174,7 @@ interface SettledRequest {
   readonly entries: readonly SettledEntry[]
 }
 
-export function settlementOf({ reservationId, windows, limits, usage, entries }: SettledRequest): Settlement {
+export function buildSettlement({ reservationId, windows, limits, usage, entries }: SettledRequest): Settlement {
   const tokens = toAmount(usage.promptTokens + usage.completionTokens)
   const amounts = { requests: 1, tokens, budget: usage.billed }
   const charges: Charge[] = []
@@ -182,14 +182,14 @@ export function settlementOf({ reservationId, windows, limits, usage, entries }:
     const amount = amounts[limit.kind]
     if (amount > 0) charges.push({ counter: limit.counter, amount, expiresAt: counterExpiry(limit) })
   }
-  return { reservationId, charges, tallies: talliesOf(windows.tallies, usage), entries }
+  return { reservationId, charges, tallies: buildTallies(windows.tallies, usage), entries }
 }
 
 /**
  * Clamps usage to non-negative integers, except `savedTokens`, which is negative if the prompt grew. If the billed
  * amount is not a number, bills the reserved amount.
  */
-export function checkedUsage(usage: RequestUsage, reserved: number): RequestUsage {
+export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {
     promptTokens: finiteOr(usage.promptTokens, 0),
     completionTokens: finiteOr(usage.completionTokens, 0),
@@ -215,7 +215,7 @@ export const USAGE_FIELDS = ['requests', 'prompt', 'completion', 'saved', 'theor
 /** Maximum length of a model name in a tally, in characters. */
 const MAX_MODEL_LENGTH = 200
 
-function talliesOf(targets: readonly TallyTarget[], usage: RequestUsage): readonly Tally[] {
+function buildTallies(targets: readonly TallyTarget[], usage: RequestUsage): readonly Tally[] {
   const amounts: UsageSums = {
     requests: 1,
     prompt: usage.promptTokens,
@@ -258,8 +258,8 @@ function amountsByModel(model: string, amounts: UsageSums): Readonly<Record<stri
 }
 
 function modelFieldNames(model: string): readonly (readonly [UsageField, string])[] {
-  const known = fieldNamesByModel.get(model)
-  if (known !== undefined) return known
+  const cached = fieldNamesByModel.get(model)
+  if (cached !== undefined) return cached
   const names = USAGE_FIELDS.map((field) => [field, `${field} ${model}`] as const)
   if (fieldNamesByModel.size >= MAX_CACHED_MODELS) fieldNamesByModel.clear()
   fieldNamesByModel.set(model, names)

@@ -34,7 +34,7 @@ export interface UsageReports {
 }
 
 export interface BudgetStatus {
-  /** Billed to all keys of the budget. */
+  /** Amount billed to all keys of the budget, in cents. */
   readonly spentCents: number
   readonly resetsAt: string
 }
@@ -46,12 +46,12 @@ interface LimitStatus {
   readonly resetAt: string
 }
 
-export function createUsageReports(parts: {
+export function createUsageReports(dependencies: {
   readonly store: Store
   readonly now: () => number
   readonly shared: SharedLimits
 }): UsageReports {
-  const { store, now, shared } = parts
+  const { store, now, shared } = dependencies
 
   async function limitStatuses(key: VirtualKey): Promise<(kind: LimitKind) => LimitStatus> {
     const at = now()

@@ -185,7 +185,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
   function find(secret: string): MaybePromise<VirtualKey | undefined> {
     const hash = hashSecret(secret)
     if (hash === undefined) return undefined
-    return chain(idOf(hash), (id) =>
+    return chain(findId(hash), (id) =>
       id === undefined
         ? undefined
         : chain(keys.find(id), (key) => (key !== undefined && isSameHash(key.hash, hash) ? key : undefined)),
@@ -195,7 +195,7 @@ export function createKeyLookup(options: LookupOptions): KeyLookup {
   /** The number of changes so far. A lookup that began before a change must not cache its hash as unknown. */
   let changeCount = 0
 
-  function idOf(hash: string): MaybePromise<string | undefined> {
+  function findId(hash: string): MaybePromise<string | undefined> {
     const at = now()
     const cached = idsByHash.get(hash, at)
     if (cached !== undefined) return cached.value

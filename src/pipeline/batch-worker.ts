@@ -205,7 +205,7 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
 
   /** Starts at a random item, so that processes sharing a batch rarely claim the same item. */
   async function createPoll(batch: OpenBatch): Promise<ItemPoll> {
-    const total = (await queue.batch(batch))?.total ?? 0
+    const total = (await queue.readBatch(batch))?.total ?? 0
     const start = Math.floor(random() * total)
     return new ItemPoll(queue, batch, start === 0 ? undefined : toPosition(start - 1))
   }

@@ -37,12 +37,12 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   const running = new Set<Cancellation>()
 
   async function process(claim: ItemClaim): Promise<RetryDelay | undefined> {
-    const batch = await queue.batch(claim.batch)
+    const batch = await queue.readBatch(claim.batch)
     // The batch is still being written or has been deleted.
     if (batch?.state !== 'working') return void (await queue.release(claim, now() + UNWRITTEN_BATCH_DELAY_MS))
-    const stored = await queue.result(claim)
+    const stored = await queue.readResult(claim)
     if (stored !== undefined) return settleAgain(claim, stored)
-    const request = await queue.request(claim)
+    const request = await queue.readRequest(claim)
     const customId = request?.customId ?? claim.position
     const endState = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (endState !== undefined) return finish(claim, { line: writeResultLine(customId, endState) })

@@ -91,7 +91,7 @@ export function createAudit({ store }: { readonly store: Store }): Audit {
     const log = keyId === undefined ? ALL_KEYS_LOG : logOf(keyId)
     const entries = await store.entries(log, { ...range, limit: pageSize + 1 })
     const page = entries.slice(0, pageSize)
-    const records = page.map(fromEntry).filter((record) => record !== undefined)
+    const records = page.map(parseEntry).filter((record) => record !== undefined)
     const next = entries.length > pageSize ? page.at(-1)?.cursor : undefined
     return next === undefined ? { records } : { records, next }
   }
@@ -135,7 +135,7 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
 }
 
 /** Returns undefined for an invalid entry. */
-function fromEntry(entry: LogEntry): WireAuditRecord | undefined {
+function parseEntry(entry: LogEntry): WireAuditRecord | undefined {
   const value: unknown = parseJson(entry.value)
   return isAuditRecord(value) ? value : undefined
 }

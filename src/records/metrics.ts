@@ -35,7 +35,7 @@ export interface MetricsSummary {
 
 type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
 
-/** Sums that can be added up across processes. */
+/** Totals that can be added up across processes. */
 export interface MetricsTotals {
   readonly endings: Readonly<Record<Ending, number>>
   readonly tiers: Readonly<TierCounts>
@@ -128,9 +128,9 @@ export type HistogramCounts = readonly (readonly [number, number])[]
 const RELATIVE_ERROR = 0.01
 const FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 const LOG_FACTOR = Math.log(FACTOR)
-/** Upper bound of the first bucket in milliseconds. Its values count as 0. */
+/** Upper bound of the first bucket, in milliseconds. Values in the first bucket count as 0. */
 const FIRST_BOUND_MS = 1e-4
-/** Number of buckets. The last bucket, for values of more than a day in milliseconds, has no upper bound. */
+/** Number of buckets. The last bucket contains all values of more than about 39 hours. */
 const BUCKETS = 1_400
 
 /**
@@ -149,10 +149,10 @@ export class Histogram {
   quantile(probability: number): number {
     if (this.#total === 0) return 0
     const rank = Math.max(1, Math.ceil(Math.min(1, probability) * this.#total))
-    let seen = 0
+    let cumulativeCount = 0
     for (const [index, count] of this.#counts.entries()) {
-      seen += count
-      if (seen >= rank) return valueOf(index)
+      cumulativeCount += count
+      if (cumulativeCount >= rank) return valueOf(index)
     }
     return valueOf(BUCKETS - 1)
   }

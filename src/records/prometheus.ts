@@ -19,30 +19,30 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
   const costs = Object.entries({ theoretical, actual, billed })
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
   return [
-    ...counter('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.endings),
-    ...counter('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
-    ...counter('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
-    ...counter(
+    ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.endings),
+    ...counterLines('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
+    ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
+    ...counterLines(
       'sluice_cost_dollars_total',
       'Dollars at list price, paid to upstreams, and billed.',
       'kind',
       Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(toNanoUsd(amount))])),
     ),
-    ...counter('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
+    ...counterLines('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
     '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
     '# TYPE sluice_waiting_settlements gauge',
     `sluice_waiting_settlements ${waitingSettlements}`,
-    ...latencySummary(totals),
+    ...latencyLines(totals),
     '',
   ].join('\n')
 }
 
-function counter(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {
+function counterLines(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {
   const lines = Object.entries(values).map(([value, count]) => `${name}{${label}="${value}"} ${count}`)
   return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines]
 }
 
-function latencySummary({ latencies, latencySum }: MetricsTotals): string[] {
+function latencyLines({ latencies, latencySum }: MetricsTotals): string[] {
   const name = 'sluice_request_duration_seconds'
   const histogram = new Histogram()
   histogram.merge(latencies)

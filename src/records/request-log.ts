@@ -4,8 +4,8 @@ import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished-request.ts'
 
 /**
- * Severity of a log record. Request records have WARN if the request was rejected, ERROR if it failed, and otherwise INFO,
- * also if the caller disconnected. The gateway does not write DEBUG records.
+ * Severity of a log record. A request record has the level WARN if the request was rejected, ERROR if the request
+ * failed, and otherwise INFO, even if the caller disconnected. The gateway does not write DEBUG records.
  */
 export type LogLevel = 'ERROR' | 'WARN' | 'INFO' | 'DEBUG'
 
@@ -167,7 +167,7 @@ function levelOf(finished: FinishedRequest): LogLevel {
   return ending === 'refused' ? 'WARN' : 'INFO'
 }
 
-/** Receives log records. Requests do not wait for a returned promise. If the sink throws or rejects, the record is dropped. */
+/** Receives log records. Requests do not wait for the result. If the sink throws or rejects, the record is dropped. */
 type Sink<Value> = (record: Value) => unknown
 
 /** Maximum number of records whose promise is pending. Further records are dropped. */

@@ -10,7 +10,7 @@ export interface CapacityShare {
 export type EventChunk = Uint8Array | string
 
 export interface EventSink {
-  /** Returns false if the reader's buffer is full. `onDrain` listeners run when it has drained. */
+  /** Returns false if the reader's buffer is full. `onDrain` listeners run when the buffer has drained. */
   write(chunk: EventChunk): boolean
   onDrain(listener: () => void): void
   end(): void
@@ -229,17 +229,18 @@ const EVENT_END = '\n\n'
 
 export function countEvents(text: string): number {
   let count = 0
-  for (let at = text.indexOf(EVENT_END); at !== -1; at = text.indexOf(EVENT_END, at + EVENT_END.length)) count += 1
+  for (let index = text.indexOf(EVENT_END); index !== -1; index = text.indexOf(EVENT_END, index + EVENT_END.length))
+    count += 1
   return count
 }
 
 /** Returns the string after its first `count` events. */
 export function skipEvents(text: string, count: number): string {
-  let at = 0
+  let index = 0
   for (let skipped = 0; skipped < count; skipped += 1) {
-    const end = text.indexOf(EVENT_END, at)
+    const end = text.indexOf(EVENT_END, index)
     if (end === -1) return ''
-    at = end + EVENT_END.length
+    index = end + EVENT_END.length
   }
-  return at === 0 ? text : text.slice(at)
+  return index === 0 ? text : text.slice(index)
 }

@@ -64,9 +64,9 @@ export interface IdempotencyOptions extends Pick<Runtime, 'now' | 'uuid' | 'afte
   readonly store: Store
 }
 
-/** How long an answer is stored. */
+/** How long an answer is stored, in milliseconds: 24 hours. */
 const RETENTION_MS = 86_400_000
-/** How long the claim of a dead process lasts. */
+/** How long the claim of a dead process remains valid, in milliseconds. */
 const LEASE_MS = 30_000
 /** Interval between polls for another process's answer. */
 const POLL_MS = 250
@@ -100,7 +100,7 @@ export class Idempotency {
     const timeLimit = (): TimeLimit => ({
       ms: deadline - now(),
       after,
-      createError: stillRunning,
+      createError: stillRunningError,
       cancellation: Cancellation.of(request.signal),
     })
     for (;;) {
@@ -124,14 +124,14 @@ export class Idempotency {
       run.end()
     }
     try {
-      const found = await this.#findOrAcquire(name, request, timeLimit)
-      if ('lease' in found) {
+      const result = await this.#findOrAcquire(name, request, timeLimit)
+      if ('lease' in result) {
         run.begun.resolve(true)
-        return { role: 'first', first: this.#firstRequest(found.lease, run, end) }
+        return { role: 'first', first: this.#firstRequest(result.lease, run, end) }
       }
-      run.outcome.resolve(found)
+      run.outcome.resolve(result)
       end()
-      return { role: 'repetition', replayed: found }
+      return { role: 'repetition', replayed: result }
     } catch (error) {
       end()
       throw error
@@ -158,7 +158,7 @@ export class Idempotency {
         if (failures > 0) await pause(Math.min(MAX_BACKOFF_MS, POLL_MS * 2 ** Math.min(failures - 1, MAX_DOUBLINGS)))
         failures += 1
       } else if (record.fingerprint !== fingerprint) {
-        throw otherRequest()
+        throw keyReusedError()
       } else if (record.state === 'done') {
         return { kind: 'complete', answer: record.answer }
       } else {
@@ -234,7 +234,7 @@ async function join(
   timeLimit: () => TimeLimit,
 ): Promise<ReplayedAnswer | undefined> {
   if (first.fingerprint !== request.fingerprint) {
-    if (await withTimeout(begun.promise, timeLimit())) throw otherRequest()
+    if (await withTimeout(begun.promise, timeLimit())) throw keyReusedError()
     return undefined
   }
   if (first.subscribers.isOver) {
@@ -280,7 +280,7 @@ function isHead(value: unknown): value is Record<string, string> {
   return isJsonObject(value) && Object.values(value).every((field) => typeof field === 'string')
 }
 
-function otherRequest(): GatewayError {
+function keyReusedError(): GatewayError {
   return new GatewayError(
     'conflict',
     'This Idempotency-Key was used in the last 24 hours for another path or body. Use a new key for each request.',
@@ -288,7 +288,7 @@ function otherRequest(): GatewayError {
   )
 }
 
-function stillRunning(): GatewayError {
+function stillRunningError(): GatewayError {
   return new GatewayError('conflict', 'The first request with this Idempotency-Key is still running. Retry later.', {
     param: 'Idempotency-Key',
     code: 'idempotency_key_in_use',

@@ -20,7 +20,7 @@ export interface LeaseRequest {
   readonly quota: Quota
 }
 
-/** More than one, so that a single renewal may fail. */
+/** Number of renewals within the duration of a lease. More than one, so that a single renewal may fail. */
 const RENEWALS_PER_LEASE = 3
 
 /** Resolves with undefined if the stored value is not the expected one. Rejects if the store fails. */
@@ -70,12 +70,12 @@ export class Subscribers {
     this.#onLastLeave = onLastLeave
   }
 
-  /** True after the last subscriber has left. The request is then cancelled, and later subscribers get no result. */
+  /** True after the last subscriber has left. The request is then canceled, and later subscribers get no result. */
   get isOver(): boolean {
     return this.#isOver
   }
 
-  /** Adds a subscriber. Returns a function that removes it; further calls have no effect. */
+  /** Adds a subscriber. Returns a function that removes the subscriber. Only its first call has an effect. */
   join(): () => void {
     let isPresent = true
     this.#count += 1
@@ -101,7 +101,7 @@ export class DetachedWork {
     this.#after = after
   }
 
-  /** `end` requests an early end; `ended` settles when the work has ended. */
+  /** Tracks work until `ended` settles. `end` requests an early end. */
   add({ end, ended }: { readonly end: () => void; readonly ended: Promise<unknown> }): void {
     const forget = (): void => void this.#running.delete(end)
     this.#running.set(end, ended.then(forget, forget))

@@ -36,7 +36,7 @@ const WANTED_TTL_MS = 12_000
 const PART_INTERVAL_MS = 40
 const PART_TTL_MS = 300_000
 const LEASE_MS = 10_000
-/** Interval between a follower's polls. Doubles while no part arrives. */
+/** Initial interval between a follower's polls. The interval doubles, up to `MAX_POLL_MS`, while no part arrives. */
 const MIN_POLL_MS = 20
 const MAX_POLL_MS = 200
 const MAX_FAILURES = 3
@@ -76,7 +76,7 @@ async function publish(
   const { store, name, quota } = location
   const token = runtime.uuid()
   const stored = await store.get(headKey(name))
-  const expected = readHead(stored)?.parts === undefined ? undefined : stored
+  const expected = readHead(stored)?.partCount === undefined ? undefined : stored
   const value = JSON.stringify({ token, about: stream.metadata })
   const leaseRequest = { name: headKey(name), expected, value, leaseMs: LEASE_MS, quota }
   const lease = await acquireLease({ store, ...runtime }, leaseRequest)
@@ -84,9 +84,9 @@ async function publish(
   // Keeps the stream running for its followers after its caller disconnects.
   const leave = stream.subscribers?.join()
   try {
-    const parts = await writeParts(stream, location, token, runtime)
-    const end = JSON.stringify({ token, parts, summary: stream.summary() })
-    await lease.end(parts === undefined ? undefined : end, PART_TTL_MS)
+    const partCount = await writeParts(stream, location, token, runtime)
+    const end = JSON.stringify({ token, parts: partCount, summary: stream.summary() })
+    await lease.end(partCount === undefined ? undefined : end, PART_TTL_MS)
   } catch (error) {
     await lease.end(undefined)
     throw error
@@ -103,7 +103,7 @@ async function writeParts(
   runtime: Clock,
 ): Promise<number | undefined> {
   const events = collectEvents(stream)
-  let parts = 0
+  let partCount = 0
   let checkedAt = runtime.now()
   try {
     while (!events.isOver || events.text !== '') {
@@ -115,14 +115,14 @@ async function writeParts(
       if (events.text === '') continue
       const { text } = events
       events.text = ''
-      await store.set(partKey(name, token, parts), text, { ttlMs: PART_TTL_MS, quota })
-      parts += 1
+      await store.set(partKey(name, token, partCount), text, { ttlMs: PART_TTL_MS, quota })
+      partCount += 1
       if (!events.isOver) await pause(PART_INTERVAL_MS, runtime)
     }
   } finally {
     events.stop()
   }
-  return events.isOver && !events.isLost && events.text === '' ? parts : undefined
+  return events.isOver && !events.isLost && events.text === '' ? partCount : undefined
 }
 
 function collectEvents(stream: LiveStream) {
@@ -153,7 +153,7 @@ function collectEvents(stream: LiveStream) {
 interface Head {
   readonly token: string
   readonly about: JsonObject
-  readonly parts: number | undefined
+  readonly partCount: number | undefined
   readonly summary: JsonObject
 }
 
@@ -165,14 +165,14 @@ function readHead(text: string | undefined): Head | undefined {
   return {
     token,
     about: isJsonObject(about) ? about : {},
-    parts: typeof parts === 'number' ? parts : undefined,
+    partCount: typeof parts === 'number' ? parts : undefined,
     summary: isJsonObject(summary) ? summary : {},
   }
 }
 
 /**
- * Returns a function that requests the stream. It resolves with the stream, or with undefined until a process publishes
- * it.
+ * Returns a function that requests the stream. The function resolves with the stream, or with undefined until a process
+ * publishes the stream.
  */
 export function createStreamSearch(
   location: StreamLocation,
@@ -188,8 +188,8 @@ export function createStreamSearch(
   return async () => {
     await request()
     const head = readHead(await store.get(headKey(name)))
-    if (head === undefined || head.parts !== undefined) return undefined
-    return followedStream(head, { location, runtime, request })
+    if (head === undefined || head.partCount !== undefined) return undefined
+    return createFollowedStream(head, { location, runtime, request })
   }
 }
 
@@ -199,7 +199,7 @@ interface FollowContext {
   readonly request: () => Promise<void>
 }
 
-function followedStream(head: Head, context: FollowContext): LiveStream {
+function createFollowedStream(head: Head, context: FollowContext): LiveStream {
   let summary: JsonObject = {}
   return {
     metadata: head.about,
@@ -210,9 +210,9 @@ function followedStream(head: Head, context: FollowContext): LiveStream {
         (end) => {
           summary = end?.summary ?? {}
           if (end !== undefined) sink.end()
-          else if (!reader.isDisconnected()) sink.fail(streamLost())
+          else if (!reader.isDisconnected()) sink.fail(streamLostError())
         },
-        (error: unknown) => sink.fail(GatewayError.is(error) ? error : streamLost()),
+        (error: unknown) => sink.fail(GatewayError.is(error) ? error : streamLostError()),
       )
       return () => {
         reader.leave()
@@ -251,15 +251,15 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   let pollMs = MIN_POLL_MS
   let readAt = runtime.now()
   while (!reader.isDisconnected() && runtime.now() - readAt < runtime.idleMs) {
-    const found = await readPart(location, token, part).catch((error: unknown) => ({ error }))
-    if ('error' in found) {
+    const result = await readPart(location, token, part).catch((error: unknown) => ({ error }))
+    if ('error' in result) {
       failures += 1
-      if (failures >= MAX_FAILURES) throw found.error
+      if (failures >= MAX_FAILURES) throw result.error
       await pause(MAX_POLL_MS, runtime, false)
       continue
     }
     failures = 0
-    const { head, text } = found
+    const { head, text } = result
     if (text !== undefined) {
       part += 1
       pollMs = MIN_POLL_MS
@@ -268,7 +268,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
       readAt = runtime.now()
       continue
     }
-    if (head?.token !== token || head.parts !== undefined) return head?.parts === part ? head : undefined
+    if (head?.token !== token || head.partCount !== undefined) return head?.partCount === part ? head : undefined
     await request().catch(() => {})
     await pause(pollMs, runtime, false)
     pollMs = Math.min(2 * pollMs, MAX_POLL_MS)
@@ -299,7 +299,7 @@ async function readPart(
   return { head, text: await store.get(partKey(name, token, part)) }
 }
 
-function streamLost(): GatewayError {
+function streamLostError(): GatewayError {
   return new GatewayError(
     'upstream',
     'The process that generated this answer stopped before the answer was complete. Retry the request.',

@@ -36,14 +36,14 @@ export interface RecordingsOptions extends Partial<CapacityLimits>, Pick<Runtime
 
 const MIB = 1024 * 1024
 const HOUR_SECONDS = 3600
-/** How long a recording survives the death of its process, in milliseconds. */
+/** How long the name of a recording remains claimed after its process dies, in milliseconds. */
 const LEASE_MS = 30_000
 /** Kind of the value that represents a recording in progress. */
 const LIVE = 'live'
 /** Matches the ids of all formats. Answers with other ids are not stored. */
 const SAFE_ID = /^[\x21-\x7e]{1,200}$/
 
-/** Answers that can be streamed again, by owner (key id) and id. */
+/** Stores answers that can be streamed again, by owner (key id) and id. */
 export class Recordings {
   readonly isEnabled: boolean
   readonly #options: RecordingsOptions
@@ -112,19 +112,19 @@ export class Recordings {
   }
 
   async #storeWhenEnded(
-    recorded: LiveRecording,
+    recording: LiveRecording,
     { owner, id }: Registration,
-    leased: Promise<Lease | undefined> | undefined,
+    pendingLease: Promise<Lease | undefined> | undefined,
   ): Promise<void> {
     const name = nameOf(owner, id)
-    const { text } = await recorded.live.ended
-    const lease = await leased
+    const { text } = await recording.live.ended
+    const lease = await pendingLease
     const stored = text === undefined ? undefined : this.#serialize({ kind: 'events', text })
     if (lease !== undefined) await this.#trackWrite(name, lease.end(stored, this.#retentionMs))
-    else if (stored !== undefined && this.#live.get(name) === recorded) {
+    else if (stored !== undefined && this.#live.get(name) === recording) {
       await this.#trackWrite(name, this.#put(owner, id, stored))
     }
-    if (this.#live.get(name) === recorded) this.#live.delete(name)
+    if (this.#live.get(name) === recording) this.#live.delete(name)
   }
 
   async #acquireName({ owner, id }: Registration): Promise<Lease | undefined> {
@@ -219,19 +219,19 @@ export class RecordingCapacity {
     this.#usages.set(owner, usage)
     usage.entries += 1
     this.entries += 1
-    let ownBytes = 0
+    let recordingBytes = 0
     let isReleased = false
 
     const fits = (added: number): boolean => {
       const freeBytes = this.#limits.bytes - this.bytes - added
-      if (freeBytes < 0 || ownBytes + added > this.#limits.maxBytesPerStream) return false
+      if (freeBytes < 0 || recordingBytes + added > this.#limits.maxBytesPerStream) return false
       return usage.entries === 1 || usage.bytes + added <= freeBytes
     }
 
     return {
       reserve: (added) => {
         if (isReleased || !fits(added)) return false
-        ownBytes += added
+        recordingBytes += added
         usage.bytes += added
         this.bytes += added
         return true
@@ -240,9 +240,9 @@ export class RecordingCapacity {
         if (isReleased) return
         isReleased = true
         this.entries -= 1
-        this.bytes -= ownBytes
+        this.bytes -= recordingBytes
         usage.entries -= 1
-        usage.bytes -= ownBytes
+        usage.bytes -= recordingBytes
         if (usage.entries === 0) this.#usages.delete(owner)
       },
     }

@@ -6,7 +6,7 @@ import type { Runtime } from '../core/ports.ts'
 import { parseBodyInSteps } from '../formats/parse-body.ts'
 import type { AdminRecords, WireRecords } from '../governance/admin-records.ts'
 import { timestamp } from '../governance/field-schema.ts'
-import { isSafeId, pageQuery } from '../governance/record-table.ts'
+import { isSafeId, parsePageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { findCallerKey, readBearer } from '../pipeline/authenticate.ts'
@@ -162,7 +162,7 @@ function auditQuery(query: URLSearchParams): AuditQuery {
   const keyId = read('key_id', 'the id of a virtual key', isSafeId)
   const after = read('after', 'the "next" value of the previous page', (text) => CURSOR.test(text))
   const limit = query.get('limit')
-  const page = pageQuery(limit === null ? {} : { limit: parseDigits(limit) })
+  const page = parsePageQuery(limit === null ? {} : { limit: parseDigits(limit) })
   const from = read('from', TIMESTAMP_FORMAT, isTimestamp)
   const to = read('to', TIMESTAMP_FORMAT, isTimestamp)
   return {

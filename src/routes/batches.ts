@@ -1,5 +1,5 @@
 import { isBatchId, writeBatch, type Batch } from '../batches/batch.ts'
-import { notEnded, type BatchQuery, type BatchRepository } from '../batches/batch-repository.ts'
+import { notEndedError, type BatchQuery, type BatchRepository } from '../batches/batch-repository.ts'
 import { readBatchRequests } from '../batches/batch-requests.ts'
 import { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -151,7 +151,7 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
 
 async function sendResults(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
   const batch = await parts.repository.read(key.id, pathId(call))
-  if (batch.state !== 'ended') throw notEnded('its results cannot be read')
+  if (batch.state !== 'ended') throw notEndedError('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }

@@ -54,11 +54,11 @@ export function testVectorIndex(
       await add('far', 20)
       await add('near', 5)
       await add('same', 0)
-      const found = await index.nearest('s', vectorAt(0), { minSimilarity: 0.9, limit: 10 })
-      expect(found.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
-      expect(found[0]?.similarity).toBeCloseTo(1, 5)
-      expect(found[1]?.similarity).toBeCloseTo(cosine(5), 5)
-      expect(found[2]?.similarity).toBeCloseTo(cosine(20), 5)
+      const neighbors = await index.nearest('s', vectorAt(0), { minSimilarity: 0.9, limit: 10 })
+      expect(neighbors.map((neighbor) => neighbor.id)).toEqual(['same', 'near', 'far'])
+      expect(neighbors[0]?.similarity).toBeCloseTo(1, 5)
+      expect(neighbors[1]?.similarity).toBeCloseTo(cosine(5), 5)
+      expect(neighbors[2]?.similarity).toBeCloseTo(cosine(20), 5)
     })
 
     it('omits vectors below the minimum similarity, including opposite ones', async () => {
@@ -251,7 +251,7 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.hasComparable('s')).toBe(false)
     })
 
-    it('clears the answers of one key, then all', async () => {
+    it('clears the answers of one key, then all answers', async () => {
       await store.put(answer('a'))
       await store.put(answer('b', { keyId: 'key-2' }))
       await store.clear('key-1')

@@ -15,7 +15,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
       expect(await suite.store.levels(['a', 'b', 'c'])).toEqual(onlyHeld(3, 5, 0))
     })
 
-    it('accepts a claim that reaches the limit exactly and refuses one above it', async () => {
+    it('accepts a claim that reaches the limit exactly and rejects one above it', async () => {
       expect(await reserve('t1', [claim('a', 9, 10)])).toMatchObject({ accepted: true })
       expect(await reserve('t2', [claim('a', 2, 10)])).toEqual({ accepted: false, refused: 0, levels: [9] })
       expect(await reserve('t3', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [10] })
@@ -24,13 +24,13 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
 
     it('returns the index of the first claim that does not fit, and holds no amount', async () => {
       await reserve('t1', [claim('b', 4, 5)])
-      const refused = await reserve('t2', [claim('a', 1, 5), claim('b', 2, 5), claim('c', 9, 5)])
-      expect(refused).toEqual({ accepted: false, refused: 1, levels: [0, 4, 0] })
+      const result = await reserve('t2', [claim('a', 1, 5), claim('b', 2, 5), claim('c', 9, 5)])
+      expect(result).toEqual({ accepted: false, refused: 1, levels: [0, 4, 0] })
       expect(await suite.store.levels(['a', 'b', 'c'])).toEqual(onlyHeld(0, 4, 0))
       expect(await settle('t2', { a: 1 })).toBe(false)
     })
 
-    it('refuses every amount above zero for a limit of zero', async () => {
+    it('rejects every amount above zero for a limit of zero', async () => {
       expect(await reserve('t', [claim('a', 1, 0)])).toMatchObject({ accepted: false })
     })
 
@@ -89,14 +89,14 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
       expect(await reserve('t', [claim('a', 80, 100, elastic)], { minGrant: 5 })).toMatchObject({ granted: 80 })
     })
 
-    it('are refused below the minimum grant, and granted at it', async () => {
+    it('are rejected below the minimum grant, and granted at it', async () => {
       await reserve('t1', [claim('a', 90, 100)])
-      const refused = await reserve('t2', [claim('a', 50, 100, elastic)], { minGrant: 11 })
-      expect(refused).toEqual({ accepted: false, refused: 0, levels: [90] })
+      const result = await reserve('t2', [claim('a', 50, 100, elastic)], { minGrant: 11 })
+      expect(result).toEqual({ accepted: false, refused: 0, levels: [90] })
       expect(await reserve('t3', [claim('a', 50, 100, elastic)], { minGrant: 10 })).toMatchObject({ granted: 10 })
     })
 
-    it('are granted in full or refused without a minimum grant', async () => {
+    it('are granted in full or rejected without a minimum grant', async () => {
       expect(await reserve('t', [claim('a', 101, 100, elastic)])).toMatchObject({ accepted: false })
     })
 
@@ -152,7 +152,7 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
   const { claim, clock, reserve } = suite
 
   describe('quotas', () => {
-    const full = { kind: 'quota-exceeded' }
+    const quotaError = { kind: 'quota-exceeded' }
     const quota = (name: string, overrides: Partial<Quota> = {}): Quota => ({
       name,
       maxEntries: 3,
@@ -167,10 +167,10 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
     }
     const keysOf = (prefix: string) => suite.store.list(`${prefix}:`, { limit: 100 })
 
-    it('refuse a further value without an expiry and change nothing', async () => {
+    it('reject a further value without an expiry and change nothing', async () => {
       await fill('a', 'q:one')
-      await expect(suite.store.set('a:3', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
-      await expect(suite.store.swap('a:3', undefined, 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+      await expect(suite.store.set('a:3', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
+      await expect(suite.store.swap('a:3', undefined, 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
       expect(await keysOf('a')).toEqual(['a:0', 'a:1', 'a:2'])
       expect(await suite.store.get('a:3')).toBeUndefined()
     })
@@ -198,14 +198,14 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       expect(await suite.store.swap('a:0', 'a0', 'again', { quota: quota('q:one') })).toBe(true)
       await suite.store.set('a:1', 'free')
       await suite.store.set('a:3', 'x', { quota: quota('q:one') })
-      await expect(suite.store.set('a:4', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+      await expect(suite.store.set('a:4', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
     })
 
-    it('limit bytes, and keep the old value when a replacement is refused', async () => {
+    it('limit bytes, and keep the old value when a replacement is rejected', async () => {
       await suite.store.set('a:0', 'x'.repeat(1_000), { quota: quota('q:one') })
       for (const key of ['a:0', 'a:1']) {
         const tooLarge = suite.store.set(key, 'y'.repeat(10_000), { quota: quota('q:one') })
-        await expect(tooLarge).rejects.toMatchObject(full)
+        await expect(tooLarge).rejects.toMatchObject(quotaError)
       }
       expect(await suite.store.get('a:0')).toBe('x'.repeat(1_000))
       expect(await keysOf('a')).toEqual(['a:0'])
@@ -216,7 +216,7 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       await suite.store.set('a:3', 'x', { quota: quota('q:one'), mustFit: true })
       expect(await suite.store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mustFit: true })).toBe(true)
       await suite.store.delete('a:0')
-      await expect(suite.store.set('a:5', 'x', { quota: quota('q:one') })).rejects.toMatchObject(full)
+      await expect(suite.store.set('a:5', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
     })
 
     it('drop their least recently written value when a further expiring value is written', async () => {
@@ -228,14 +228,14 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       expect(await keysOf('b')).toEqual(['b:0', 'b:1', 'b:2'])
     })
 
-    it('drop several values for a large value, and refuse a value larger than the quota', async () => {
+    it('drop several values for a large value, and reject a value larger than the quota', async () => {
       const bytes = { maxEntries: 100, maxBytes: 20_000 }
       for (let n = 0; n < 4; n += 1) {
         await suite.store.set(`a:${n}`, 'x'.repeat(1_500), { ttlMs: 10_000, quota: quota('q:one', bytes) })
       }
       await suite.store.set('a:big', 'x'.repeat(9_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
       const tooLarge = suite.store.set('a:giant', 'x'.repeat(30_000), { ttlMs: 10_000, quota: quota('q:one', bytes) })
-      await expect(tooLarge).rejects.toMatchObject(full)
+      await expect(tooLarge).rejects.toMatchObject(quotaError)
       expect(await suite.store.get('a:big')).toBe('x'.repeat(9_000))
       expect(await suite.store.get('a:giant')).toBeUndefined()
       expect(await suite.store.get('a:0')).toBeUndefined()

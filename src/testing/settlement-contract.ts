@@ -114,7 +114,7 @@ export function testSettlements(suite: StoreSuite, { describe, expect, it }: Tes
       expect(await level('a')).toEqual({ spent: 0, held: 1 })
     })
 
-    it('are exact up to the greatest safe integer and are clamped there', async () => {
+    it('are exact up to the maximum safe integer and are clamped there', async () => {
       expect(await reserve('t1', [claim('a', MAX_AMOUNT - 1, MAX_AMOUNT)])).toMatchObject({ levels: [MAX_AMOUNT - 1] })
       expect(await reserve('t2', [claim('a', 2, MAX_AMOUNT)])).toMatchObject({ accepted: false })
       expect(await reserve('t3', [claim('a', 1, MAX_AMOUNT)])).toMatchObject({ accepted: true, levels: [MAX_AMOUNT] })

@@ -30,7 +30,7 @@ export function testStore(name: string, make: MakeStore, api: TestApi): void {
     testSettlements(suite, api)
     testLogs(suite, api)
 
-    it('resolves a ping', async () => {
+    it('resolves ping()', async () => {
       await expect(suite.store.ping()).resolves.toBeUndefined()
     })
   })
@@ -134,15 +134,15 @@ function testValues(suite: StoreSuite, { describe, expect, it }: TestApi): void 
       await Promise.all(names.map((key) => suite.store.set(key, '1')))
       await suite.store.set('lisu', '1')
       await suite.store.set('lis', '1')
-      const found: string[] = []
+      const keys: string[] = []
       for (;;) {
-        const after = found.at(-1)
+        const after = keys.at(-1)
         const page = await suite.store.list('list:', after === undefined ? { limit: 100 } : { after, limit: 100 })
         expect(page.length).toBeLessThanOrEqual(100)
         if (page.length === 0) break
-        found.push(...page)
+        keys.push(...page)
       }
-      expect(found).toEqual(names.toSorted())
+      expect(keys).toEqual(names.toSorted())
     })
 
     it('continues a listing after a key that was deleted between two pages', async () => {

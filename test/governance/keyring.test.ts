@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
-import { listedKey, parseKeyChange, parseNewKey, keyRecord } from '../../src/governance/keyring.ts'
+import { toListedKey, parseKeyChange, parseNewKey, toKeyRecord } from '../../src/governance/keyring.ts'
 import { NOON, testGovernance } from './test-governance.ts'
 import { settled } from '../support/attempt.ts'
 
@@ -34,7 +34,7 @@ describe('the keyring', () => {
     const keys = await store.list('', { limit: 100 })
     const texts = [...keys, ...(await Promise.all(keys.map((name) => store.get(name))))].join('\n')
     expect(texts).not.toContain(secret.slice(6))
-    const shown = JSON.stringify([keyRecord(key, 0), listedKey(key, 0)])
+    const shown = JSON.stringify([toKeyRecord(key, 0), toListedKey(key, 0)])
     expect(shown).not.toContain(key.hash)
     expect(shown).not.toContain(secret)
     expect(shown).toContain(secret.slice(0, 10))
@@ -210,15 +210,15 @@ describe('the keyring', () => {
       expires_at: '2027-01-01T00:00:00Z',
     }
     const { key } = await keyring.create(parseNewKey({ ...fields, provider_configs: [{ provider: 'a' }] }))
-    const shown = JSON.parse(JSON.stringify(keyRecord(key, 3))) as Record<string, unknown>
+    const shown = JSON.parse(JSON.stringify(toKeyRecord(key, 3))) as Record<string, unknown>
     const again = await keyring.update(key.id, parseKeyChange(shown))
-    expect(keyRecord(again, 3)).toEqual(shown)
+    expect(toKeyRecord(again, 3)).toEqual(shown)
   })
 
   it('shows a key in the form of the admin API', async () => {
     const { keyring } = testGovernance()
     const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
-    expect(listedKey(key, 12)).toEqual({
+    expect(toListedKey(key, 12)).toEqual({
       id: key.id,
       name: 'app',
       key_prefix: key.prefix,
@@ -226,7 +226,7 @@ describe('the keyring', () => {
       current_usage_cents: 12,
       budget_limit_cents: 500,
     })
-    expect(keyRecord(key, 0)).toMatchObject({
+    expect(toKeyRecord(key, 0)).toMatchObject({
       created_at: new Date(NOON).toISOString(),
       budget_reset_duration: '1M',
       rate_limit_requests: Number.MAX_SAFE_INTEGER,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Model } from '../../src/core/model.ts'
 import { parseNewKey } from '../../src/governance/keyring.ts'
-import { createQuote, type QuoteCandidate, type QuoteParts } from '../../src/governance/reservation.ts'
+import { createQuote, type QuoteCandidate, type QuoteOptions } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { testGovernance, used, type TestGovernance } from './test-governance.ts'
 
@@ -17,7 +17,7 @@ const DEAR = model('dear', 10)
 
 const quoteOf = (
   candidates: readonly QuoteCandidate[],
-  more: Partial<QuoteParts> = {},
+  more: Partial<QuoteOptions> = {},
 ): ReturnType<typeof createQuote> =>
   createQuote({
     candidates: () => candidates,
