@@ -132,7 +132,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   await release(exchange, { status, failure }, services)
   await answerDuplicates(exchange, failure, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
-  const headers = { ...baseHeaders(exchange.id, rate), ...failureHeaders(failure) }
+  const headers = { ...baseHeaders(exchange.id, rate), ...failureHeaders(failure), 'cache-control': 'no-store' }
   sendJson(exchange.sink, status, headers, body)
 }
 

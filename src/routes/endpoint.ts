@@ -96,10 +96,14 @@ export async function sendWithRateStatus(
   { ledger }: Pick<Services, 'ledger'>,
   body: JsonObject,
 ): Promise<void> {
-  sendJson(call.sink, 200, baseHeaders(call.id, await ledger.status(key)), JSON.stringify(body))
+  const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await ledger.status(key)) }
+  sendJson(call.sink, 200, headers, JSON.stringify(body))
 }
 
-/** Headers for responses that must not be cached, such as errors, health checks and admin records. */
+/**
+ * Headers for responses that must not be cached, such as errors, health checks, admin records and the data of one key.
+ * Proxies do not know that `x-api-key` identifies the caller.
+ */
 export function noStoreHeaders({ id }: Pick<Call, 'id'>): HeaderRecord {
   return { 'x-request-id': id, 'request-id': id, 'cache-control': 'no-store' }
 }

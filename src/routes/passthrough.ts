@@ -106,10 +106,13 @@ function passthroughHandler(services: Services, targetOf: (call: Call) => Passth
   }
 }
 
+/** Matches ids that are safe in a path and in every store. */
+const SAFE_SEGMENT = /^[\w-]{1,200}$/
+
 /** Throws 404 for a variable that is not a safe path segment. */
 function segmentOf(call: Call, variable: string): string {
   const segment = call.variables[variable] ?? ''
-  if (/^[\w-]{1,200}$/.test(segment)) return segment
+  if (SAFE_SEGMENT.test(segment)) return segment
   throw new GatewayError(
     'not-found',
     'The path contains an invalid segment. Use letters, digits, hyphens and underscores.',
@@ -133,6 +136,8 @@ interface StoredFile {
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE_SIZE = 100
+/** Maximum number of concurrent store reads per list. More could delay the store calls of other keys. */
+const MAX_CONCURRENT_READS = 16
 /** Maximum length of a stored file object, in UTF-16 code units. Larger objects are reduced to the required fields. */
 const MAX_FILE_OBJECT_LENGTH = 2_000
 
@@ -161,7 +166,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
     },
     register: async (key, provider, file) => {
       const id = asString(file['id']) ?? ''
-      if (!/^[\w-]{1,200}$/.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
+      if (!SAFE_SEGMENT.test(id)) throw upstreamError(provider.name, 'sent a file without a valid id')
       const value = JSON.stringify({ provider: provider.name, file: shortenFile(file) })
       try {
         await store.set(`${prefixOf(key)}${id}`, value, { quota: quotaOf('file', key.id) })
@@ -175,9 +180,14 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const prefix = prefixOf(key)
       const limit = parseLimit(query)
       const after = query.get('after')
+      if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfter()
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const names = await store.list(prefix, { ...start, limit: limit + 1 })
-      const stored = await Promise.all(names.slice(0, limit).map(read))
+      const stored: (StoredFile | undefined)[] = []
+      for (let from = 0; from < limit && from < names.length; from += MAX_CONCURRENT_READS) {
+        const slice = names.slice(from, Math.min(limit, from + MAX_CONCURRENT_READS))
+        stored.push(...(await Promise.all(slice.map(read))))
+      }
       const files = stored.flatMap((entry) => (entry === undefined ? [] : [entry.file]))
       const purpose = query.get('purpose')
       const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
@@ -201,6 +211,12 @@ function parseLimit(query: URLSearchParams): number {
     `limit is ${String(text).slice(0, 20)}; expected an integer of at least 1.`,
     { param: 'limit' },
   )
+}
+
+function invalidAfter(): GatewayError {
+  return new GatewayError('invalid-request', 'after: expected the id of the last file of the previous page.', {
+    param: 'after',
+  })
 }
 
 /** The message is the same for an unknown id and for another key's file. */

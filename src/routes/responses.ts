@@ -7,7 +7,7 @@ import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCallerKey } from '../pipeline/authenticate.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
-import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
+import { noStoreHeaders, pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface ResponseHandlers {
   readonly read: Handler
@@ -60,7 +60,7 @@ function storedResponseHandler(services: Services, action: ProviderAction, runOn
     const rate = await reserveOneRequest(services.ledger, key)
     const text = await callProvider(services, provider, call, action)
     if (action.method === 'DELETE') await services.turns.delete(key, pathId(call))
-    sendJson(call.sink, 200, baseHeaders(call.id, rate), text)
+    sendJson(call.sink, 200, { ...noStoreHeaders(call), ...baseHeaders(call.id, rate) }, text)
   }
 }
 

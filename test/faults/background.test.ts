@@ -129,7 +129,9 @@ describe('a background stream', () => {
 
     expect(eventsOf(reply.text).at(-1)?.event).toBe('error')
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    expect((await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })).body['status']).toBe('completed')
+    const stored = await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })
+    expect(stored.body['status']).toBe('completed')
+    expect(stored.headers['cache-control']).toBe('no-store')
   })
 
   it('is cancelled at the vendor when the gateway closes', async () => {

@@ -1,6 +1,13 @@
 import { toFile, type OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createGateway, extractive, openaiCompatible, type GatewayOptions } from '../../src/index.ts'
+import {
+  createGateway,
+  extractive,
+  memoryStore,
+  openaiCompatible,
+  type GatewayOptions,
+  type Store,
+} from '../../src/index.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { ask, expectRefusal, type Reply } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
@@ -595,6 +602,36 @@ describe('a form', () => {
 })
 
 describe('files', () => {
+  it('are listed with at most 16 store reads at once', async () => {
+    const store = memoryStore()
+    let running = 0
+    let most = 0
+    const get: Store['get'] = async (name) => {
+      most = Math.max(most, (running += name.startsWith('file:') ? 1 : 0))
+      const value = await store.get(name)
+      running -= name.startsWith('file:') ? 1 : 0
+      return value
+    }
+    const stage = await start(ALL_FREE, { store: { ...store, get } })
+    for (let index = 100; index < 150; index++) {
+      const value = JSON.stringify({ provider: 'chat', file: { id: `file-${index}` } })
+      await store.set(`file:${stage.keyId}:file-${index}`, value)
+    }
+    const list = async (query: string): Promise<unknown> =>
+      (await ask(stage, undefined, { method: 'GET', path: `/v1/files?${query}` })).body
+
+    expect(await list('limit=40')).toMatchObject({ data: { length: 40 }, has_more: true })
+    expect(await list('after=file-139')).toMatchObject({ data: { length: 10 }, has_more: false })
+    expect(most).toBe(16)
+  })
+
+  it.each(['%00', '%ED%A0%80', '..%2Fx', 'x'.repeat(201)])('are not listed after %s', async (after) => {
+    const stage = await start()
+    const reply = await ask(stage, undefined, { method: 'GET', path: `/v1/files?after=${after}` })
+
+    expectRefusal(reply, { status: 400, type: 'invalid_request_error', param: 'after' })
+  })
+
   const FILE = { id: 'file-1', object: 'file', bytes: 3, created_at: 1, filename: 'a.txt', purpose: 'assistants' }
 
   /** A vendor that holds one file. */

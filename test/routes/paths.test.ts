@@ -62,6 +62,23 @@ describe('a path', () => {
   })
 })
 
+describe('a response with the data of one key', () => {
+  it.each([
+    ['/v1/models', 200],
+    ['/v1/models/chat/large', 200],
+    ['/v1/messages/batches', 200],
+    ['/v1/files', 200],
+    ['/v1/files/file-1', 404],
+    ['/v1/responses/resp_1', 404],
+  ])('is never cached: %s', async (path, status) => {
+    const at = await start({ passthrough: { files: { provider: 'chat', free: true } } })
+    const reply = await ask(at, undefined, { method: 'GET', path })
+
+    expect(reply.status).toBe(status)
+    expect(reply.headers['cache-control']).toBe('no-store')
+  })
+})
+
 describe('GET /', () => {
   it('answers 200 with one line of text', async () => {
     const reply = await get(await start(), '/')
