@@ -70,31 +70,36 @@ function redactedString(value: Json | undefined): string | undefined {
 
 const STREAM_FAILED = 'The model provider ended its answer with an error. Retry later.'
 
-/** Some servers validate the request after they start the stream. They send the status as `code`. */
-export function streamFailure(event: JsonObject): GatewayError {
-  const code = asObject(event['error'])?.['code']
-  if (typeof code === 'number' && code >= 400 && code < 600) return readFailure(code, event)
-  return new GatewayError('upstream', STREAM_FAILED)
-}
-
-const KINDS_BY_NAME: ReadonlyMap<string | undefined, FailureKind> = new Map([
-  ['overloaded_error', 'overloaded'],
-  ['rate_limit_error', 'upstream-rate-limited'],
-  ['timeout_error', 'upstream-timeout'],
-  ['rate_limit_exceeded', 'upstream-rate-limited'],
+/** The statuses of errors that an answer of status 200 reports by code or type. */
+const NAMED_STATUSES: ReadonlyMap<string, number> = new Map([
+  ['invalid_request_error', 400],
+  ['context_length_exceeded', 400],
+  ['invalid_prompt', 400],
+  ['invalid_api_key', 401],
+  ['request_too_large', 413],
+  ['rate_limit_error', 429],
+  ['rate_limit_exceeded', 429],
+  ['insufficient_quota', 429],
+  ['timeout_error', 504],
+  ['overloaded_error', 529],
 ])
 
-function namedFailure(name: string | undefined): GatewayError {
-  const kind = KINDS_BY_NAME.get(name) ?? 'upstream'
-  return new GatewayError(kind, MESSAGES[kind] ?? STREAM_FAILED)
+/** Codes of errors that the content of the request causes, such as `invalid_image_url` and `bio_policy`. */
+const CONTENT_CODE = /(?:^|_)(?:image|policy)(?:_|$)/
+
+function namedStatus(name = ''): number | undefined {
+  return NAMED_STATUSES.get(name) ?? (CONTENT_CODE.test(name) ? 400 : undefined)
 }
 
-export function messageFailure(event: JsonObject): GatewayError {
-  return namedFailure(asString(asObject(event['error'])?.['type']))
-}
-
-export function responseFailure(body: JsonObject): GatewayError {
-  return namedFailure(asString((asObject(body['error']) ?? body)['code']))
+/**
+ * Reads the error in an answer of status 200, or in an event of a stream. Some servers send the status as `code`. The
+ * code takes precedence over the type, which is less specific.
+ */
+export function answerFailure(body: JsonObject): GatewayError {
+  const { code, type } = asObject(body['error']) ?? {}
+  const isStatus = typeof code === 'number' && code >= 400 && code < 600
+  const status = isStatus ? code : (namedStatus(asString(code)) ?? namedStatus(asString(type)))
+  return status === undefined ? new GatewayError('upstream', STREAM_FAILED) : readFailure(status, body)
 }
 
 const REMOVED = '[removed]'

@@ -345,6 +345,32 @@ describe('a response that the vendor stores', () => {
   })
 })
 
+describe('a failed response', () => {
+  it.each([false, true])('has the code with which the vendor rejects the prompt (stream: %s)', async (stream) => {
+    const error = { code: 'context_length_exceeded', message: 'Your input exceeds the context window.' }
+    const failed = response({ status: 'failed', output: [], error })
+    const { openai, requests } = await stage(() =>
+      stream
+        ? {
+            kind: 'events',
+            items: ['created', 'failed'].map((name, index) => ({
+              event: `response.${name}`,
+              data: JSON.stringify({ type: `response.${name}`, sequence_number: index, response: failed }),
+            })),
+          }
+        : { kind: 'json', value: failed },
+    )
+
+    const failure = await openai.responses
+      .create({ model: MODEL, input: 'x', stream })
+      .catch((thrown: unknown) => thrown)
+
+    expect(failure).toBeInstanceOf(OpenAI.BadRequestError)
+    expect(failure).toMatchObject({ ...error, message: `400 ${error.message}`, type: 'invalid_request_error' })
+    expect(requests).toHaveLength(1)
+  })
+})
+
 describe('a background response', () => {
   it('is answered immediately and settled when the vendor has finished it', async () => {
     let looks = 0

@@ -15,13 +15,14 @@ import {
   parseUpstreamEvent,
 } from '../answer-fields.ts'
 import { readFinishReason, CHAT_USAGE_FIELDS, readUsage } from '../usage.ts'
-import { streamFailure } from '../read-failure.ts'
+import { answerFailure } from '../read-failure.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillChatCallIds(received)
   const choices = asArray(body['choices']).map(asObject)
   const choice = choices[0]
   const message = asObject(choice?.['message'])
+  if (message === undefined && !isAbsent(body['error'])) throw answerFailure(body)
   if (choice === undefined || message === undefined) {
     throw new GatewayError(
       'upstream',
@@ -138,7 +139,7 @@ export function createReader(): StreamReader {
     if (event.data.trim() === DONE_DATA) return { parts: [{ type: 'done' }], native: { dialect: 'openai', event } }
     const received = parseUpstreamEvent(event.data)
     const chunk = fillCallIds(received)
-    if (!isAbsent(chunk['error'])) throw streamFailure(chunk)
+    if (!isAbsent(chunk['error'])) throw answerFailure(chunk)
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }

@@ -13,7 +13,7 @@ import type {
   ToolChoice,
   ToolResultPart,
 } from '../../core/prompt.ts'
-import { readFailure as readAnyFailure, streamFailure } from '../read-failure.ts'
+import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { blockParts, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
 import { readFinishReason, readGeminiUsage } from '../usage.ts'
@@ -264,7 +264,7 @@ function createReader(): StreamReader {
   const state: ReaderState = { hasStarted: false, hasFinished: false, openType: undefined, callCount: 0 }
   const read = (event: SseEvent): StreamChunk => {
     const chunk = parseUpstreamEvent(event.data)
-    if (isJsonObject(chunk['error'])) throw streamFailure(chunk)
+    if (isJsonObject(chunk['error'])) throw answerFailure(chunk)
     return { parts: readChunk(state, chunk) }
   }
   return Object.assign(read, { isComplete: () => state.hasFinished })

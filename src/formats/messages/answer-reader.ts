@@ -1,14 +1,14 @@
 import { NO_USAGE, type Completion, type StreamPart, type StreamChunk, type StreamReader } from '../../core/answer.ts'
 import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
 import { fieldError, parseUpstream, objectAt, stringAt } from '../fields.ts'
-import { messageFailure } from '../read-failure.ts'
+import { answerFailure } from '../read-failure.ts'
 import { fillEventCallId, fillMessageCallIds, identityOf, nativeAnswer, parseUpstreamEvent } from '../answer-fields.ts'
 import { readBlocks } from './blocks.ts'
 import { readStopReason, readMessageUsage } from '../usage.ts'
 import { GatewayError } from '../../core/errors.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
-  if (received['type'] === 'error') throw messageFailure(received)
+  if (received['type'] === 'error') throw answerFailure(received)
   const body = fillMessageCallIds(received)
   const { content } = body
   const usage = asObject(body['usage'])
@@ -65,7 +65,7 @@ export function createReader(): StreamReader {
 /** Some servers send an error without a type. */
 function typeOf(event: JsonObject): string {
   if (typeof event['type'] === 'string') return event['type']
-  if (isJsonObject(event['error'])) throw messageFailure(event)
+  if (isJsonObject(event['error'])) throw answerFailure(event)
   throw new GatewayError('upstream', 'The model provider sent an event without a type.')
 }
 
@@ -82,7 +82,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     case 'message_stop':
       return readStop(state)
     case 'error':
-      throw messageFailure(data)
+      throw answerFailure(data)
     default:
       return []
   }

@@ -2,7 +2,7 @@ import type { Completion, StreamPart, StreamReader } from '../../core/answer.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type JsonObject } from '../../core/json.ts'
 import type { Native, Part } from '../../core/prompt.ts'
-import { responseFailure } from '../read-failure.ts'
+import { answerFailure } from '../read-failure.ts'
 import { readResponseFinishReason, RESPONSE_USAGE_FIELDS, readUsage } from '../usage.ts'
 import {
   fillResponseCallIds,
@@ -15,7 +15,7 @@ import { readReasoning, decodeReasoning } from './items.ts'
 
 export function readCompletion(received: JsonObject, text?: string): Completion {
   const body = fillResponseCallIds(received)
-  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw responseFailure(body)
+  if (body['status'] === 'failed' || asObject(body['error']) !== undefined) throw answerFailure(body)
   if (!Array.isArray(body['output'])) {
     throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no output.')
   }
@@ -94,7 +94,7 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
   switch (type) {
     case 'error':
     case 'response.failed':
-      throw responseFailure(asObject(data['response']) ?? data)
+      throw answerFailure(failedResponse(data))
     case 'response.created':
     case 'response.in_progress':
     case 'response.queued':
@@ -108,6 +108,12 @@ function readEvent(state: ReaderState, type: string, data: JsonObject): readonly
     default:
       return readDelta(state, type, data)
   }
+}
+
+/** An `error` event has the error in `error` or, as documented, at the top level. */
+function failedResponse(data: JsonObject): JsonObject {
+  const response = asObject(data['response']) ?? data
+  return asObject(response['error']) === undefined ? { error: data } : response
 }
 
 function readDelta(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {

@@ -105,6 +105,16 @@ describe('an answer of an upstream', () => {
   ])('throws upstream for a body with %s', (_name, body) => {
     expect(failureOf(() => chatUpstream.readCompletion(body)).kind).toBe('upstream')
   })
+
+  it('throws the error of a body that contains one instead of choices', () => {
+    const error = { message: 'too long', type: 'invalid_request_error', code: 'context_length_exceeded' }
+    const failure = failureOf(() => chatUpstream.readCompletion({ error }))
+    expect(failure).toMatchObject({
+      kind: 'upstream-rejected',
+      message: 'too long',
+      details: { upstream: { status: 400 } },
+    })
+  })
 })
 
 describe('the usage of an answer', () => {

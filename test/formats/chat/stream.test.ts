@@ -171,6 +171,18 @@ describe('reading a chat stream', () => {
     ['an array', '[]', 'upstream'],
     ['an error', '{"error":{"message":"key sk-secret-123456"}}', 'upstream'],
     ['an error with its status', '{"error":{"message":"too long","code":400}}', 'upstream-rejected'],
+    [
+      'an error with its code',
+      '{"error":{"message":"too long","code":"context_length_exceeded"}}',
+      'upstream-rejected',
+    ],
+    ['an error with its type', '{"error":{"message":"no","type":"invalid_request_error"}}', 'upstream-rejected'],
+    ['a rate limit', '{"error":{"message":"slow","code":"rate_limit_exceeded"}}', 'upstream-rate-limited'],
+    [
+      'a rejected API key',
+      '{"error":{"message":"key sk-secret","code":"invalid_api_key","type":"invalid_request_error"}}',
+      'upstream',
+    ],
     ['an error of being overloaded', '{"error":{"message":"busy","code":503}}', 'overloaded'],
   ])('throws for %s', (_name, data, kind) => {
     const failure = failureOf(() => read([data]))

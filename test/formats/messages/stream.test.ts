@@ -153,6 +153,8 @@ describe('reading a stream of the message format', () => {
     ['overloaded_error', 'overloaded'],
     ['rate_limit_error', 'upstream-rate-limited'],
     ['timeout_error', 'upstream-timeout'],
+    ['invalid_request_error', 'upstream-rejected'],
+    ['request_too_large', 'upstream-rejected'],
     ['api_error', 'upstream'],
     ['__proto__', 'upstream'],
   ] as const)('throws for an event with the error %s', (type, kind) => {

@@ -166,6 +166,11 @@ describe('a stream of the vendor', () => {
   it.each<[string, JsonObject & { readonly type: string }]>([
     ['upstream', { type: 'error', message: 'secret', code: 'server_error' }],
     ['upstream', { type: 'response.failed', response: { error: { code: 'server_error', message: 'secret' } } }],
+    ['upstream-rejected', { type: 'error', message: 'm', code: 'context_length_exceeded' }],
+    [
+      'upstream-rejected',
+      { type: 'response.failed', response: { error: { code: 'invalid_image_url', message: 'm' } } },
+    ],
     ['upstream-rate-limited', { type: 'error', error: { code: 'rate_limit_exceeded', message: 'm' } }],
   ])('throws %s when it contains %j', (kind, event) => {
     const failure = failureOf(() => frames(event).map(responsesUpstream.createReader()))
