@@ -1,6 +1,6 @@
 import { sha256 } from '#hash'
 import { digestOfJson } from '../core/digest.ts'
-import type { Json, JsonObject } from '../core/json.ts'
+import { asArray, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
   type Dialect,
@@ -44,7 +44,8 @@ const MAX_COMPARED_LENGTH = 4000
 
 /**
  * Returns the cache key of a prompt, or undefined for a prompt that must not be cached: one without a user message,
- * with several choices, or in a thread that the upstream stores.
+ * with several choices or log probabilities, which a replayed answer does not have, or in a thread that the upstream
+ * stores.
  *
  * A body that contains only fields shared by several formats has the same scope in each of them. Other fields, tools,
  * images and unknown blocks are hashed as received, together with the name of their format, so they match only requests
@@ -53,7 +54,13 @@ const MAX_COMPARED_LENGTH = 4000
 export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey | undefined {
   const questionIndex = lastUserIndex(prompt.messages)
   const last = prompt.messages[questionIndex]
-  if (last === undefined || (prompt.settings.choices ?? 1) > 1 || prompt.native.value['thread'] !== undefined) {
+  const { thread } = prompt.native.value
+  if (
+    last === undefined ||
+    (prompt.settings.choices ?? 1) > 1 ||
+    thread !== undefined ||
+    wantsLogprobs(prompt.native)
+  ) {
     return undefined
   }
   const text = normalizeText(textOf(last))
@@ -69,6 +76,10 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   }
   const scope = sha256(keyText.text)
   return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, questionIndex, text) }
+}
+
+function wantsLogprobs({ value }: Native): boolean {
+  return value['logprobs'] === true || asArray(value['include']).includes('message.output_text.logprobs')
 }
 
 function isComparable(prompt: Prompt, index: number, text: string): boolean {

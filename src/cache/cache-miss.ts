@@ -4,6 +4,7 @@ import { type Cancellation, isThenable, type MaybePromise } from '../core/async.
 import { asArray, asObject } from '../core/json.ts'
 import { ZERO, type NanoUsd } from '../core/money.ts'
 import type { Runtime } from '../core/ports.ts'
+import type { Part } from '../core/prompt.ts'
 import type { CacheDirectives } from './cache-options.ts'
 import { throwIfCanceled, whenReady } from './deadlines.ts'
 import { attempt, findIdentical, type CacheHit, type CacheContext } from './find-answer.ts'
@@ -101,12 +102,21 @@ const MAX_REFUSAL_LENGTH = 600
 /** Returns true for an answer that may be stored: complete, plain text, not empty, no tool call, no refusal. */
 export function isStorable(completion: Completion): boolean {
   if (completion.finish !== 'stop' && completion.finish !== 'stop-sequence') return false
-  if (!completion.parts.every((part) => part.type === 'text' || part.type === 'thinking')) return false
+  if (!completion.parts.every(isReplayable)) return false
   const text = completion.parts
     .map((part) => (part.type === 'text' ? part.text : ''))
     .join('')
     .trim()
   return text !== '' && !isRefusal(completion, text)
+}
+
+/** Citations are lost if an answer is replayed in a different form, such as a stream. */
+function isReplayable(part: Part): boolean {
+  const { citations, annotations } = part.native?.value ?? {}
+  return (
+    (part.type === 'text' || part.type === 'thinking') &&
+    ![citations, annotations].some((list) => asArray(list).length > 0)
+  )
 }
 
 function isRefusal(completion: Completion, text: string): boolean {

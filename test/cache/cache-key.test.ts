@@ -227,6 +227,7 @@ describe('the scope', () => {
   it.each<[string, Prompt]>([
     ['without a user message', chat({ messages: [{ role: 'system', content: 'x' }] })],
     ['for several answers', asks('What?', { n: 2 })],
+    ['for log probabilities', asks('What?', { logprobs: true })],
     ['in a thread that the upstream holds', message({ messages: [question], thread: { type: 'create' } })],
   ])('does not exist %s', async (_, prompt) => {
     expect(await cacheKeyOf(prompt, { owner, modelName })).toBeUndefined()

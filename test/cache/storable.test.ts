@@ -24,6 +24,12 @@ describe('isStorable', () => {
       'an answer with a part of one format only',
       says('', { parts: [...says('ok').parts, { type: 'opaque', native: { dialect: 'openai', value: {} } }] }),
     ],
+    [
+      'an answer with citations',
+      says('', {
+        parts: [{ type: 'text', text: 'ok', native: { dialect: 'anthropic', value: { citations: [{ url: 'u' }] } } }],
+      }),
+    ],
     ['a refusal as text', says("I'm sorry, but I can't help with that.")],
     ['a refusal in other words', says('I cannot assist with this request.')],
     [

@@ -21,6 +21,38 @@ const ask = (text: string) => ({
 })
 
 describe('tier 1 over a real port', () => {
+  it.each([
+    [true, false],
+    [false, true],
+    [true, true],
+  ])('loses no citation and no log probability (stream: %s, then %s)', async (...streams) => {
+    const annotations = [{ type: 'url_citation', url_citation: { url: 'https://a.test', title: 'A' } }]
+    const logprobs = { content: [{ token: 'A', logprob: -0.5, bytes: null, top_logprobs: [] }], refusal: null }
+    const choice = (field: 'delta' | 'message') => ({
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      created: 1,
+      model: 'large',
+      choices: [{ index: 0, [field]: { content: 'A', annotations }, logprobs, finish_reason: 'stop' }],
+    })
+    const { openai, upstream } = await stage({
+      reply: ({ stream }) =>
+        stream
+          ? { kind: 'events', items: [{ data: JSON.stringify(choice('delta')) }, { data: '[DONE]' }] }
+          : { kind: 'json', value: choice('message') },
+    })
+
+    for (const body of [ask('What is a sluice?'), { ...ask('What is a weir?'), logprobs: true }]) {
+      for (const stream of streams) {
+        const answer = await openai.chat.completions.create({ ...body, stream }).asResponse()
+        const text = await answer.text()
+        expect(text).toContain('https://a.test')
+        expect(text).toContain('-0.5')
+      }
+    }
+    expect(upstream.requests).toHaveLength(4)
+  })
+
   it('answers a repeated question from memory, without an upstream call and free of charge', async () => {
     const { openai, upstream } = await stage()
     const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()

@@ -2,7 +2,7 @@ import type { Completion, StreamPart, SseEvent, StreamChunk, StreamReader } from
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, type Json, type JsonObject } from '../../core/json.ts'
 import { textOfPart, type Native, type Part, type ToolCallPart } from '../../core/prompt.ts'
-import { isAbsent } from '../fields.ts'
+import { isAbsent, isUnset } from '../fields.ts'
 import {
   blockParts,
   createChatCallIdFiller,
@@ -31,7 +31,8 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
   const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
-  const parts = [...thinkingParts(message), ...contentParts(message['content']), ...refusalParts(refusal), ...calls]
+  const content = [...contentParts(message['content']), ...refusalParts(refusal), ...ownParts(message)]
+  const parts = [...thinkingParts(message), ...content, ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
   const otherChoicesText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
   const { id, model } = identityOf(body)
@@ -54,6 +55,18 @@ function textOfMessage(message: JsonObject = {}): string {
 
 function refusalParts(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal }]
+}
+
+/** Fields of an answer that only this format has, besides log probabilities. */
+const OWN_FIELDS = ['annotations', 'audio', 'images'] as const
+
+function ownParts(message: JsonObject): readonly Extract<Part, { readonly type: 'opaque' }>[] {
+  return OWN_FIELDS.flatMap((type) => {
+    const field = message[type]
+    return isUnset(field)
+      ? []
+      : [{ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: field ?? null } } }]
+  })
 }
 
 /** Vendors use two names for the field. */
@@ -208,6 +221,7 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
     state.hasRefusal = true
     parts.push(...blockParts(state, 'text', refusal))
   }
+  parts.push(...ownParts(delta))
   const calls = state.calls.read(delta)
   if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...calls]

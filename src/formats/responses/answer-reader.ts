@@ -117,6 +117,8 @@ function failedResponse(data: JsonObject): JsonObject {
 }
 
 function readDelta(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {
+  const annotation = asObject(data['annotation'])
+  if (annotation !== undefined) return [{ type: 'opaque', native: { dialect: 'responses', value: annotation } }]
   const delta = asString(data['delta']) ?? ''
   if (delta === '') return []
   switch (type) {

@@ -66,6 +66,14 @@ describe('an answer of an upstream', () => {
     ])
   })
 
+  it('has an opaque part for citations, which the cache does not store', () => {
+    const annotations = [{ type: 'url_citation', url_citation: { url: 'u' } }]
+    expect(chatUpstream.readCompletion(answer({ content: 'Hi', annotations, audio: null })).parts).toEqual([
+      { type: 'text', text: 'Hi' },
+      { type: 'opaque', native: { dialect: 'openai', value: { type: 'annotations', annotations } } },
+    ])
+  })
+
   it('has an empty id and model when the upstream sends neither', () => {
     const { id, model } = chatUpstream.readCompletion({ choices: [{ message: { content: 'x' } }] })
     expect([id, model]).toEqual(['', ''])
