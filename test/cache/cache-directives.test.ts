@@ -15,7 +15,7 @@ describe('the cache headers', () => {
     ['max-age=60', true, true],
     ['public, max-stale, min-fresh=3, , only-if-cached', true, true],
   ])('Cache-Control: %s reads %s and writes %s', (value, read, write) => {
-    expect(directives({ 'cache-control': value })).toEqual({ read, write })
+    expect(directives({ 'cache-control': value })).toEqual({ allowsRead: read, allowsWrite: write })
   })
 
   it.each([
