@@ -1,7 +1,7 @@
 /**
- * npm run bench:blocking: prints the longest CPU time between two turns of the event loop while one request is processed,
- * for the slowest bodies within the size limits. CPU time varies less than wall time on a busy machine. Each figure is the median of
- * BENCH_TRIES (5), with minimum and maximum.
+ * npm run bench:blocking: prints the longest CPU time between two turns of the event loop while one request is
+ * processed, for the slowest bodies within the size limits. On a busy machine, CPU time varies less than wall time. Each
+ * figure is the median of BENCH_TRIES (default: 5), with minimum and maximum.
  */
 import { anthropic, createGateway, openaiCompatible } from '../src/index.ts'
 import { printTable } from './report.ts'
@@ -43,13 +43,16 @@ const bodies: readonly Body[] = [
   {
     name: '1 MB of 33,000 short messages',
     make: () =>
-      chat(Array.from({ length: 33_000 }, (_, at) => ({ role: at % 2 ? 'assistant' : 'user', content: 'ab' }))),
+      chat(Array.from({ length: 33_000 }, (_, index) => ({ role: index % 2 ? 'assistant' : 'user', content: 'ab' }))),
   },
   {
     name: '3 MB of messages, tier 5',
     make: () =>
       chat(
-        Array.from({ length: 1500 }, (_, at) => ({ role: at % 2 ? 'assistant' : 'user', content: prose.repeat(32) })),
+        Array.from({ length: 1500 }, (_, index) => ({
+          role: index % 2 ? 'assistant' : 'user',
+          content: prose.repeat(32),
+        })),
       ),
   },
   { name: '50,000 chunks of a stream at once', make: () => chat(hello, ',"stream":true') },
@@ -79,7 +82,9 @@ const bodies: readonly Body[] = [
     make: () => {
       const messages = [{ role: 'user', content: prose.repeat(48) }]
       const params = { model: 'bench/chat', max_tokens: 16, messages }
-      return JSON.stringify({ requests: Array.from({ length: 10_000 }, (_, at) => ({ custom_id: `i${at}`, params })) })
+      return JSON.stringify({
+        requests: Array.from({ length: 10_000 }, (_, index) => ({ custom_id: `i${index}`, params })),
+      })
     },
   },
 ]
@@ -166,7 +171,7 @@ for (const body of bodies) {
     status = received
     blocks.push(ms)
   }
-  const sorted = blocks.toSorted((one, other) => one - other)
+  const sorted = blocks.toSorted((a, b) => a - b)
   const [min = 0, median = 0, max = 0] = [sorted[0], sorted[TRIES >> 1], sorted.at(-1)]
   const figure = `${median.toFixed(0)} (${min.toFixed(0)}..${max.toFixed(0)})`
   rows.push([body.name, String(status), figure, median <= GOAL_MS ? 'met' : 'MISSED'])

@@ -17,16 +17,22 @@ const TOP = 40
 const [kind, unit] = process.env['BENCH_PROFILE'] === 'allocations' ? ['sampling', 'B'] : ['profile', 'µs']
 const maps = new Map<string, SourceMap>()
 const root = fileURLToPath(new URL('..', import.meta.url))
-const [, , part = 'small', targetName, given] = process.argv
-const scenario = scenarios.find(({ name }) => name.includes(part))
+const [, , scenarioPart = 'small', targetName, requestCount] = process.argv
+const scenario = scenarios.find(({ name }) => name.includes(scenarioPart))
 if (scenario === undefined) {
-  throw new Error(`No scenario name contains "${part}". Use part of: ${scenarios.map(({ name }) => name).join('; ')}.`)
+  throw new Error(
+    `No scenario name contains "${scenarioPart}". Use part of: ${scenarios.map(({ name }) => name).join('; ')}.`,
+  )
 }
-const known: readonly TargetName[] = ['relay', ...scenario.targets]
-const name = known.find((one) => one === (targetName ?? known.at(-1)))
-if (name === undefined) throw new Error(`Unknown target "${targetName}". Use one of ${known.join(', ')}.`)
-const requests = given === undefined ? 2 * scenario.requests : Number(given)
-const path = join(root, 'bench/.build', `${part.replaceAll(/\W+/g, '-')}.${name.replaceAll(' ', '-')}.cpuprofile`)
+const targetNames: readonly TargetName[] = ['relay', ...scenario.targets]
+const name = targetNames.find((candidate) => candidate === (targetName ?? targetNames.at(-1)))
+if (name === undefined) throw new Error(`Unknown target "${targetName}". Use one of ${targetNames.join(', ')}.`)
+const requests = requestCount === undefined ? 2 * scenario.requests : Number(requestCount)
+const path = join(
+  root,
+  'bench/.build',
+  `${scenarioPart.replaceAll(/\W+/g, '-')}.${name.replaceAll(' ', '-')}.cpuprofile`,
+)
 
 await compileServers()
 const upstream = await startUpstream()
@@ -108,7 +114,7 @@ function ownersOf({ nodes }: Profile, locations: ReadonlyMap<number, Location>):
 }
 
 function printTop(title: string, times: ReadonlyMap<string, number> | undefined, busy: number): void {
-  const sorted = [...(times ?? [])].sort(([, one], [, other]) => other - one).slice(0, TOP)
+  const sorted = [...(times ?? [])].sort(([, a], [, b]) => b - a).slice(0, TOP)
   console.log(`\n${title}`)
   printTable(
     sorted.map(([label, time]) => [
@@ -124,12 +130,12 @@ function add<Key>(sums: Map<Key, number> | undefined, key: Key, amount: number):
 }
 
 function locationOf({ functionName, url, lineNumber, columnNumber }: Frame): Location {
-  const called = functionName === '' ? `(anonymous, line ${lineNumber + 1})` : functionName
-  if (url === '') return { file: functionName.startsWith('(') ? functionName : '(native)', functionName: called }
-  if (!url.startsWith('file:')) return { file: url, functionName: called }
+  const displayName = functionName === '' ? `(anonymous, line ${lineNumber + 1})` : functionName
+  if (url === '') return { file: functionName.startsWith('(') ? functionName : '(native)', functionName: displayName }
+  if (!url.startsWith('file:')) return { file: url, functionName: displayName }
   const file = fileURLToPath(url)
   const entry = mapOf(file)?.findEntry(lineNumber, columnNumber)
-  if (entry === undefined || !('originalSource' in entry)) return { file: packageOf(file), functionName: called }
+  if (entry === undefined || !('originalSource' in entry)) return { file: packageOf(file), functionName: displayName }
   const source = relative(root, join(dirname(file), entry.originalSource))
   return {
     file: source,
@@ -149,8 +155,8 @@ function packageOf(file: string): string {
 }
 
 function mapOf(file: string): SourceMap | undefined {
-  const known = maps.get(file)
-  if (known !== undefined || !existsSync(`${file}.map`)) return known
+  const cached = maps.get(file)
+  if (cached !== undefined || !existsSync(`${file}.map`)) return cached
   const map = new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8')))
   maps.set(file, map)
   return map

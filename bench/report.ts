@@ -25,16 +25,16 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
   const relay = rounds.get('relay') ?? []
   const results: Result[] = []
   const lines: string[][] = [['', 'CPU µs', 'CPU ÷ relay', 'min ÷ min', 'rate ÷ relay', 'first byte ms', 'added ms']]
-  for (const [target, own] of rounds) {
-    const cpu = compare(own, relay, (round, divisor) => round.cpu / divisor.cpu)
-    const rate = compare(own, relay, (round, divisor) => round.perSecond / divisor.perSecond)
-    const added = compare(own, relay, (round, divisor) => round.firstByte - divisor.firstByte)
-    const firstByte = median(own.map((round) => round.firstByte))
+  for (const [target, targetRounds] of rounds) {
+    const cpu = compare(targetRounds, relay, (round, divisor) => round.cpu / divisor.cpu)
+    const rate = compare(targetRounds, relay, (round, divisor) => round.perSecond / divisor.perSecond)
+    const added = compare(targetRounds, relay, (round, divisor) => round.firstByte - divisor.firstByte)
+    const firstByte = median(targetRounds.map((round) => round.firstByte))
     lines.push([
       target,
-      rounded(median(own.map((round) => round.cpu))),
+      rounded(median(targetRounds.map((round) => round.cpu))),
       spread(cpu),
-      rounded(minCpu(own) / minCpu(relay)),
+      rounded(minCpu(targetRounds) / minCpu(relay)),
       spread(rate),
       rounded(firstByte),
       spread(added),
@@ -49,7 +49,7 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
     const ratio = compare(
       rounds.get('governed') ?? [],
       rounds.get('ungoverned') ?? [],
-      (one, other) => one.cpu / other.cpu,
+      (governed, ungoverned) => governed.cpu / ungoverned.cpu,
     )
     results.push({ measurement: `${name}: governed ÷ ungoverned`, goal: governance, ...ratio })
   }
@@ -58,11 +58,13 @@ export function reportScenario(scenario: Scenario, rounds: Rounds): readonly Res
 
 /** Compares rounds that ran one after the other, so that load on the machine affects both. */
 function compare(
-  own: readonly Round[],
+  rounds: readonly Round[],
   divisor: readonly Round[],
-  ratio: (one: Round, other: Round) => number,
+  ratio: (round: Round, divisor: Round) => number,
 ): Figure {
-  return figureOf(own.flatMap((round, index) => (divisor[index] === undefined ? [] : [ratio(round, divisor[index])])))
+  return figureOf(
+    rounds.flatMap((round, index) => (divisor[index] === undefined ? [] : [ratio(round, divisor[index])])),
+  )
 }
 
 /** On a busy machine, the minimum is closest to the figure of an idle one. */

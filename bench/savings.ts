@@ -1,6 +1,6 @@
 /**
- * Measures the time that optimizing a prompt of about 118,000 tokens adds to a request, as a ratio to parsing and serializing
- * its body once in the same run: for a new conversation, and for the same conversation one turn later.
+ * Measures the time that optimizing a prompt of about 118,000 tokens adds to a request, as a ratio to parsing and
+ * serializing its body once in the same run: for a new conversation, and for the same conversation one turn later.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { chatClient } from '../src/formats/chat/client.ts'
@@ -56,8 +56,8 @@ for (const [name, level] of [
   ['tier 5, extreme', 'extreme'],
   ['tier 2', undefined],
 ] as const) {
-  const fresh: Timing[] = []
-  const later: Timing[] = []
+  const newTimings: Timing[] = []
+  const nextTimings: Timing[] = []
   const bodies: number[] = []
   let kept = 0
   for (let round = -1; round < ROUNDS; round++) {
@@ -83,24 +83,25 @@ for (const [name, level] of [
     const serialized = performance.now()
     JSON.stringify(JSON.parse(JSON.stringify({ model: 'mock/large', messages: first })))
     const bodyMs = (performance.now() - serialized) / 1.5
-    const one = await timed(waterfall, first, level)
-    const two = await timed(waterfall, next, level)
+    const newTiming = await timed(waterfall, first, level)
+    const nextTiming = await timed(waterfall, next, level)
     if (round < 0) continue
-    fresh.push(one)
-    later.push(two)
+    newTimings.push(newTiming)
+    nextTimings.push(nextTiming)
     bodies.push(bodyMs)
     kept = [...texts].reduce((sum, [key, value]) => sum + 2 * (key.length + value.length), 0)
   }
-  const of = (timings: readonly Timing[], field: keyof Timing): number => median(timings.map((timing) => timing[field]))
+  const medianOf = (timings: readonly Timing[], field: keyof Timing): number =>
+    median(timings.map((timing) => timing[field]))
   const round = (value: number): number => Math.round(value * 10) / 10
   rows[name] = {
-    tokens: of(fresh, 'tokens'),
-    'new ms': round(of(fresh, 'ms')),
-    'next turn ms': round(of(later, 'ms')),
-    'new ÷ JSON once': round(of(fresh, 'ms') / median(bodies)),
-    'next turn ÷ JSON once': round(of(later, 'ms') / median(bodies)),
-    'loop blocked ms, new': round(of(fresh, 'blocked')),
-    'loop blocked ms, next turn': round(of(later, 'blocked')),
+    tokens: medianOf(newTimings, 'tokens'),
+    'new ms': round(medianOf(newTimings, 'ms')),
+    'next turn ms': round(medianOf(nextTimings, 'ms')),
+    'new ÷ JSON once': round(medianOf(newTimings, 'ms') / median(bodies)),
+    'next turn ÷ JSON once': round(medianOf(nextTimings, 'ms') / median(bodies)),
+    'loop blocked ms, new': round(medianOf(newTimings, 'blocked')),
+    'loop blocked ms, next turn': round(medianOf(nextTimings, 'blocked')),
     'bytes per conversation': kept,
   }
 }

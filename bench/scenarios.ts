@@ -37,9 +37,9 @@ const PLACES = 'Norway Bolivia Kyoto Nairobi Tasmania Lisbon Quebec Mumbai Icela
 
 function body(
   content: string,
-  more: { readonly model?: string; readonly stream?: boolean; readonly system?: string } = {},
+  options: { readonly model?: string; readonly stream?: boolean; readonly system?: string } = {},
 ): string {
-  const { model = 'bench-model', stream = false, system } = more
+  const { model = 'bench-model', stream = false, system } = options
   const messages = [...(system === undefined ? [] : [{ role: 'system', content: system }]), { role: 'user', content }]
   return JSON.stringify({ model: `bench/${model}`, stream, messages, max_tokens: 100 })
 }
@@ -50,8 +50,8 @@ function question(index: number): string {
     const words = list.split(' ')
     return words[Math.floor(index / step) % words.length] ?? ''
   }
-  const [one, verb, place, other] = [word(TOPICS, 1), word(VERBS, 26), word(PLACES, 260), word(TOPICS, 3380)]
-  return `How do I ${verb} a ${one} near the ${other} in ${place}?`
+  const [topic, verb, place, landmark] = [word(TOPICS, 1), word(VERBS, 26), word(PLACES, 260), word(TOPICS, 3380)]
+  return `How do I ${verb} a ${topic} near the ${landmark} in ${place}?`
 }
 
 const turns = Array.from({ length: 200 }, (_, index) => ({

@@ -74,45 +74,45 @@ async function start(server: string, args: readonly string[]): Promise<Omit<Targ
   const child = fork(`${compiled}${server}.js`, args, {
     execArgv: ['--expose-gc', ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])],
   })
-  const { port, key = 'none' } = await readyOf(child)
+  const { port, key = 'none' } = await waitForReady(child)
   return {
     url: `http://127.0.0.1:${port}`,
     headers: { authorization: `Bearer ${key}` },
-    ask: asker(child),
+    ask: createAsk(child),
     stop: () => child.disconnect(),
   }
 }
 
-function readyOf(child: ChildProcess): Promise<{ readonly port: number; readonly key?: string }> {
+function waitForReady(child: ChildProcess): Promise<{ readonly port: number; readonly key?: string }> {
   return new Promise((resolve, reject) => {
     child.once('message', (message: { readonly ready: { readonly port: number } }) => resolve(message.ready))
     child.once('exit', (code) => reject(new Error(`A benchmark server exited with code ${code} before it was ready.`)))
   })
 }
 
-function asker(child: ChildProcess): Target['ask'] {
+function createAsk(child: ChildProcess): Target['ask'] {
   let lastId = 0
   return (name, argument = '') =>
     new Promise((resolve, reject) => {
       const id = ++lastId
-      const ended = (code: number | null): void => reject(new Error(`A benchmark server exited with code ${code}.`))
-      const listen = (answer: { readonly id?: number; readonly value?: number }): void => {
+      const onExit = (code: number | null): void => reject(new Error(`A benchmark server exited with code ${code}.`))
+      const onMessage = (answer: { readonly id?: number; readonly value?: number }): void => {
         if (answer.id !== id) return
-        child.off('message', listen)
-        child.off('exit', ended)
+        child.off('message', onMessage)
+        child.off('exit', onExit)
         resolve(answer.value ?? 0)
       }
-      child.on('message', listen)
-      child.once('exit', ended)
+      child.on('message', onMessage)
+      child.once('exit', onExit)
       child.send({ id, name, argument })
     })
 }
 
 /** Returns the path of `@portkey-ai/gateway` in the project or in the folder BENCH_PORTKEY. */
 function portkeyPath(): string | undefined {
-  const from = process.env['BENCH_PORTKEY']
+  const folder = process.env['BENCH_PORTKEY']
   try {
-    const require = createRequire(from === undefined ? import.meta.url : `${from}/package.json`)
+    const require = createRequire(folder === undefined ? import.meta.url : `${folder}/package.json`)
     return require.resolve('@portkey-ai/gateway/build/start-server.js')
   } catch {
     return undefined
@@ -134,7 +134,7 @@ async function startPortkey(path: string, upstreamUrl: string): Promise<Omit<Tar
       'x-portkey-provider': 'openai',
       'x-portkey-custom-host': `${upstreamUrl}/v1`,
     },
-    ask: asker(child),
+    ask: createAsk(child),
     stop: () => child.disconnect(),
   }
 }

@@ -39,7 +39,7 @@ async function serveGateway(upstream: string): Promise<void> {
   const providers = [openaiCompatible({ name: 'bench', baseUrl: upstream, models })]
   const gateway = createGateway({ providers, log: () => {} })
   const keys = await Promise.all(
-    Array.from({ length: TENANTS + 1 }, (_, at) => gateway.keys.create({ name: `tenant ${at}` })),
+    Array.from({ length: TENANTS + 1 }, (_, index) => gateway.keys.create({ name: `tenant ${index}` })),
   )
   const server = createServer(toNodeHandler(gateway)).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -102,11 +102,11 @@ async function serveAttack(port: number, key: string): Promise<void> {
 
 function answer(body: string, outgoing: ServerResponse): void {
   if (body.includes('HANG')) return
-  const fails = body.includes('FAIL')
-  outgoing.writeHead(fails ? 500 : 200, {
+  const shouldFail = body.includes('FAIL')
+  outgoing.writeHead(shouldFail ? 500 : 200, {
     'content-type': body.includes('"stream":true') ? 'text/event-stream' : 'application/json',
   })
-  if (fails) return void outgoing.end('{"error":{"message":"No."}}')
+  if (shouldFail) return void outgoing.end('{"error":{"message":"No."}}')
   if (body.includes('"stream":true')) return void writeLargeStream(outgoing)
   const message = { role: 'assistant', content: 'Yes.' }
   const usage = { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 }
@@ -119,13 +119,13 @@ const chunk = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { 
 
 /** Writes a stream of 8 MB as fast as the reader accepts it. */
 function writeLargeStream(outgoing: ServerResponse): void {
-  let left = 14_000
-  const more = (): void => {
-    while (left-- > 0) if (!outgoing.write(chunk)) return
+  let remaining = 14_000
+  const writeMore = (): void => {
+    while (remaining-- > 0) if (!outgoing.write(chunk)) return
     outgoing.end('data: [DONE]\n\n')
   }
-  outgoing.on('drain', more)
-  more()
+  outgoing.on('drain', writeMore)
+  writeMore()
 }
 
 interface Outcome {
@@ -157,12 +157,12 @@ async function sendSteadily(
   const end = performance.now() + seconds * 1000
   const send = async (key: string, content: string): Promise<Outcome> => {
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
-    const at = performance.now()
+    const startedAt = performance.now()
     const cpuAt = cpuMsOf(pid)
     const options = { method: 'POST', headers, body: ask(content), dispatcher } as const
     const { statusCode, body } = await request(`${url}/v1/chat/completions`, options)
     await body.text()
-    return { status: statusCode, ms: performance.now() - at, cpuMs: cpuMsOf(pid) - cpuAt }
+    return { status: statusCode, ms: performance.now() - startedAt, cpuMs: cpuMsOf(pid) - cpuAt }
   }
   const outcomes: Outcome[] = []
   const sendRepeatedly = async (key: string): Promise<void> => {
@@ -189,34 +189,35 @@ function attackWith(url: string, port: number, key: string): { stop(): number } 
       messages: [{ role: 'user', content: Array(10).fill(image) }],
     }),
   )
-  const items = Array.from({ length: 500 }, (_, at) => ({
-    custom_id: `item-${at}`,
+  const items = Array.from({ length: 500 }, (_, index) => ({
+    custom_id: `item-${index}`,
     params: { model: 'bench/chat', max_tokens: 16, messages: [{ role: 'user', content: 'HANG' }] },
   }))
   const batch = Buffer.from(JSON.stringify({ requests: items }))
   let isRunning = true
   let sent = 0
-  const again = (path: string, body: string | Buffer, restMs: number): void => {
+  const sendRepeatedly = (path: string, body: string | Buffer, restMs: number): void => {
     if (!isRunning) return
     sent++
-    const later = (ms: number): void => void setTimeout(ms).then(() => again(path, body, restMs))
+    const sendLater = (ms: number): void => void setTimeout(ms).then(() => sendRepeatedly(path, body, restMs))
     const call = httpRequest(`${url}${path}`, { method: 'POST', headers }, (incoming) => {
       incoming.resume()
-      incoming.on('end', () => later(restMs))
+      incoming.on('end', () => sendLater(restMs))
     })
-    call.on('error', () => later(1000))
+    call.on('error', () => sendLater(1000))
     call.end(body)
   }
   const CHAT = '/v1/chat/completions'
   const kinds = process.env['BENCH_ATTACK']?.split(',') ?? ['hanging', 'failing', 'unread', 'giant', 'batches']
-  for (let at = 0; at < 20; at++) {
-    if (kinds.includes('hanging')) again(CHAT, ask('HANG'), 10)
-    if (kinds.includes('failing')) again(CHAT, ask('FAIL'), 10)
+  for (let count = 0; count < 20; count++) {
+    if (kinds.includes('hanging')) sendRepeatedly(CHAT, ask('HANG'), 10)
+    if (kinds.includes('failing')) sendRepeatedly(CHAT, ask('FAIL'), 10)
     if (kinds.includes('unread')) openUnreadStream(port, key)
     sent++
   }
-  for (let at = 0; at < 4; at++) if (kinds.includes('giant')) again(CHAT, giant, 50)
-  for (let at = 0; at < 4; at++) if (kinds.includes('batches')) again('/v1/messages/batches', batch, 500)
+  for (let count = 0; count < 4; count++) if (kinds.includes('giant')) sendRepeatedly(CHAT, giant, 50)
+  for (let count = 0; count < 4; count++)
+    if (kinds.includes('batches')) sendRepeatedly('/v1/messages/batches', batch, 500)
   return {
     stop: () => {
       isRunning = false
@@ -244,7 +245,7 @@ function row(name: string, outcomes: readonly Outcome[]): string[] {
 
 /** Returns the median, the 99th percentile and the maximum. */
 function percentiles(values: readonly number[]): string[] {
-  const sorted = values.toSorted((one, other) => one - other)
+  const sorted = values.toSorted((a, b) => a - b)
   return [0.5, 0.99, 1].map((share) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(1))
 }
 

@@ -57,17 +57,17 @@ async function spendBudget(): Promise<void> {
   const cents = 1
   const key = await gateway.keys.create({ name: 'invoices', budgetLimitCents: cents, budgetResetDuration: '1d' })
   const client = clientOf(key)
-  const question = (at: number): string =>
-    `Invoice ${at}: ${'one line of a long invoice. '.repeat(80)} What is in invoice ${at}?`
+  const question = (index: number): string =>
+    `Invoice ${index}: ${'one line of a long invoice. '.repeat(80)} What is in invoice ${index}?`
   const statuses = await Promise.all(
-    Array.from({ length: 200 }, (_, at) =>
+    Array.from({ length: 200 }, (_, index) =>
       client.chat.completions
-        .create({ model, max_tokens: 16, messages: [{ role: 'user', content: question(at) }] })
+        .create({ model, max_tokens: 16, messages: [{ role: 'user', content: question(index) }] })
         .then(() => 200)
         .catch((error: unknown) => (error instanceof OpenAI.APIError ? error.status : 0)),
     ),
   )
-  const count = (status: number): number => statuses.filter((one) => one === status).length
+  const count = (status: number): number => statuses.filter((each) => each === status).length
   const spent = (await gateway.keys.usage(key.id)).cost.billedUsd
   line(`served ${green(String(count(200)))}, rejected with 402: ${yellow(String(count(402)))}`)
   line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, left ${dollars(cents / 100 - spent)}: never below zero`)
@@ -91,10 +91,12 @@ async function askAgain(): Promise<void> {
   }
 }
 
-async function saveTokens({ name, messages }: Conversation, facts: boolean): Promise<void> {
-  heading(`${facts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`, 'src/savings/slider.ts')
+async function saveTokens({ name, messages }: Conversation, showsFacts: boolean): Promise<void> {
+  heading(`${showsFacts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`, 'src/savings/slider.ts')
   const client = await clientFor('long conversation')
-  line(dim(`level    tokens sent                            list price   vendor cost${facts ? '   facts kept' : ''}`))
+  line(
+    dim(`level    tokens sent                            list price   vendor cost${showsFacts ? '   facts kept' : ''}`),
+  )
   for (const level of ['off', 'min', 'med', 'max', 'extreme']) {
     const { response } = await client.chat.completions
       .create(
@@ -106,7 +108,7 @@ async function saveTokens({ name, messages }: Conversation, facts: boolean): Pro
     const [before, after] = [Number(value('original-tokens')), Number(value('optimized-tokens'))]
     const { kept, of } = factsIn(lastPrompt())
     line(
-      `${level.padEnd(8)} ${bar(after / before)} ${String(after).padStart(7)}   ${value('theoretical-cost').padStart(11)}   ${value('actual-cost').padStart(11)}${facts ? `       ${kept} of ${of}` : ''}`,
+      `${level.padEnd(8)} ${bar(after / before)} ${String(after).padStart(7)}   ${value('theoretical-cost').padStart(11)}   ${value('actual-cost').padStart(11)}${showsFacts ? `       ${kept} of ${of}` : ''}`,
     )
   }
 }

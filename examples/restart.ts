@@ -1,4 +1,4 @@
-/** Keeps a key and its usage over a restart in a SQLite file, offline: npx tsx examples/restart.ts [FILE] */
+/** Keeps a key and its usage across a restart in a SQLite file, offline: npx tsx examples/restart.ts [FILE] */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ const directory = mkdtempSync(join(tmpdir(), 'sluice-restart-'))
 const file = process.argv[2] ?? join(directory, 'sluice.db')
 
 /** Opens the file, runs `work` with a gateway, and closes both. */
-async function run<result>(work: (gateway: Gateway) => Promise<result>): Promise<result> {
+async function run<Result>(work: (gateway: Gateway) => Promise<Result>): Promise<Result> {
   const database = new Database(file)
   const gateway = createGateway({ providers: [extractive()], store: sqliteStore({ database }) })
   try {

@@ -79,6 +79,6 @@ function order(turn: number, row: number): Record<string, string | number> {
   }
 }
 
-function pick(list: readonly string[], at: number): string {
-  return list[at % list.length] ?? ''
+function pick(list: readonly string[], index: number): string {
+  return list[index % list.length] ?? ''
 }
