@@ -26,7 +26,7 @@ async function timed(
     prompt,
     modelName: 'mock/large',
     model: MODEL,
-    tokens: meter.estimateOf(prompt),
+    tokens: meter.estimatePrompt(prompt),
     steering: { vanishing: level === undefined, recursive: false, ...(level !== undefined && { level }) },
     owner: 'bench',
     small: undefined,

@@ -110,7 +110,7 @@ export async function measureMarkers(options: CostOptions): Promise<MarkerFigure
     const turns = turnsOf(messages).slice(0, requests)
     for (const [turn, prompt] of turns.entries()) {
       const now = START + turn * secondsBetween * 1000
-      const tokens = meter.estimateOf(prompt)
+      const tokens = meter.estimatePrompt(prompt)
       const marked = await markForCache(memory, { prompt, model, tokens, owner: id, now })
       const usage = vendor.usageOf(marked?.prompt ?? prompt, now)
       await marked?.report(usage)
@@ -160,7 +160,7 @@ async function simulate(
     const now = START + turn * secondsBetween * 1000
     const job = jobOf(prompt, { owner: id, now, small: ledger.small, model, steering: options.steering ?? NO_STEERING })
     const { rewrite } = await waterfall(job)
-    list += await meter.countOf(prompt)
+    list += await meter.countPrompt(prompt)
     paid += await sentCache.costOf(rewrite?.prompt ?? prompt, now)
     plain += await fullCache.costOf(prompt, now)
     onTurn?.({ paid: paid + ledger.dollars / (MODEL.price.input / 1e6), plain })
@@ -194,7 +194,7 @@ function createUpstreamCache({ read, write }: CacheTable): {
       known = [...known.filter((one) => sharedPrefixLength(one.texts, texts) < one.texts.length), { texts, at: now }]
       let cost = 0
       for (const [at, message] of sent.messages.entries()) {
-        cost += (await meter.countOfMessage(message)) * (at < same ? read : write)
+        cost += (await meter.countMessage(message)) * (at < same ? read : write)
       }
       return cost
     },

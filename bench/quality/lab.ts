@@ -44,7 +44,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
     prompt,
     modelName: 'mock/large',
     model: MODEL,
-    tokens: meter.estimateOf(prompt),
+    tokens: meter.estimatePrompt(prompt),
     steering: NO_STEERING,
     owner: 'bench',
     small: undefined,

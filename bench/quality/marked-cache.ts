@@ -23,7 +23,7 @@ export function createMarkedCache(): MarkedCache {
       let written = 0
       for (const message of sent.messages) {
         name = `${name}\u0000${message.role}\u0001${textOfMessage(message)}`
-        size += meter.estimateOfMessage(message)
+        size += meter.estimateMessage(message)
         if (!message.parts.some(isMarked) || size < MIN_PREFIX_TOKENS) continue
         if (now - (usedAt.get(name) ?? -Infinity) <= CACHE_MS) read = size
         else written = size

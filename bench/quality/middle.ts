@@ -7,8 +7,8 @@ export async function cutMiddle(prompt: Prompt, cap: number, meter: Meter): Prom
   const rest = prompt.messages.filter((message) => message.role !== 'system')
   const body = rest.slice(0, -1)
   const last = rest.slice(-1)
-  const sizes = await Promise.all(body.map((message) => meter.countOfMessage(message)))
-  let left = cap - (await meter.countOf({ ...prompt, messages: [...system, ...last] }))
+  const sizes = await Promise.all(body.map((message) => meter.countMessage(message)))
+  let left = cap - (await meter.countPrompt({ ...prompt, messages: [...system, ...last] }))
   let head = 0
   let tail = body.length
   for (let half = left / 2; head < tail && (sizes[head] ?? 0) <= half; head++) {

@@ -48,8 +48,8 @@ export async function measureCases(
     const all = createHaystack(texts)
     const evidence = shareOf(one.evidence, (text) => all.keeps(text))
     const needed = shareOf(one.needed, (lines) => lines.some((line) => all.keeps(line)))
-    const before = await meter.countOf(prompt)
-    const after = await meter.countOf(sent)
+    const before = await meter.countPrompt(prompt)
+    const after = await meter.countPrompt(sent)
     const valid = Number(after <= (options.cap ?? before) && isValid(prompt, sent))
     rows.push({
       ...(evidence !== undefined && { evidence }),
@@ -109,7 +109,7 @@ const tools = {
 /** Returns a method that runs the selection of tiers 5 and 2 with a cap. */
 export function selectionAt(cap: number): Method {
   return async (prompt) => {
-    if ((await meter.countOf(prompt)) <= cap) return prompt
+    if ((await meter.countPrompt(prompt)) <= cap) return prompt
     return (await cutToQuery(jobOf(prompt), { cap }, tools))?.prompt ?? prompt
   }
 }

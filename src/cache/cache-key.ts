@@ -1,5 +1,5 @@
 import { sha256 } from '#hash'
-import { digestOfJson } from '../core/digest.ts'
+import { digestJson } from '../core/digest.ts'
 import { asArray, type Json, type JsonObject } from '../core/json.ts'
 import {
   lastUserIndex,
@@ -163,7 +163,7 @@ function serializeOtherFields(native: Native | undefined, excluded: readonly str
 }
 
 function serializeNative(native: Native | undefined, fallback: Part | readonly Part[]): string {
-  return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestOfJson(native.value, sha256)}`
+  return native === undefined ? JSON.stringify(fallback) : `${native.dialect} ${digestJson(native.value, sha256)}`
 }
 
 function textOf(message: Message): string {

@@ -15,13 +15,13 @@ const digests = new WeakMap<object, string>()
  * Returns a unique digest of a string. Hashing a long string blocks the event loop, unless `digestWithPauses` has
  * already cached the digest. Digests are cached by `owner`, the object that contains the string.
  */
-export function digestOf(owner: object, text: string, hash: TextHash): string {
+export function digestText(owner: object, text: string, hash: TextHash): string {
   if (text.length <= MAX_PLAIN_LENGTH) return text
   return runToEnd(digestTextInSteps(owner, text, hash))
 }
 
 /** Returns a unique digest of an object. Does not serialize an object whose digest is cached. */
-export function digestOfJson(value: JsonObject, hash: TextHash): string {
+export function digestJson(value: JsonObject, hash: TextHash): string {
   const known = digests.get(value)
   if (known !== undefined) return known
   const text = JSON.stringify(value)

@@ -36,7 +36,7 @@ export interface UpstreamErrorDetails {
   readonly details?: Json
 }
 
-/** Retry headers of an upstream. Forwarded unchanged. */
+/** Retry headers of an upstream, as received. */
 export interface RetryAdvice {
   readonly retryAfter?: string
   readonly retryAfterMs?: string

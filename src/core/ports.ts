@@ -25,21 +25,21 @@ export interface Meter {
   /** Estimates the messages that are not cached yet. Yields to the event loop between messages. */
   prepare(prompt: Prompt, signal?: AbortSignal): Promise<void>
   /** Call `prepare` first. Otherwise, estimating a long prompt blocks the event loop. */
-  estimateOf(prompt: Prompt): number
+  estimatePrompt(prompt: Prompt): number
   /**
    * Returns the exact token count of all text. Images, documents, and the overhead of messages and tools are estimated
    * by fixed rules.
    */
-  countOf(prompt: Prompt, signal?: AbortSignal): Promise<number>
+  countPrompt(prompt: Prompt, signal?: AbortSignal): Promise<number>
   /**
    * Returns the estimate if each threshold is either far below the estimate or above an upper bound on the count.
    * Otherwise, returns the exact count.
    */
-  countNear(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
-  estimateOfMessage(message: Message): number
-  countOfMessage(message: Message, signal?: AbortSignal): Promise<number>
+  countNearThresholds(prompt: Prompt, thresholds: readonly number[], signal?: AbortSignal): Promise<number>
+  estimateMessage(message: Message): number
+  countMessage(message: Message, signal?: AbortSignal): Promise<number>
   /** Returns the exact token count of all text in the body, including unknown fields. Excludes images and overhead. */
-  countOfBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
+  countBody(prompt: Prompt, vocabulary: Vocabulary, signal?: AbortSignal): Promise<number>
 }
 
 // ─── The network ─────────────────────────────────────────────────────────────

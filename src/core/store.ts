@@ -38,7 +38,7 @@ export type ReserveResult =
   | {
       readonly accepted: false
       /** The index of the first claim that exceeds its maximum. */
-      readonly refused: number
+      readonly rejectedIndex: number
       readonly levels: readonly number[]
     }
 
@@ -80,6 +80,7 @@ export interface Level {
 export interface LogEntry {
   /** Position in the log. Later entries have greater cursors. */
   readonly cursor: string
+  /** Milliseconds since 1970. */
   readonly at: number
   readonly value: string
 }

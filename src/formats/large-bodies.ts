@@ -81,8 +81,9 @@ function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {
     parts.push({ ...readPartHead(decode(bytes.subarray(offset + 2, headEnd))), start, end })
     offset = lineFeed + delimiter.length
   }
-  const tail = bytes.length - offset - 2
-  if (tail > 0 && !(tail === 2 && hasTextAt(bytes, offset + 2, '\r\n'))) throw formError('continues after its end')
+  const trailingLength = bytes.length - offset - 2
+  if (trailingLength > 0 && !(trailingLength === 2 && hasTextAt(bytes, offset + 2, '\r\n')))
+    throw formError('continues after its end')
   return parts
 }
 
@@ -184,13 +185,13 @@ function* parseString(bytes: Uint8Array): Steps<string> {
   return flatten(string)
 }
 
-function replacePlaceholders(value: unknown, placeholder: string, parsed: readonly string[]): void {
+function replacePlaceholders(value: unknown, placeholder: string, strings: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string, unknown>
   for (const name in fields) {
     const field = fields[name]
-    if (typeof field !== 'string') replacePlaceholders(field, placeholder, parsed)
-    else if (field.startsWith(placeholder)) fields[name] = parsed[Number(field.slice(placeholder.length))]
+    if (typeof field !== 'string') replacePlaceholders(field, placeholder, strings)
+    else if (field.startsWith(placeholder)) fields[name] = strings[Number(field.slice(placeholder.length))]
   }
 }
 

@@ -33,8 +33,8 @@ function partLength(part: Part): number {
 function totalStringLength(value: Json | undefined): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
-  const inner: readonly (Json | undefined)[] = Array.isArray(value) ? value : Object.values(value)
-  return inner.reduce((sum: number, item) => sum + totalStringLength(item), 0)
+  const nested: readonly (Json | undefined)[] = Array.isArray(value) ? value : Object.values(value)
+  return nested.reduce((sum: number, item) => sum + totalStringLength(item), 0)
 }
 
 /** Body fields that can change the price, by normalized name, with the values that cost no more than the list price. */

@@ -43,9 +43,9 @@ class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
   /**
-   * For each open bracket: 1 for an array, 0 for an object. V8 keeps typed arrays of up to 64 bytes on its own heap.
+   * For each open bracket: 1 for an array, 0 for an object. V8 allocates typed arrays of up to 64 bytes on its own heap.
    */
-  readonly inArray: Uint8Array
+  readonly isArrayAtDepth: Uint8Array
   readonly longStrings: LongString[] = []
   position = 0
   depth = 0
@@ -69,7 +69,7 @@ class ScanState implements JsonScan {
     const { syntaxBytes = 4 * 1024 * 1024, textBytes = Number.POSITIVE_INFINITY } = limits
     this.bytes = bytes
     this.limits = { depth, keys, numbers, syntaxBytes, textBytes }
-    this.inArray = new Uint8Array(depth)
+    this.isArrayAtDepth = new Uint8Array(depth)
   }
 }
 
@@ -168,7 +168,7 @@ function enterBracket(state: ScanState, bracket: number): void {
   const { depth } = state.limits
   countElement(state)
   if (++state.depth > depth) throw bodyLimitError(`is nested deeper than ${depth} levels. Flatten it.`)
-  state.inArray[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
+  state.isArrayAtDepth[state.depth - 1] = bracket === OPEN_BRACKET ? 1 : 0
   state.isModelNext = false
 }
 
@@ -180,7 +180,7 @@ function countKey(state: ScanState): void {
   const keyKind = modelKeyKind(state.bytes, state.stringStart, state.stringEnd)
   state.isModelNext = keyKind !== 'other'
   if (!state.isModelNext) return
-  // Counts an escaped key twice, because its value cannot be replaced in the bytes.
+  // An escaped key counts twice, so that `modelSpan` stays undefined.
   state.modelCount += keyKind === 'plain' ? 1 : 2
   state.modelSpan = undefined
 }
@@ -191,8 +191,8 @@ function countElement(state: ScanState): void {
   checkKeys(state)
 }
 
-function isInArray({ depth, inArray }: ScanState): boolean {
-  return depth > 0 && inArray[depth - 1] === 1
+function isInArray({ depth, isArrayAtDepth }: ScanState): boolean {
+  return depth > 0 && isArrayAtDepth[depth - 1] === 1
 }
 
 function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
@@ -200,7 +200,7 @@ function checkKeys({ keyCount, elementCount, limits }: ScanState): void {
   throw bodyLimitError(`has more than ${limits.keys} keys and array elements. Send fewer.`)
 }
 
-/** Runs once per slice, because whitespace is not read byte by byte. */
+/** Called once per slice, so a body can exceed the limit by about one slice. */
 function checkSyntaxBytes({ position, stringBytes, isInString, stringStart, limits }: ScanState): void {
   const bytes = (isInString ? stringStart : position) - stringBytes
   if (bytes <= limits.syntaxBytes) return
@@ -284,10 +284,10 @@ const MAX_ESCAPED_LENGTH = MODEL.length * 6
 function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
   const length = end - start
   if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'other'
-  let equal = 0
-  while (equal < MODEL.length && bytes[start + equal] === MODEL[equal]) equal++
-  if (length === MODEL.length) return equal === length ? 'plain' : 'other'
-  let index = start + equal
+  let prefixLength = 0
+  while (prefixLength < MODEL.length && bytes[start + prefixLength] === MODEL[prefixLength]) prefixLength++
+  if (length === MODEL.length) return prefixLength === length ? 'plain' : 'other'
+  let index = start + prefixLength
   while (index < end && bytes[index] !== BACKSLASH) index++
   if (index >= end) return 'other'
   try {

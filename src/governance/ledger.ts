@@ -141,11 +141,11 @@ export function createLedger(options: LedgerOptions): Ledger {
     const { quote, requestStatus, at, limitClaims } = context
     const { limits, worstCost, tokens } = limitClaims
     // Rejects the request even if the store returns an index that is out of range.
-    const exceeded = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
+    const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
     const newStatus = rateStatus(limits, result.levels, { now: at, exceeded })
     const rate = requestStatus === undefined || exceeded?.kind === 'tokens' ? newStatus : requestStatus
     if (!result.accepted && exceeded !== undefined) {
-      const recount = recountFor(exceeded, result.levels[result.refused] ?? 0, quote)
+      const recount = recountFor(exceeded, result.levels[result.rejectedIndex] ?? 0, quote)
       return { error: limitError(exceeded, { rate, now: at, tokens }), recount }
     }
     const grantedCost = result.accepted && result.granted < worstCost ? result.granted : worstCost
@@ -177,7 +177,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     if (limits.length === 0) return rateStatus([], [], { now: at, exceeded: undefined })
     const reservationId = nextId()
     const result = await reserveInStore({ reservationId, claims, expiresAfterMs }, wait)
-    const exceeded = result.accepted ? undefined : (limits[result.refused] ?? limits.at(-1))
+    const exceeded = result.accepted ? undefined : (limits[result.rejectedIndex] ?? limits.at(-1))
     const rate = rateStatus(limits, result.levels, { now: at, exceeded })
     if (exceeded !== undefined) throw limitError(exceeded, { rate, now: at, tokens: 0 })
     const charges = claims.map(({ counter, amount, expiresAt }) => ({ counter, amount, expiresAt }))

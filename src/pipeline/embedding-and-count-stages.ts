@@ -77,7 +77,7 @@ function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size,
   const boundFor = ({ model }: Route): number => Math.min(bound, contextWindowOf(model) * inputs.length + overhead)
   return {
     get estimate() {
-      return inputTokens + meter.estimateOf(prompt)
+      return inputTokens + meter.estimatePrompt(prompt)
     },
     // `parseEmbedding` has already estimated the texts.
     prepare: () => undefined,
@@ -207,6 +207,6 @@ async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Service
     return undefined
   })
   return upstreamCount === undefined
-    ? { tokens: await meter.countOf(prompt, signal), isEstimated: true }
+    ? { tokens: await meter.countPrompt(prompt, signal), isEstimated: true }
     : { tokens: upstreamCount, isEstimated: false }
 }

@@ -44,7 +44,7 @@ export class PromptSize implements Size {
   }
 
   get estimate(): number {
-    return (this.#estimate ??= this.#context.services.meter.estimateOf(this.#prompt))
+    return (this.#estimate ??= this.#context.services.meter.estimatePrompt(this.#prompt))
   }
 
   prepare(): MaybePromise<void> {
@@ -103,7 +103,7 @@ export class PromptSize implements Size {
 
   countWith(tokenizer: 'o200k' | 'cl100k'): Promise<number> {
     const { exchange, services } = this.#context
-    return services.meter.countOfBody(this.#prompt, tokenizer, exchange.cancellation.signal)
+    return services.meter.countBody(this.#prompt, tokenizer, exchange.cancellation.signal)
   }
 
   /** True if the vendor may add content that only the context window limits. */

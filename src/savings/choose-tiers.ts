@@ -148,7 +148,7 @@ export function growthOf({ prompt: { messages }, tokens }: Pick<TierJob, 'prompt
   const from = answers.at(-RECENT_TURNS)
   if (from === undefined && answers.length === 0) return 0
   const recent = messages.slice(from ?? answers[0])
-  const added = recent.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
+  const added = recent.reduce((sum, message) => sum + meter.estimateMessage(message), 0)
   return Math.min(added, tokens) / Math.min(answers.length, RECENT_TURNS)
 }
 

@@ -7,7 +7,7 @@ import {
   type Source,
   type TextSource,
 } from '../core/prompt.ts'
-import { digestOf } from '../core/digest.ts'
+import { digestText } from '../core/digest.ts'
 import { sha256 } from '#hash'
 import { LRUCache } from 'lru-cache'
 import { quotaOf, type Store } from '../core/store.ts'
@@ -156,7 +156,7 @@ function hashInputOfPart(part: Part): string {
 function hashInputOfSource(source: Source | TextSource): string {
   switch (source.type) {
     case 'base64':
-      return digestOf(source, source.data, sha256)
+      return digestText(source, source.data, sha256)
     case 'url':
       return source.url
     case 'file':

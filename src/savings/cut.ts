@@ -129,7 +129,7 @@ interface Layout {
 async function planLayout(context: CutContext): Promise<Layout> {
   const { job, conversation, options, tools } = context
   const { system, turns } = conversation
-  const baseTokens = await tools.meter.countOf({ ...job.prompt, messages: system }, job.signal)
+  const baseTokens = await tools.meter.countPrompt({ ...job.prompt, messages: system }, job.signal)
   const noticeTokens = options.noticeTokens ?? NOTICE_TOKENS
   const liveSize = await countSegments(context, turns.live)
   const liveCap = options.liveCap ?? options.cap
@@ -200,14 +200,14 @@ async function assemble(context: CutContext, result: SelectionResult): Promise<C
   const notice =
     options.createNotice === undefined ? noticeOf(removedTokens) : await options.createNotice(cut, removedTokens)
   const prompt = rebuildPrompt(conversation, selection, { notice })
-  const tokens = await tools.meter.countOf(prompt, job.signal)
+  const tokens = await tools.meter.countPrompt(prompt, job.signal)
   const sentCount = conversation.turns.old.filter((segment) => selection.has(segment)).length
   return { prompt, tokens, sentCount, result, notice }
 }
 
 async function removeNotice({ job, conversation, tools }: CutContext, cut: Cut): Promise<Cut> {
   const prompt = rebuildPrompt(conversation, cut.result.selection, { notice: '' })
-  return { ...cut, prompt, notice: '', tokens: await tools.meter.countOf(prompt, job.signal) }
+  return { ...cut, prompt, notice: '', tokens: await tools.meter.countPrompt(prompt, job.signal) }
 }
 
 async function countSegments({ job, tools }: CutContext, segments: readonly Segment[]): Promise<number> {
@@ -215,7 +215,7 @@ async function countSegments({ job, tools }: CutContext, segments: readonly Segm
   let tokens = 0
   for (const segment of segments) {
     await pause()
-    for (const message of segment.messages) tokens += await meter.countOfMessage(message, job.signal)
+    for (const message of segment.messages) tokens += await meter.countMessage(message, job.signal)
   }
   return tokens
 }

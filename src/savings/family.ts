@@ -75,7 +75,7 @@ export function createFamilyLock(
     const conversation = conversationOf(job.prompt)
     const selection = await restoreSelection(conversation, snapshot, (segment) => tools.analyze(segment, job.owner))
     const prompt = rebuildPrompt(conversation, selection, snapshot)
-    return { prompt, tokens: await tools.meter.countOf(prompt, job.signal) }
+    return { prompt, tokens: await tools.meter.countPrompt(prompt, job.signal) }
   }
 
   const cutOptionsFor = (job: TierJob) => {
@@ -173,10 +173,10 @@ function expectedSize(
     minNewest,
     noticeTokens,
   }: Required<Pick<CutOptions, 'cap' | 'liveCap' | 'minNewest' | 'noticeTokens'>>,
-  meter: Pick<Meter, 'estimateOfMessage'>,
+  meter: Pick<Meter, 'estimateMessage'>,
 ): number {
   const sizeOf = (messages: readonly Message[]): number =>
-    messages.reduce((sum, message) => sum + meter.estimateOfMessage(message), 0)
+    messages.reduce((sum, message) => sum + meter.estimateMessage(message), 0)
   const live = turns.live.flatMap((segment) => segment.messages)
   const fixedTokens = sizeOf(system) + sizeOf(live)
   let capacity = liveCap - fixedTokens

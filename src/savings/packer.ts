@@ -123,7 +123,7 @@ export function createPacker(
   const rebuildExcerpt = async (entry: PackerEntry, signal: AbortSignal): Promise<number> => {
     entry.messages = excerptSegment(entry.segment, entry.pickedSnippets)
     let tokens = 0
-    for (const message of entry.messages) tokens += await meter.countOfMessage(message, signal)
+    for (const message of entry.messages) tokens += await meter.countMessage(message, signal)
     return tokens
   }
 

@@ -133,7 +133,7 @@ async function analyzeAll(job: SelectionJob, tools: SelectionTools): Promise<Pac
   const entries: PackerEntry[] = []
   for (const [index, segment] of job.segments.entries()) {
     let tokens = 0
-    for (const message of segment.messages) tokens += await tools.meter.countOfMessage(message, job.signal)
+    for (const message of segment.messages) tokens += await tools.meter.countMessage(message, job.signal)
     const analysis = await tools.analyze(segment, job.owner)
     const unpacked = { value: 0, relativeScore: 0, state: 'out', messages: [], usedTokens: 0 } as const
     entries.push({ segment, index, tokens, analysis, ...unpacked, pickedSnippets: [] })

@@ -41,8 +41,8 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const { level } = job.steering
     if (level === undefined || level === 'off') return { declined: 'no savings level is set', spent: ZERO }
     const cap = LEVEL_CAPS[level]
-    const size = await tools.meter.countNear(job.prompt, [cap], job.signal)
-    const tokens = size <= cap ? size : await tools.meter.countOf(job.prompt, job.signal)
+    const size = await tools.meter.countNearThresholds(job.prompt, [cap], job.signal)
+    const tokens = size <= cap ? size : await tools.meter.countPrompt(job.prompt, job.signal)
     if (tokens <= cap) return { declined: `the prompt is within ${cap} tokens`, spent: ZERO }
     const shortened = (await repeatCut(job, cap)) ?? (await createCut(job, cap))
     if (shortened === undefined) return { declined: 'no message can be left out', spent: ZERO }
@@ -59,7 +59,7 @@ export function createSlider(tools: SelectionTools, memory: ConversationMemory, 
     const selection = await restoreSelection(conversation, lastSnapshot, (segment) => tools.analyze(segment, job.owner))
     const apply = async (snapshot: Snapshot): Promise<ShortenedPrompt & { readonly snapshot: Snapshot }> => {
       const prompt = rebuildPrompt(conversation, selection, snapshot)
-      return { prompt, tokens: await tools.meter.countOf(prompt, job.signal), snapshot }
+      return { prompt, tokens: await tools.meter.countPrompt(prompt, job.signal), snapshot }
     }
     let repeated = await apply(lastSnapshot)
     if (repeated.tokens > cap) return undefined

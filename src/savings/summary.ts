@@ -123,11 +123,11 @@ export function serializeSegment(segment: Segment, results: 'full' | 'stub'): st
   return segment.messages.map((message) => serializeMessage(message, results)).join('\n')
 }
 
-export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateOfMessage' | 'tokenizer'>): number {
+export function stubTokens(segment: Segment, meter: Pick<Meter, 'estimateMessage' | 'tokenizer'>): number {
   let tokens = 0
   for (const message of segment.messages) {
     const hasTools = message.parts.some((part) => part.type === 'tool-call' || part.type === 'tool-result')
-    tokens += hasTools ? meter.tokenizer.estimate(serializeMessage(message, 'stub')) : meter.estimateOfMessage(message)
+    tokens += hasTools ? meter.tokenizer.estimate(serializeMessage(message, 'stub')) : meter.estimateMessage(message)
   }
   return tokens
 }

@@ -76,7 +76,7 @@ export function createVanishing(tools: SelectionTools, memory: ConversationMemor
   const forecast = (job: TierJob): TierForecast => {
     const conversation = conversationOf(job.prompt)
     const fixed = [...conversation.system, ...conversation.turns.live.flatMap((segment) => segment.messages)]
-    const fixedTokens = fixed.reduce((sum, message) => sum + tools.meter.estimateOfMessage(message), 0)
+    const fixedTokens = fixed.reduce((sum, message) => sum + tools.meter.estimateMessage(message), 0)
     const cap = capFor(job)
     const tokens = Math.max(cap, Math.min(fixedTokens, Math.max(LIVE_CAP, cap)) + Math.round(cap / 2))
     const callCostPerTurn = job.small?.price(TERMS_PROMPT_TOKENS, MAX_REPLY_TOKENS) ?? ZERO

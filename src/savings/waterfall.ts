@@ -214,7 +214,7 @@ async function countNearThreshold(
   if (job.steering.level !== undefined || job.shadow === 'not-tried') return job
   const { signal, prompt } = job
   const limits = Object.values(thresholdsFor(job, thresholds))
-  return { ...job, tokens: await withFallback(job.tokens, meter.countNear(prompt, limits, signal)) }
+  return { ...job, tokens: await withFallback(job.tokens, meter.countNearThresholds(prompt, limits, signal)) }
 }
 
 /** A conversation that is too small to be rewritten without a header needs no history. */
@@ -269,7 +269,7 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
   try {
     const result = await tier.rewrite(metered)
     if ('declined' in result) return withoutRewrite('declined', result.declined, result.spent)
-    const originalTokens = await meter.countOf(job.prompt, job.signal)
+    const originalTokens = await meter.countPrompt(job.prompt, job.signal)
     const { rewrite, spent, continues = false } = result
     if (rewrite.tokens >= originalTokens) return withoutRewrite('declined', 'not smaller than before', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }

@@ -94,7 +94,7 @@ export function createRemoteCounters(call: CallOperation, limits: BulkLimits): R
       if (error === 'expired') throw expiredCounterError(decodeText(toText(fieldOf(reply, 'counter'))))
       const levels = toList(fieldOf(reply, 'levels')).map(toNumber)
       const refused = fieldOf(reply, 'refused')
-      if (refused !== undefined) return { accepted: false, refused: toNumber(refused), levels }
+      if (refused !== undefined) return { accepted: false, rejectedIndex: toNumber(refused), levels }
       return { accepted: true, granted: toNumber(fieldOf(reply, 'granted')), levels }
     },
     settle: async (settlement) =>

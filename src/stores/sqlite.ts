@@ -155,7 +155,8 @@ function createCounters(sql: Sql, now: () => number) {
       return Math.min(MAX_AMOUNT, spent + held)
     })
     const decision = decideReservation(request, levelsBefore)
-    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: levelsBefore }
+    if ('rejectedIndex' in decision)
+      return { accepted: false, rejectedIndex: decision.rejectedIndex, levels: levelsBefore }
     const { granted } = decision
     const expiresAt = at + request.expiresAfterMs
     sql.run('INSERT INTO reservations VALUES (?, ?)', id, expiresAt)

@@ -6,7 +6,7 @@ export const MAX_AMOUNT: number = Number.MAX_SAFE_INTEGER
 /** How long an expired reservation can still be settled, in milliseconds. */
 export const LATE_SETTLEMENT_MS: number = 2 * 3_600_000
 
-export type ReservationDecision = { readonly refused: number } | { readonly granted: number }
+export type ReservationDecision = { readonly rejectedIndex: number } | { readonly granted: number }
 
 /**
  * Returns the amount granted to elastic claims (Infinity without any), or the index of the first claim that does not
@@ -20,7 +20,7 @@ export function decideReservation(
   for (const [index, { max, amount, elastic }] of claims.entries()) {
     const remaining = max - (levels[index] ?? 0)
     const needed = elastic === true ? Math.min(amount, minGrant ?? amount) : amount
-    if (needed > remaining) return { refused: index }
+    if (needed > remaining) return { rejectedIndex: index }
     if (elastic === true) granted = Math.min(granted, amount, remaining)
   }
   return { granted }

@@ -17,7 +17,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
 
     it('accepts a claim that reaches the limit exactly and rejects one above it', async () => {
       expect(await reserve('t1', [claim('a', 9, 10)])).toMatchObject({ accepted: true })
-      expect(await reserve('t2', [claim('a', 2, 10)])).toEqual({ accepted: false, refused: 0, levels: [9] })
+      expect(await reserve('t2', [claim('a', 2, 10)])).toEqual({ accepted: false, rejectedIndex: 0, levels: [9] })
       expect(await reserve('t3', [claim('a', 1, 10)])).toMatchObject({ accepted: true, levels: [10] })
       expect(await reserve('t4', [claim('a', 0, 10)])).toMatchObject({ accepted: true, levels: [10] })
     })
@@ -25,7 +25,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     it('returns the index of the first claim that does not fit, and holds no amount', async () => {
       await reserve('t1', [claim('b', 4, 5)])
       const result = await reserve('t2', [claim('a', 1, 5), claim('b', 2, 5), claim('c', 9, 5)])
-      expect(result).toEqual({ accepted: false, refused: 1, levels: [0, 4, 0] })
+      expect(result).toEqual({ accepted: false, rejectedIndex: 1, levels: [0, 4, 0] })
       expect(await suite.store.levels(['a', 'b', 'c'])).toEqual(onlyHeld(0, 4, 0))
       expect(await settle('t2', { a: 1 })).toBe(false)
     })
@@ -92,7 +92,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     it('are rejected below the minimum grant, and granted at it', async () => {
       await reserve('t1', [claim('a', 90, 100)])
       const result = await reserve('t2', [claim('a', 50, 100, elastic)], { minGrant: 11 })
-      expect(result).toEqual({ accepted: false, refused: 0, levels: [90] })
+      expect(result).toEqual({ accepted: false, rejectedIndex: 0, levels: [90] })
       expect(await reserve('t3', [claim('a', 50, 100, elastic)], { minGrant: 10 })).toMatchObject({ granted: 10 })
     })
 
@@ -103,7 +103,7 @@ export function testReservations(suite: StoreSuite, { describe, expect, it }: Te
     it('do not make other claims elastic', async () => {
       expect(await reserve('t', [claim('a', 50, 100, elastic), claim('b', 50, 20)], { minGrant: 1 })).toMatchObject({
         accepted: false,
-        refused: 1,
+        rejectedIndex: 1,
       })
       expect(await level('a')).toEqual({ spent: 0, held: 0 })
     })

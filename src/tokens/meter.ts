@@ -91,7 +91,7 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
     return sum
   }
 
-  const countOf = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
+  const countPrompt = async (prompt: Prompt, signal?: AbortSignal): Promise<number> => {
     let sum = ANSWER_OVERHEAD_TOKENS
     for (const item of [...prompt.messages, ...prompt.tools]) {
       sum += await count(item, signal)
@@ -119,19 +119,19 @@ export function createMeter(tokenizer: Tokenizer, seed: () => number = () => 0):
   return {
     tokenizer,
     prepare,
-    estimateOf: (prompt) => sumOf(prompt, estimate),
-    countOf,
-    async countNear(prompt, thresholds, signal) {
+    estimatePrompt: (prompt) => sumOf(prompt, estimate),
+    countPrompt,
+    async countNearThresholds(prompt, thresholds, signal) {
       await prepare(prompt, signal)
       const estimated = sumOf(prompt, estimate)
       const uncertainThresholds = thresholds.filter((threshold) => estimated < threshold * CERTAIN_MULTIPLE)
       if (uncertainThresholds.length === 0) return estimated
       const upperBound = sumOf(prompt, upperBoundOf)
-      return uncertainThresholds.some((threshold) => upperBound > threshold) ? countOf(prompt, signal) : estimated
+      return uncertainThresholds.some((threshold) => upperBound > threshold) ? countPrompt(prompt, signal) : estimated
     },
-    estimateOfMessage: estimate,
-    countOfMessage: count,
-    async countOfBody(prompt, vocabulary, signal) {
+    estimateMessage: estimate,
+    countMessage: count,
+    async countBody(prompt, vocabulary, signal) {
       const field = vocabulary === 'o200k' ? 'exact' : vocabulary
       let sum = 0
       for (const text of textsOfBody(prompt)) {

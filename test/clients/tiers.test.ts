@@ -148,7 +148,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
 async function turnsOf(tokens: number): Promise<Asked['turns']> {
   const meter = createMeter(createTokenizer())
   const sizeOf = (talk: Asked['turns']): Promise<number> =>
-    meter.countOf(
+    meter.countPrompt(
       chatClient.readPrompt({ model: CHAT_MODEL, messages: [{ role: 'system', content: SYSTEM }, ...talk] }),
     )
   let talk = turns(2)

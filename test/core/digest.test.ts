@@ -1,6 +1,6 @@
 import { sha256 } from '../../src/platform/hash-node.ts'
 import { describe, expect, it } from 'vitest'
-import { digestWithPauses, digestOf, digestOfJson, longBlockDigests, longMediaDigests } from '../../src/core/digest.ts'
+import { digestWithPauses, digestText, digestJson, longBlockDigests, longMediaDigests } from '../../src/core/digest.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
 
 const LONG = 300 * 1024
@@ -21,18 +21,18 @@ function promptWith(data: string): Prompt {
 
 describe('the digest of a text', () => {
   it('equals a short text', () => {
-    expect(digestOf({}, 'short', sha256)).toBe('short')
+    expect(digestText({}, 'short', sha256)).toBe('short')
   })
 
   it('is short for a long text, equal for equal texts and different after any change of one character', () => {
     const text = 'x'.repeat(LONG)
-    const name = digestOf({}, text, sha256)
+    const name = digestText({}, text, sha256)
     expect(name.length).toBeLessThan(100)
-    expect(digestOf({}, 'x'.repeat(LONG), sha256)).toBe(name)
+    expect(digestText({}, 'x'.repeat(LONG), sha256)).toBe(name)
     for (const at of [0, 256 * 1024 - 1, 256 * 1024, LONG - 1]) {
-      expect(digestOf({}, `${text.slice(0, at)}y${text.slice(at + 1)}`, sha256)).not.toBe(name)
+      expect(digestText({}, `${text.slice(0, at)}y${text.slice(at + 1)}`, sha256)).not.toBe(name)
     }
-    expect(digestOf({}, `${text}x`, sha256)).not.toBe(name)
+    expect(digestText({}, `${text}x`, sha256)).not.toBe(name)
   })
 
   it('distinguishes surrogate pairs at any position, and lone surrogates', () => {
@@ -41,7 +41,7 @@ describe('the digest of a text', () => {
     const signs = ['\u{1F600}', '\u{1F601}', '\u{20000}', '\uD83Dz', '\uD83Ez', '\uFFFDz', 'z\uDE00']
     const names = signs
       .flatMap((sign) => [`${before}${sign}${rest}`, `${sign}${before}${rest}`])
-      .map((text) => digestOf({}, text, sha256))
+      .map((text) => digestText({}, text, sha256))
 
     expect(new Set(names).size).toBe(2 * signs.length)
   })
@@ -59,13 +59,13 @@ describe('the digest of a text', () => {
     if (part?.type !== 'image' || part.source.type !== 'base64' || part.native === undefined)
       throw new Error('no image')
     const neverAgain = (): string => expect.fail('digested again')
-    expect(digestOf(part.source, data, neverAgain)).toBe(digestOf({}, data, sha256))
-    expect(digestOfJson(part.native.value, neverAgain)).toBe(digestOfJson({ ...part.native.value }, sha256))
+    expect(digestText(part.source, data, neverAgain)).toBe(digestText({}, data, sha256))
+    expect(digestJson(part.native.value, neverAgain)).toBe(digestJson({ ...part.native.value }, sha256))
   })
 
   it('distinguishes objects that differ only in which field is long, is null, or resembles a digest', () => {
     const long = 'x'.repeat(LONG)
-    const [, digest] = digestOfJson({ long }, sha256).split(' 2 ')
+    const [, digest] = digestJson({ long }, sha256).split(' 2 ')
     const names = [
       { a: long, b: null },
       { a: null, b: long },
@@ -75,7 +75,7 @@ describe('the digest of a text', () => {
       { a: [long, null], b: null },
       { a: [null, long], b: null },
       { a: `${long}x`, b: null },
-    ].map((value) => digestOfJson(value, sha256))
+    ].map((value) => digestJson(value, sha256))
     expect(digest).toMatch(/^sha256 /)
     expect(new Set(names).size).toBe(names.length)
   })

@@ -355,7 +355,7 @@ describe('budgets', () => {
   it('refuse a request that the store refuses for a claim that was not made', async () => {
     const store = memoryStore({ now: () => NOON })
     const place = testGovernance({
-      store: { ...store, reserve: () => ({ accepted: false, refused: 7, levels: [] }) },
+      store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
     })
     const key = await keyWith(place, { budget_limit_cents: 10 })
     expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
@@ -364,8 +364,8 @@ describe('budgets', () => {
   it('refuse a recount that the store refuses for a claim that was not made', async () => {
     const store = memoryStore({ now: () => NOON })
     const refusals = [
-      { accepted: false, refused: 1, levels: [0, 0] },
-      { accepted: false, refused: 7, levels: [] },
+      { accepted: false, rejectedIndex: 1, levels: [0, 0] },
+      { accepted: false, rejectedIndex: 7, levels: [] },
     ] as const
     let calls = 0
     const place = testGovernance({ store: { ...store, reserve: () => refusals[calls++] ?? refusals[1] } })

@@ -269,7 +269,7 @@ describe('the exact count', () => {
           ['o200k', countO200k],
           ['cl100k', countCl100k],
         ] as const) {
-          const counted = (await meter.countOfBody(prompt, vocabulary)) + beside
+          const counted = (await meter.countBody(prompt, vocabulary)) + beside
           const least = texts.reduce((sum, one) => sum + reference(one.replace(/\p{Surrogate}/gu, ''), plain), 0)
           expect(counted).toBeGreaterThanOrEqual(least)
         }
@@ -303,7 +303,7 @@ describe('the exact count', () => {
     })
     const counted = await Promise.all(
       [image, image.repeat(50)].map((data) =>
-        meter.countOfBody(send(chatFormat, chatFormat, JSON.stringify(body(data))).prompt, 'o200k'),
+        meter.countBody(send(chatFormat, chatFormat, JSON.stringify(body(data))).prompt, 'o200k'),
       ),
     )
     expect(counted[0]).toBe(counted[1])

@@ -20,14 +20,14 @@ const liveOf = (prompt: Prompt): readonly Message[] => prompt.messages.slice(las
 /** With the message before it: a user who also answers tool calls stands or falls with who made them. */
 async function liveSize(prompt: Prompt): Promise<number> {
   const before = prompt.messages.slice(lastUserIndex(prompt.messages) - 1)
-  return meter.countOf({ ...prompt, messages: [...systemOf(prompt), ...before] })
+  return meter.countPrompt({ ...prompt, messages: [...systemOf(prompt), ...before] })
 }
 
 /** The system prompt and the last user message with the calls that it answers. */
 async function fixedSize(prompt: Prompt): Promise<number> {
   const asked = lastUserIndex(prompt.messages)
   const fixed = prompt.messages.slice(Math.max(0, asked - 1), asked + 1)
-  return meter.countOf({ ...prompt, messages: [...systemOf(prompt), ...fixed] })
+  return meter.countPrompt({ ...prompt, messages: [...systemOf(prompt), ...fixed] })
 }
 
 describe.each(orders)('for any conversation, with %s', (_, steering) => {
@@ -80,8 +80,8 @@ describe.each(orders)('for any conversation, with %s', (_, steering) => {
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite, tokens } = await optimize(prompt)
         if (rewrite === undefined) return
-        expect(rewrite.tokens).toBe(await meter.countOf(rewrite.prompt))
-        expect(tokens).toBe(await meter.countOf(prompt))
+        expect(rewrite.tokens).toBe(await meter.countPrompt(rewrite.prompt))
+        expect(tokens).toBe(await meter.countPrompt(prompt))
         expect(rewrite.tokens).toBeLessThan(tokens)
       }),
       RUNS,
@@ -96,7 +96,7 @@ describe('the slider', () => {
     await fc.assert(
       fc.asyncProperty(conversation, async (prompt) => {
         const { rewrite } = await waterfallOf()(jobOf(prompt, { steering }))
-        const before = await meter.countOf(prompt)
+        const before = await meter.countPrompt(prompt)
         // What may not be shortened at all may pass the cap by itself.
         fc.pre((await fixedSize(prompt)) < CAP)
         if (before <= CAP) expect(rewrite).toBeUndefined()

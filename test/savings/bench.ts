@@ -63,7 +63,7 @@ export function jobOf(prompt: Prompt, more: Partial<TierJob> = {}): TierJob {
     prompt,
     modelName: 'mock/large',
     model: MODEL,
-    tokens: meter.estimateOf(prompt),
+    tokens: meter.estimatePrompt(prompt),
     steering: { vanishing: false, recursive: false },
     owner: 'key-1',
     small: undefined,

@@ -118,7 +118,7 @@ function upstreamOf(model: Model): (sent: Prompt, now: number) => Promise<number
     known = known.filter(({ at }) => now - at <= 5 * MINUTE)
     const same = Math.max(0, ...known.map((one) => shared(one.texts, texts)))
     known.push({ texts, at: now })
-    const sizes = await Promise.all(sent.messages.map((message) => meter.countOfMessage(message)))
+    const sizes = await Promise.all(sent.messages.map((message) => meter.countMessage(message)))
     const cachedTokens = sizes.slice(0, same).reduce((sum, size) => sum + size, 0)
     return sendingCost(
       model,

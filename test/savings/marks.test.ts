@@ -85,7 +85,7 @@ describe('the notice of omitted tokens', () => {
       assistant(lines(`a${at}`, 58).join('\n')),
     ])
     const prompt = promptOf([...past.flat(), QUESTION], 'openai')
-    expect(await meter.countOf(prompt)).toBeGreaterThan(16_384)
+    expect(await meter.countPrompt(prompt)).toBeGreaterThan(16_384)
     const { rewrite } = await waterfallOf()(jobOf(prompt, { steering: EXTREME }))
     const words = (rewrite?.prompt.messages ?? []).map(textOfMessage).join('\n')
     expect(words).toMatch(/About [\d,]+ tokens of this conversation are left out/)

@@ -29,7 +29,7 @@ it('packs a snippet once after its segment was removed because it did not fit', 
     pickedSnippets: [],
     usedTokens: 0,
   }
-  const tooLarge = { ...meter, countOfMessage: () => Promise.resolve(1000) }
+  const tooLarge = { ...meter, countMessage: () => Promise.resolve(1000) }
   const packer = createPacker(100, { meter: tooLarge, pause: () => undefined })
 
   for (let round = 0; round < 2; round++) {

@@ -54,7 +54,7 @@ async function play(
     const marked = await markForCache(memory, {
       prompt,
       model: CACHED,
-      tokens: meter.estimateOf(prompt),
+      tokens: meter.estimatePrompt(prompt),
       owner: 'k',
       now,
     })

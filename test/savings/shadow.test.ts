@@ -84,7 +84,7 @@ const newestOnly: Tier = {
   },
   rewrite: async (job) => {
     const prompt = { ...job.prompt, messages: job.prompt.messages.slice(-60) }
-    const tokens = await meter.countOf(prompt)
+    const tokens = await meter.countPrompt(prompt)
     return { rewrite: { prompt, tokens, tier: 2, strategy: 'Newest only' }, spent: toNanoUsd(0) }
   },
 }

@@ -21,7 +21,7 @@ function chat(pairs: number, question: string, opening = 'Question'): Prompt {
 }
 
 async function chatOf(tokens: number, question: string, opening?: string): Promise<Prompt> {
-  const perPair = ((await meter.countOf(chat(40, question))) - (await meter.countOf(chat(20, question)))) / 20
+  const perPair = ((await meter.countPrompt(chat(40, question))) - (await meter.countPrompt(chat(20, question)))) / 20
   return chat(Math.ceil(tokens / perPair), question, opening)
 }
 

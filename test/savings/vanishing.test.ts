@@ -37,7 +37,7 @@ async function sizeOf(
 describe('the size of the prompt of tier 2', () => {
   it('is 4,096 tokens for a requested context of up to 40,000', async () => {
     const prompt = chat(100)
-    expect(await meter.countOf(prompt)).toBeLessThan(40_000)
+    expect(await meter.countPrompt(prompt)).toBeLessThan(40_000)
     const size = await sizeOf(prompt, ORDERED)
     expect(size).toBeGreaterThan(3500)
     expect(size).toBeLessThanOrEqual(4096)
@@ -45,7 +45,7 @@ describe('the size of the prompt of tier 2', () => {
 
   it('is 16,384 tokens for a requested context above 40,000', async () => {
     const prompt = chat(160)
-    expect(await meter.countOf(prompt)).toBeGreaterThan(40_000)
+    expect(await meter.countPrompt(prompt)).toBeGreaterThan(40_000)
     const size = await sizeOf(prompt, ORDERED)
     expect(size).toBeGreaterThan(15_500)
     expect(size).toBeLessThanOrEqual(16_384)
@@ -53,7 +53,7 @@ describe('the size of the prompt of tier 2', () => {
 
   it('is 16,384 tokens for one long request without a header', async () => {
     const prompt = request(20)
-    expect(await meter.countOf(prompt)).toBeGreaterThan(50_000)
+    expect(await meter.countPrompt(prompt)).toBeGreaterThan(50_000)
     const size = await sizeOf(prompt)
     expect(size).toBeGreaterThan(12_000)
     expect(size).toBeLessThanOrEqual(16_384)
@@ -61,7 +61,7 @@ describe('the size of the prompt of tier 2', () => {
 
   it('is 4,096 tokens for a long conversation without a header', async () => {
     const prompt = chat(240)
-    expect(await meter.countOf(prompt)).toBeGreaterThan(50_000)
+    expect(await meter.countPrompt(prompt)).toBeGreaterThan(50_000)
     const size = await sizeOf(prompt)
     expect(size).toBeGreaterThan(3500)
     expect(size).toBeLessThanOrEqual(4096)

@@ -17,7 +17,7 @@ function chat(pairs: number): TierJob['prompt'] {
 
 /** Adds answers and questions until the prompt has at least so many tokens. */
 async function chatOf(tokens: number): Promise<TierJob['prompt']> {
-  const perPair = ((await meter.countOf(chat(40))) - (await meter.countOf(chat(20)))) / 20
+  const perPair = ((await meter.countPrompt(chat(40))) - (await meter.countPrompt(chat(20)))) / 20
   return chat(Math.ceil(tokens / perPair))
 }
 

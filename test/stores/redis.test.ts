@@ -183,7 +183,7 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
       claims: [own, { ...shared, max: 5 }],
       expiresAfterMs: 60_000,
     })
-    expect(result).toEqual({ accepted: false, refused: 1, levels: [0, 0] })
+    expect(result).toEqual({ accepted: false, rejectedIndex: 1, levels: [0, 0] })
     expect(await store.levels([own.counter, shared.counter])).toEqual([
       { spent: 0, held: 0 },
       { spent: 0, held: 0 },

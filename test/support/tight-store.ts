@@ -32,7 +32,7 @@ export function tightStore(
       for (const [index, { max, elastic, amount, counter }] of request.claims.entries()) {
         const level = result.levels[index] ?? 0
         if (result.accepted && level > max) violations.push(`${counter}: ${level} of ${max} granted`)
-        if (result.accepted || index !== result.refused) continue
+        if (result.accepted || index !== result.rejectedIndex) continue
         const minGrant = elastic === true ? Math.min(amount, request.minGrant ?? amount) : amount
         refusals.push({ max, level, minGrant })
         if (max - level >= minGrant) violations.push(`${counter}: ${minGrant} refused at ${level} of ${max}`)

@@ -28,7 +28,7 @@ describe('the meter', () => {
     const { tokenizer } = watched()
     const meter = createMeter(tokenizer)
     const text = 'Which of the two ledgers holds the reservation?'
-    expect(await meter.countOfMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
+    expect(await meter.countMessage(message(text))).toBe((await tokenizer.count(text)) + 4)
   })
 
   it('counts a conversation once, although every turn creates new objects', async () => {
@@ -39,9 +39,9 @@ describe('the meter', () => {
         message('first question, long enough to be remembered '.repeat(5)),
         message('second one, also long enough '.repeat(5)),
       )
-    const first = await meter.countOf(turn())
+    const first = await meter.countPrompt(turn())
     const before = counted()
-    expect(await meter.countOf(turn())).toBe(first)
+    expect(await meter.countPrompt(turn())).toBe(first)
     expect(counted()).toBe(before)
   })
 
@@ -49,9 +49,9 @@ describe('the meter', () => {
     const { tokenizer, counted } = watched()
     const meter = createMeter(tokenizer)
     const small = prompt(message('word '.repeat(100)))
-    expect(await meter.countNear(small, [20_000])).toBe(meter.estimateOf(small))
+    expect(await meter.countNearThresholds(small, [20_000])).toBe(meter.estimatePrompt(small))
     expect(counted()).toBe(0)
-    expect(await meter.countNear(small, [105])).toBe(await meter.countOf(small))
+    expect(await meter.countNearThresholds(small, [105])).toBe(await meter.countPrompt(small))
     expect(counted()).toBe(1)
   })
 
@@ -59,9 +59,9 @@ describe('the meter', () => {
     const meter = createMeter(createTokenizer())
     const source = { type: 'base64', mediaType: 'image/png', data: 'A'.repeat(400_000) } as const
     const inResult: Part = { type: 'tool-result', callId: 'c', failed: false, content: [{ type: 'image', source }] }
-    expect(meter.estimateOfMessage(message('', { type: 'image', source }))).toBe(1604)
-    expect(await meter.countOfMessage(message('', inResult))).toBe(
-      await meter.countOfMessage(message('', { type: 'image', source })),
+    expect(meter.estimateMessage(message('', { type: 'image', source }))).toBe(1604)
+    expect(await meter.countMessage(message('', inResult))).toBe(
+      await meter.countMessage(message('', { type: 'image', source })),
     )
   })
 
@@ -71,7 +71,7 @@ describe('the meter', () => {
       type: 'opaque',
       native: { dialect: 'openai', value: { type: 'input_audio', data: 'QUJD'.repeat(250_000) } },
     }
-    expect(meter.estimateOfMessage(message('', audio))).toBeLessThan(60_000)
+    expect(meter.estimateMessage(message('', audio))).toBeLessThan(60_000)
   })
 })
 

@@ -104,7 +104,8 @@ export function createCounters(
     if (reservations.has(request.reservationId)) throw duplicateReservationError()
     const levelsBefore = request.claims.map((claim) => levelSum(claim.counter))
     const decision = decideReservation(request, levelsBefore)
-    if ('refused' in decision) return { accepted: false, refused: decision.refused, levels: levelsBefore }
+    if ('rejectedIndex' in decision)
+      return { accepted: false, rejectedIndex: decision.rejectedIndex, levels: levelsBefore }
     throwIfFull(request.claims)
     if (reservations.size >= limits.reservations) throw storeFullError('open reservations')
     const { granted } = decision

@@ -52,7 +52,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
           ownerGroups.slice(acceptedParts.length + 1).flatMap(([, laterIndexes]) => laterIndexes),
           levels,
         )
-        return { accepted: false, refused: indexes[result.refused] ?? 0, levels }
+        return { accepted: false, rejectedIndex: indexes[result.rejectedIndex] ?? 0, levels }
       }
       const isElastic = groupClaims.some(({ elastic }) => elastic === true)
       acceptedParts.push({ owner, granted: isElastic ? result.granted : undefined, indexes })
