@@ -79,7 +79,10 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     })
   }
 
-  /** Releases a reservation that the store accepted after the timeout, instead of waiting for its expiry. */
+  /**
+   * Releases a reservation that the store accepted after the timeout, instead of waiting for its expiry. A reservation
+   * without claims holds no amounts. It must remain, because a retried settlement may be about to use it.
+   */
   const release = (reservationId: string): void =>
     void attempt(() => store.settle({ reservationId, charges: [], tallies: [] })).catch(() => {})
 
@@ -92,7 +95,7 @@ export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: Stor
     reserve: (request) =>
       guard(
         () => store.reserve(request),
-        ({ accepted }) => accepted && release(request.reservationId),
+        ({ accepted }) => accepted && request.claims.length > 0 && release(request.reservationId),
       ),
     settle: (settlement) => guard(() => store.settle(settlement)),
     levels: (counters) => guard(() => store.levels(counters)),

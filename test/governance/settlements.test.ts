@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import type { Settlement } from '../../src/core/store.ts'
+import type { Settlement, Store } from '../../src/core/store.ts'
 import { createSettlements } from '../../src/governance/settlements.ts'
+import { guardStore } from '../../src/stores/guarded.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
-import { settled } from '../support/attempt.ts'
+import { attempt, settled } from '../support/attempt.ts'
 
 const named = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
@@ -71,4 +72,53 @@ describe('settlements', () => {
     expect(dropped).toEqual(['wrong'])
     expect(state.taken).toEqual(['right'])
   })
+})
+
+/** A store that runs its calls only when `next` is called, in the order in which they were made. */
+function stepwiseStore(inner: Store) {
+  const calls: (() => void)[] = []
+  const inOrder = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
+    new Promise((resolve, reject) => {
+      calls.push(() => void settled(work).then(resolve, reject))
+    })
+  const store: Store = {
+    ...inner,
+    reserve: (request) => inOrder(() => inner.reserve(request)),
+    settle: (settlement) => inOrder(() => inner.settle(settlement)),
+    ping: () => inOrder(() => inner.ping()),
+  }
+  const next = async (): Promise<void> => {
+    calls.shift()?.()
+    await new Promise((resolve) => void setImmediate(resolve))
+  }
+  return { store, calls, next }
+}
+
+it('bill a request that was served without a reservation once, if the reservation is opened after its timeout', async () => {
+  const inner = memoryStore()
+  const { store, calls, next } = stepwiseStore(inner)
+  const timers: (() => void)[] = []
+  const after = (_ms: number, callback: () => void): (() => void) => {
+    timers.push(callback)
+    return () => {}
+  }
+  const guarded = guardStore(store, { after, timeoutMs: 500 })
+  const settlements = createSettlements(guarded)
+  const charge = { counter: 'a', amount: 5, expiresAt: Date.now() + 60_000 }
+  const settlement = { reservationId: 'late', charges: [charge], tallies: [] }
+
+  const first = attempt(() =>
+    settlements.settle(settlement, { reservationId: 'late', claims: [], expiresAfterMs: 60_000 }),
+  )
+  await guarded.get('another')
+  timers.shift()?.()
+  await first
+  const retry = settlements.retry()
+  await new Promise((resolve) => void setImmediate(resolve))
+  // Both attempts to open the reservation are in the store's queue.
+  expect(calls).toHaveLength(2)
+  while (calls.length > 0) await next()
+
+  expect(await retry).toBe(0)
+  expect(inner.levels(['a'])).toEqual([{ spent: 5, held: 0 }])
 })
