@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { postgresStore, type PostgresClient, type PostgresStore } from '../../src/postgres.ts'
 import { testStore } from '../contract/store.ts'
@@ -141,6 +142,34 @@ describe.each(setups)('postgresStore with $name', ({ name, isSkipped, open }) =>
         `SELECT ${schema}.settle_reservation($1::text) AS result`,
       ])
     })
+  })
+})
+
+describe.skipIf(server === undefined)('postgresStore while another transaction reads the log entries', () => {
+  it('creates no partition, because settlements would wait for the end of that transaction', async () => {
+    const url = (await server?.start()) ?? ''
+    const schema = `test_${randomUUID().replaceAll('-', '')}`.slice(0, 30)
+    const [writer, reader] = [await openPool(url), new Client(url)]
+    await reader.connect()
+    const run = runnerOf(writer.client)
+    const partitions = async (): Promise<readonly unknown[]> =>
+      run(`SELECT 1 FROM pg_inherits WHERE inhparent = '${schema}.log_entries'::regclass`)
+    await postgresStore({ client: writer.client, schema }).migrate()
+    const [newest] = await run(
+      `SELECT inhrelid::regclass::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+       WHERE inhparent = '${schema}.log_entries'::regclass AND relname <> 'log_entries_other' ORDER BY relname DESC LIMIT 1`,
+    )
+    await run(`DROP TABLE ${(newest as { readonly name: string }).name}`)
+
+    await reader.query(`BEGIN; SELECT 1 FROM ${schema}.log_entries`)
+    await run(`SELECT ${schema}.create_partitions('{}')`)
+    expect(await partitions()).toHaveLength(3)
+    await reader.query('COMMIT')
+    await run(`SELECT ${schema}.create_partitions('{}')`)
+    expect(await partitions()).toHaveLength(4)
+
+    await run(`DROP SCHEMA ${schema} CASCADE`)
+    await Promise.all([reader.end(), writer.close()])
   })
 })
 

@@ -147,7 +147,9 @@ function renameStatements(schema: string): string {
 function sweepFunctions(schema: string): string {
   return `
     -- Creates the partitions of this month and the next two. Skips a month if the default partition has entries of that month.
-    CREATE OR REPLACE FUNCTION ${schema}.create_partitions(input text) RETURNS text LANGUAGE plpgsql AS $f$
+    -- A new partition requires an exclusive lock, and settlements wait behind the request for that lock. The timeout
+    -- prevents a long reader, such as pg_dump, from blocking them. A later sweep repeats the attempt.
+    CREATE OR REPLACE FUNCTION ${schema}.create_partitions(input text) RETURNS text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $f$
     DECLARE
       month timestamp;
       name text;
@@ -160,7 +162,9 @@ function sweepFunctions(schema: string): string {
           EXECUTE format('CREATE TABLE ${schema}.%I PARTITION OF ${schema}.log_entries FOR VALUES FROM (%s) TO (%s)', name,
             (extract(epoch FROM month) * 1000)::bigint,
             (extract(epoch FROM month + interval '1 month') * 1000)::bigint);
-        EXCEPTION WHEN check_violation OR duplicate_table THEN NULL;
+        EXCEPTION
+          WHEN lock_not_available THEN RETURN '{}';
+          WHEN check_violation OR duplicate_table THEN NULL;
         END;
       END LOOP;
       RETURN '{}';
