@@ -61,18 +61,29 @@ export function redisStore(options: RedisStoreOptions): Store {
   return {
     ...values,
     ...(shardByOwner ? createShardedCounters(run, limits) : createRemoteCounters(call, limits)),
-    entries: async (log, query) =>
-      toList(await call('read_entries', { ...toRangeRequest(query), log: encodeText(log) })).map(toLogEntry),
+    entries: (log, query) => readEntries(call, encodeText(log), query),
     ping: async () => void (await values.get('')),
     warnings: async () => toWarnings(await run(READ_SETTINGS, {})),
     close: async () => {},
   }
 }
 
-/** A read with a malformed cursor starts at the first entry. */
-function toRangeRequest({ from, to, after = '', limit }: LogQuery): object {
-  const cursor = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
-  return { limit, after: cursor, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
+/** Reads a long log in several calls. A read with a malformed cursor starts at the first entry. */
+async function readEntries(
+  call: CallOperation,
+  log: string,
+  { from, to, after = '', limit }: LogQuery,
+): Promise<readonly LogEntry[]> {
+  const range = { log, ...(from !== undefined && { from }), ...(to !== undefined && { to }) }
+  const found: LogEntry[] = []
+  let cursor: string | undefined = /^\d{1,16}$/.test(after) ? String(Number(after)) : '0'
+  while (cursor !== undefined && found.length < limit) {
+    const reply: unknown = await call('read_entries', { ...range, after: cursor, limit: limit - found.length })
+    found.push(...toList(fieldOf(reply, 'entries')).map(toLogEntry))
+    const next = fieldOf(reply, 'next')
+    cursor = next === undefined ? undefined : toText(next)
+  }
+  return found
 }
 
 function toLogEntry(entry: unknown): LogEntry {

@@ -163,6 +163,55 @@ describe.skipIf(redis7 === undefined)('redisStore', () => {
   })
 })
 
+describe.skipIf(redis7 === undefined)('redisStore with many items', () => {
+  let client: Redis
+  beforeAll(async () => {
+    client = new Redis((await redis7?.start()) ?? '')
+  })
+  afterAll(() => client.disconnect())
+
+  it('removes a bounded number of expired values per write, and does not return the others', async () => {
+    let now = 0
+    const prefix = newPrefix()
+    const store = redisStore({ client, prefix, now: () => now })
+    for (let n = 10; n < 60; n += 1) await store.set(`turn:${n}`, 'x', { ttlMs: 1_000 })
+    await store.set('turn:99', 'x')
+    now = 1_000
+    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:99'])
+    await store.set('other', 'x')
+    expect(await client.zcard(`{${prefix}}:ends`)).toBeGreaterThan(0)
+    expect(await store.get('turn:58')).toBeUndefined()
+    expect(await store.delete('turn:58')).toBe(false)
+    expect(await store.swap('turn:59', 'x', 'y')).toBe(false)
+    expect(await store.swap('turn:59', undefined, 'y')).toBe(true)
+    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:59', 'turn:99'])
+    for (let n = 0; n < 5; n += 1) await store.set('other', 'x')
+    expect(await client.zcard(`{${prefix}}:ends`)).toBe(0)
+  })
+
+  it('reads a bounded number of log entries per call', async () => {
+    let calls = 0
+    const counted = {
+      call: (command: string) => client.call(command),
+      eval: (script: string, count: number, ...rest: string[]) => client.eval(script, count, ...rest),
+      evalsha: (sha: string, count: number, ...rest: string[]) => {
+        calls += 1
+        return client.evalsha(sha, count, ...rest)
+      },
+    }
+    const store = redisStore({ client: counted, prefix: newPrefix() })
+    const entries = Array.from({ length: 4_500 }, (_, at) => ({ log: 'audit', at, value: `{"at":"${at}"}` }))
+    await store.reserve({ reservationId: 't', claims: [], expiresAfterMs: 60_000 })
+    await store.settle({ reservationId: 't', charges: [], tallies: [], entries })
+    calls = 0
+    const found = await store.entries('audit', { from: 4_000, to: 4_400, limit: 1_000 })
+    expect(calls).toBe(3)
+    expect(found.map(({ at, value }) => ({ log: 'audit', at, value }))).toEqual(entries.slice(4_000, 4_400))
+    const next = await store.entries('audit', { from: 4_000, after: found[9]?.cursor ?? '', limit: 2 })
+    expect(next).toEqual(found.slice(10, 12))
+  })
+})
+
 describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => {
   let client: Redis
   beforeAll(async () => {

@@ -1,6 +1,14 @@
 import { PREAMBLE, defineScript, type Script } from './client.ts'
 
 /**
+ * Maximum number of expired items that one write removes, and of log entries that one call reads. A script blocks the
+ * server for all clients. Each write adds at most two items, so the removals keep up with the writes.
+ */
+const MAX_SWEPT_ITEMS = 20
+const MAX_SCANNED_ENTRIES = 2_000
+const PAGE_SIZE = 200
+
+/**
  * Values and log entries are items of the pools `durable`, `owned`, `expiring` and `logs`. An item is `v<key>` or
  * `l<sequence number>`. Redis keys:
  *
@@ -44,12 +52,14 @@ local function drop(item)
   return true
 end
 local function sweep()
-  repeat
-    local due = call('ZRANGEBYSCORE', base .. ':ends', '-inf', text(now), 'LIMIT', 0, 100)
-    for _, item in ipairs(due) do
-      if not drop(item) then call('ZREM', base .. ':ends', item) end
-    end
-  until #due < 100
+  local due = call('ZRANGEBYSCORE', base .. ':ends', '-inf', text(now), 'LIMIT', 0, ${MAX_SWEPT_ITEMS})
+  for _, item in ipairs(due) do
+    if not drop(item) then call('ZREM', base .. ':ends', item) end
+  end
+end
+local function isAlive(item)
+  local expiresAt = call('ZSCORE', base .. ':ends', item)
+  return not expiresAt or tonumber(expiresAt) > now
 end
 local function write(item, meta, content, ttl)
   if ttl then
@@ -91,10 +101,6 @@ local function append(entry)
   local content = cjson.encode({ at = text(entry.at), value = entry.value })
   write(item, { pool = 'logs', share = entry.share, bytes = entry.bytes, log = entry.log }, content, entry.ttl)
 end
-local function isAlive(item)
-  local expiresAt = call('ZSCORE', base .. ':ends', item)
-  return not expiresAt or tonumber(expiresAt) > now
-end
 `
 
 export const GET: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
@@ -109,12 +115,13 @@ export const WRITE: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 sweep()
 local item = 'v' .. request.key
 if request.isSwap then
-  local current = call('GET', base .. ':i:' .. item) or nil
+  local current = isAlive(item) and call('GET', base .. ':i:' .. item) or nil
   if current ~= request.expected then return '{"done":false}' end
 end
 local pool, share, bytes, quota = request.pool, request.share, request.bytes, request.quota
 if not request.value then
-  return drop(item) and '{"done":true,"found":true}' or '{"done":true}'
+  local isFound = isAlive(item)
+  return drop(item) and isFound and '{"done":true,"found":true}' or '{"done":true}'
 end
 local limit = request.limit
 if pool == 'owned' and not request.mustFit then
@@ -151,11 +158,15 @@ sweep()
 local prefix, after = request.prefix, request.after
 local first = '[' .. prefix
 if after and not isBefore(after, prefix) then first = '(' .. after end
-local keys = {}
-for _, key in ipairs(call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, request.limit)) do
-  if string.sub(key, 1, #prefix) ~= prefix then break end
-  keys[#keys + 1] = key
-end
+local keys, page = {}, nil
+repeat
+  page = call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, request.limit)
+  for _, key in ipairs(page) do
+    if string.sub(key, 1, #prefix) ~= prefix or #keys >= request.limit then return cjson.encode(keys) end
+    if isAlive('v' .. key) then keys[#keys + 1] = key end
+    first = '(' .. key
+  end
+until #page < request.limit
 return cjson.encode(keys)
 `)
 
@@ -164,24 +175,29 @@ for _, entry in ipairs(request.entries) do append(entry) end
 return '{}'
 `)
 
+/**
+ * Returns the entries of the next part of a log, and the cursor after which a further call continues. The last call
+ * returns no cursor.
+ */
 export const ENTRIES: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local entries, after = {}, '(' .. request.after
-while #entries < request.limit do
-  local page = call('ZRANGEBYSCORE', base .. ':log:' .. request.log, after, '+inf', 'LIMIT', 0, 200)
-  for _, item in ipairs(page) do
-    local content = call('GET', base .. ':i:' .. item)
-    if content and #entries < request.limit and isAlive(item) then
-      local entry = cjson.decode(content)
-      local at = tonumber(entry.at)
-      if at >= (request.from or at) and at < (request.to or at + 1) then
-        entries[#entries + 1] = { string.sub(item, 2), entry.at, entry.value }
-      end
+for _ = 1, ${MAX_SCANNED_ENTRIES / PAGE_SIZE} do
+  local page = call('ZRANGEBYSCORE', base .. ':log:' .. request.log, after, '+inf', 'LIMIT', 0, ${PAGE_SIZE})
+  local keys = {}
+  for index, item in ipairs(page) do keys[index] = base .. ':i:' .. item end
+  local contents = #page > 0 and call('MGET', unpack(keys)) or {}
+  for index, item in ipairs(page) do
+    if #entries >= request.limit then return cjson.encode({ entries = entries }) end
+    local content = contents[index]
+    local at = content and tonumber(string.match(content, '"at":"(-?%d+)"'))
+    if at and at >= (request.from or at) and at < (request.to or at + 1) and isAlive(item) then
+      entries[#entries + 1] = { string.sub(item, 2), text(at), cjson.decode(content).value }
     end
   end
-  if #page < 200 then break end
+  if #page < ${PAGE_SIZE} then return cjson.encode({ entries = entries }) end
   after = '(' .. text(tonumber(string.sub(page[#page], 2)))
 end
-return cjson.encode(entries)
+return cjson.encode({ entries = entries, next = string.sub(after, 2) })
 `)
 
 /** Returns the settings that determine durability, except those that the server does not report. */
