@@ -160,13 +160,13 @@ local first = '[' .. prefix
 if after and not isBefore(after, prefix) then first = '(' .. after end
 local keys, page = {}, nil
 repeat
-  page = call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, request.limit)
+  page = call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, ${PAGE_SIZE})
   for _, key in ipairs(page) do
     if string.sub(key, 1, #prefix) ~= prefix or #keys >= request.limit then return cjson.encode(keys) end
     if isAlive('v' .. key) then keys[#keys + 1] = key end
     first = '(' .. key
   end
-until #page < request.limit
+until #page < ${PAGE_SIZE}
 return cjson.encode(keys)
 `)
 
