@@ -79,8 +79,8 @@ describe('an endpoint that is not open', () => {
     [{ image: {} }, 'passthrough.image: there is no such option. Did you mean images?'],
     [{ images: { prices: () => 1 } }, 'images.prices: there is no such option. Did you mean price?'],
     [{ images: { price: 1 } }, 'images.price: expected a function price(request) that returns dollars, got 1'],
-    [{ images: { price: () => 1, free: true } }, 'images: expected either price'],
-    [{ images: { finalPrice: () => 1 } }, 'images: expected either price'],
+    [{ images: { price: () => 1, free: true } }, 'images: expected price or free, not both'],
+    [{ images: { finalPrice: () => 1 } }, 'images: expected price or free, not both'],
   ])('is an error at the start as %j', (passthrough, message) => {
     expect(() => createGateway({ providers: [extractive()], passthrough: passthrough as Passthrough })).toThrow(message)
   })
