@@ -1,3 +1,4 @@
+import { mapInSlices } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { quotaOf } from '../core/store.ts'
 import {
@@ -64,6 +65,8 @@ export interface BatchRepositoryOptions extends BatchContext {
 
 const MAX_BATCHES = 1_000
 const PAGE_SIZE = 100
+/** Maximum number of concurrent store reads per page. */
+const MAX_CONCURRENT_READS = 16
 /**
  * Age at which an incomplete batch is deleted, in milliseconds. By then, the process that was creating it is presumed
  * dead.
@@ -131,7 +134,7 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
     const { limit, before } = query
     const keys = await (before === undefined ? listOlder(keyId, query) : listNewer(keyId, before))
     const pageKeys = before === undefined ? keys.slice(0, limit) : keys.slice(-limit)
-    const texts = await Promise.all(pageKeys.map((key) => store.get(key)))
+    const texts = await mapInSlices(pageKeys, MAX_CONCURRENT_READS, (key) => store.get(key))
     const batches = texts.map(parseBatch).filter((batch) => batch !== undefined && batch.state !== 'filling')
     return { batches: batches as readonly Batch[], hasMore: keys.length > limit }
   }

@@ -78,6 +78,19 @@ export function withTimeout<T>(
   })
 }
 
+/** Maps the values with at most `size` concurrent calls. More store reads could delay the requests of other keys. */
+export async function mapInSlices<T, Result>(
+  values: readonly T[],
+  size: number,
+  map: (value: T) => MaybePromise<Result>,
+): Promise<readonly Result[]> {
+  const results: Result[] = []
+  for (let from = 0; from < values.length; from += size) {
+    results.push(...(await Promise.all(values.slice(from, from + size).map(map))))
+  }
+  return results
+}
+
 /** Maximum duration of uninterrupted work, in milliseconds. */
 const MAX_WORK_MS = 8
 const SLICE_LENGTH = 32_768

@@ -100,7 +100,8 @@ const BATCHES_PER_TURN = 100
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
-  const polls = new Map<string, ItemPoll>()
+  /** By key id and batch id. The key and the batch that were served longest ago come first. */
+  const polls = new Map<string, Map<string, ItemPoll>>()
   /** End of each key's pause, by key id. A key is paused when it reaches a limit. */
   const pausedUntil = new Map<string, number>()
   const workers = new Set<Promise<void>>()
@@ -169,17 +170,28 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   async function nextTask(): Promise<Task | undefined> {
     if (isStale) await refresh()
     const at = now()
-    for (const [id, poll] of Array.from(polls)) {
-      const pauseEnd = pausedUntil.get(poll.batch.keyId) ?? 0
+    for (const [keyId, ownPolls] of Array.from(polls)) {
+      const pauseEnd = pausedUntil.get(keyId) ?? 0
       if (pauseEnd > at) {
         nextPollAt = Math.min(nextPollAt, pauseEnd)
         continue
       }
-      polls.delete(id)
+      polls.delete(keyId)
+      const task = await nextTaskOf(ownPolls)
+      // Moves the key to the end of the map, so that a key with many batches does not delay those of other keys.
+      if (ownPolls.size > 0) polls.set(keyId, ownPolls)
+      if (task !== undefined) return task
+    }
+    return undefined
+  }
+
+  async function nextTaskOf(ownPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
+    for (const [id, poll] of Array.from(ownPolls)) {
+      ownPolls.delete(id)
       const found = await poll.next()
       if (found.kind === 'none') return { kind: 'end', batch: poll.batch }
-      // Moves the batch to the end of the map, so that the next task is taken from another batch.
-      polls.set(id, poll)
+      // Moves the batch to the end of the map, so that the next task of the key is taken from another batch.
+      ownPolls.set(id, poll)
       if (found.kind === 'item') return found
       nextPollAt = Math.min(nextPollAt, found.until)
     }
@@ -192,13 +204,15 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       cleanedUpAt = now()
       await options.cleanUp()
     }
-    const open = await options.listOpenBatches((id) => polls.get(id)?.batch)
+    const known = new Map(Array.from(polls.values()).flatMap((ownPolls) => Array.from(ownPolls)))
+    const open = await options.listOpenBatches((id) => known.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
-    for (const id of Array.from(polls.keys())) if (!ids.has(id)) polls.delete(id)
+    for (const [id, { batch }] of known) if (!ids.has(id)) polls.get(batch.keyId)?.delete(id)
     for (const [keyId, until] of Array.from(pausedUntil)) if (until <= now()) pausedUntil.delete(keyId)
-    const added = open.filter((batch) => !polls.has(batch.id))
+    const added = open.filter((batch) => !known.has(batch.id))
     for (const [index, batch] of added.entries()) {
-      polls.set(batch.id, await createPoll(batch))
+      const ownPolls = polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
+      polls.set(batch.keyId, ownPolls.set(batch.id, await createPoll(batch)))
       if (index % BATCHES_PER_TURN === 0) await yieldToEventLoop()
     }
   }

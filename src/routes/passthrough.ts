@@ -1,3 +1,4 @@
+import { mapInSlices } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { asString, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Provider } from '../core/ports.ts'
@@ -136,7 +137,7 @@ interface StoredFile {
 
 const MAX_FILES_PER_PAGE = 1_000
 const DEFAULT_PAGE_SIZE = 100
-/** Maximum number of concurrent store reads per list. More could delay the store calls of other keys. */
+/** Maximum number of concurrent store reads per list. */
 const MAX_CONCURRENT_READS = 16
 /** Maximum length of a stored file object, in UTF-16 code units. Larger objects are reduced to the required fields. */
 const MAX_FILE_OBJECT_LENGTH = 2_000
@@ -183,11 +184,7 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfter()
       const start = after === null ? {} : { after: `${prefix}${after}` }
       const names = await store.list(prefix, { ...start, limit: limit + 1 })
-      const stored: (StoredFile | undefined)[] = []
-      for (let from = 0; from < limit && from < names.length; from += MAX_CONCURRENT_READS) {
-        const slice = names.slice(from, Math.min(limit, from + MAX_CONCURRENT_READS))
-        stored.push(...(await Promise.all(slice.map(read))))
-      }
+      const stored = await mapInSlices(names.slice(0, limit), MAX_CONCURRENT_READS, read)
       const files = stored.flatMap((entry) => (entry === undefined ? [] : [entry.file]))
       const purpose = query.get('purpose')
       const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)

@@ -26,6 +26,24 @@ async function made(room: Room, count: number, key: object = {}, headers: Record
   return { secret, keyId, id: ((await response.json()) as { id: string }).id }
 }
 
+describe('items of several keys', () => {
+  it('are taken in turn by key, however many batches a key has', async () => {
+    const room = openRoom()
+    const greedy = await made(room, 2)
+    const idle = room.process(room.store, { batches: { concurrency: 0 } })
+    for (let batch = 0; batch < 4; batch++) await call(idle, greedy.secret, 'POST', '', items(2))
+    const other = await made(room, 3)
+    const gateway = room.process(room.store, { batches: { concurrency: 1 } })
+
+    await workToTheEnd(room, other.secret, other.id, gateway)
+
+    const records = (await gateway.audit.read()).records.filter(({ status }) => status === 200)
+    const owners = records.map(({ keyId }) => (keyId === other.keyId ? 'other' : 'greedy'))
+    expect(owners.lastIndexOf('other')).toBeLessThan(6)
+    expect(owners).toHaveLength(13)
+  })
+})
+
 describe('items that cannot be answered now', () => {
   it('wait while a limit refuses them, and are retried afterwards', async () => {
     const room = openRoom()
