@@ -63,7 +63,7 @@ export interface SseEvent {
  */
 export type StreamPart =
   | { readonly type: 'answer-start'; readonly id: string; readonly model: string }
-  | { readonly type: 'text-start' }
+  | { readonly type: 'text-start'; readonly isRefusal?: boolean }
   | { readonly type: 'text-delta'; readonly text: string }
   | { readonly type: 'thinking-start'; readonly redacted?: string }
   | { readonly type: 'thinking-delta'; readonly text?: string; readonly signature?: string }

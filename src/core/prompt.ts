@@ -54,6 +54,8 @@ export type Part =
 export interface TextPart {
   readonly type: 'text'
   readonly text: string
+  /** True for the model's refusal to answer. Set only in answers. */
+  readonly isRefusal?: boolean
   readonly native?: Native
 }
 

@@ -11,6 +11,7 @@ import type { Part, ThinkingPart } from './prompt.ts'
 /** Pieces are joined only when the answer is read, because joining after each piece would take quadratic time. */
 interface TextBlock {
   readonly type: 'text'
+  readonly isRefusal: boolean
   readonly pieces: string[]
 }
 
@@ -94,7 +95,7 @@ export class Collector {
   #addContent(part: ContentPart): void {
     switch (part.type) {
       case 'text-start':
-        this.#startText()
+        this.#startText(part.isRefusal)
         return
       case 'text-delta':
         ;(this.#text ?? this.#startText()).pieces.push(part.text)
@@ -122,8 +123,8 @@ export class Collector {
     }
   }
 
-  #startText(): TextBlock {
-    this.#text = { type: 'text', pieces: [] }
+  #startText(isRefusal = false): TextBlock {
+    this.#text = { type: 'text', isRefusal, pieces: [] }
     this.#blocks.push(this.#text)
     return this.#text
   }
@@ -140,7 +141,7 @@ type ContentPart = Exclude<StreamPart, { readonly type: 'answer-start' | 'usage'
 function toPart(block: Block): Part {
   switch (block.type) {
     case 'text':
-      return { type: 'text', text: block.pieces.join('') }
+      return { type: 'text', text: block.pieces.join(''), ...(block.isRefusal && { isRefusal: true }) }
     case 'thinking': {
       if (block.redacted !== undefined) return { type: 'thinking', text: block.redacted, redacted: true }
       const thinking = { type: 'thinking', text: block.pieces.join('') } as const
@@ -175,7 +176,7 @@ export function toStreamChunks(completion: Completion): readonly StreamChunk[] {
 function streamPartsOf(part: Part, toolCallIndex: number): readonly StreamPart[] {
   switch (part.type) {
     case 'text': {
-      const start = { type: 'text-start' } as const
+      const start = { type: 'text-start', ...(part.isRefusal === true && { isRefusal: true }) } as const
       return part.text === '' ? [start] : [start, { type: 'text-delta', text: part.text }]
     }
     case 'thinking':

@@ -22,16 +22,19 @@ export function eventData(event: SseEvent): JsonObject {
   return asObject(parseJson(event.data)) ?? {}
 }
 
+type BlockType = 'text' | 'refusal' | 'thinking'
+
 export interface BlockState {
   /** The type of the open block. A delta of the same type continues the block. */
-  openType: 'text' | 'thinking' | undefined
+  openType: BlockType | undefined
 }
 
-export function blockParts(state: BlockState, type: 'text' | 'thinking', text: string): readonly StreamPart[] {
+export function blockParts(state: BlockState, type: BlockType, text: string): readonly StreamPart[] {
   const isOpen = state.openType === type
   state.openType = type
-  const delta: StreamPart = type === 'text' ? { type: 'text-delta', text } : { type: 'thinking-delta', text }
-  return isOpen ? [delta] : [{ type: `${type}-start` }, delta]
+  const delta: StreamPart = type === 'thinking' ? { type: 'thinking-delta', text } : { type: 'text-delta', text }
+  if (isOpen) return [delta]
+  return [type === 'refusal' ? { type: 'text-start', isRefusal: true } : { type: `${type}-start` }, delta]
 }
 
 const LF = 10

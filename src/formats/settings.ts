@@ -41,6 +41,8 @@ export function readChatSettings(body: JsonObject): Settings {
   setIfDefined(settings, 'shape', readShape(body['response_format'], 'response_format', 'json_schema'))
   setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICE_BOUNDS))
   setIfDefined(settings, 'effort', asString(body['reasoning_effort']))
+  // An answer has only one deprecated function call.
+  if (!isAbsent(body['functions'])) settings.parallelToolCalls ??= false
   return settings
 }
 

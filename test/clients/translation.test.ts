@@ -249,3 +249,52 @@ async function collect(openai: OpenAI, params: Params): Promise<readonly unknown
   }
   return items
 }
+
+describe.each([false, true])('an answer in a deprecated or rare form (stream: %s)', (stream) => {
+  it('has a function call for a client that declares functions', async () => {
+    const toolCalls = ['1', '2'].map((input) => ({ id: `call_${input}`, name: 'look', input: `{"q":${input}}` }))
+    const { openai, upstream } = await stage({ reply: () => ({ toolCalls }) })
+    const body = {
+      model: MESSAGE_MODEL,
+      messages: [{ role: 'user' as const, content: 'Look.' }],
+      functions: [{ name: 'look', parameters: { type: 'object', properties: {} } }],
+    }
+
+    const [choice] = stream
+      ? (await openai.chat.completions.stream({ ...body, stream }).finalChatCompletion()).choices
+      : (await openai.chat.completions.create(body)).choices
+
+    expect(choice).toMatchObject({
+      finish_reason: 'function_call',
+      message: { function_call: { name: 'look', arguments: '{"q":1}' } },
+    })
+    expect(choice?.message.tool_calls).toBeUndefined()
+    expect(upstream.last.body['tool_choice']).toEqual({ type: 'auto', disable_parallel_tool_use: true })
+  })
+
+  it('has a refusal in a complete response', async () => {
+    const chunk = (field: 'delta' | 'message', value: JsonObject, reason: string | null) => ({
+      id: 'chatcmpl-1',
+      choices: [{ index: 0, [field]: value, finish_reason: reason }],
+    })
+    const items = [chunk('delta', { refusal: 'I ' }, null), chunk('delta', { refusal: 'refuse.' }, 'stop')]
+    const { openai } = await stage({
+      reply: () =>
+        stream
+          ? { kind: 'events', items: [...items.map((item) => ({ data: JSON.stringify(item) })), { data: '[DONE]' }] }
+          : { kind: 'json', value: chunk('message', { content: null, refusal: 'I refuse.' }, 'stop') },
+    })
+    const body = { model: CHAT_MODEL, input: 'Help.' }
+    const types: string[] = []
+
+    const running = stream ? openai.responses.stream({ ...body, stream }) : undefined
+    for await (const event of running ?? []) types.push(event.type)
+    const response = running === undefined ? await openai.responses.create(body) : await running.finalResponse()
+
+    expect(response.status).toBe('completed')
+    expect(response.output).toMatchObject([
+      { status: 'completed', content: [{ type: 'refusal', refusal: 'I refuse.' }] },
+    ])
+    if (stream) expect(types.filter((type) => type.startsWith('response.refusal'))).toHaveLength(3)
+  })
+})

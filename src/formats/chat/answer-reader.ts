@@ -54,7 +54,7 @@ function textOfMessage(message: JsonObject = {}): string {
 }
 
 function refusalParts(refusal: string): readonly Part[] {
-  return refusal === '' ? [] : [{ type: 'text', text: refusal }]
+  return refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true }]
 }
 
 /** Fields of an answer that only this format has, besides log probabilities. */
@@ -219,7 +219,7 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
   const refusal = asString(delta['refusal']) ?? ''
   if (refusal !== '') {
     state.hasRefusal = true
-    parts.push(...blockParts(state, 'text', refusal))
+    parts.push(...blockParts(state, 'refusal', refusal))
   }
   parts.push(...ownParts(delta))
   const calls = state.calls.read(delta)

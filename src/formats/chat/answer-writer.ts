@@ -13,17 +13,17 @@ import {
   type Completion,
 } from '../../core/answer.ts'
 import { writeFinishReason, CHAT_USAGE_FIELDS, writeUsage } from '../usage.ts'
-import type { Part } from '../../core/prompt.ts'
+import type { Part, Prompt } from '../../core/prompt.ts'
 
 /**
  * Forwards chunks of this format unchanged, with two exceptions: the last chunk with a finish reason is held until the
  * bill is known, and the usage chunk is sent only if the caller requested usage.
  */
 export function createStreamWriter(context: WriteContext): StreamWriter {
-  const { prompt, createdSeconds } = context
+  const { prompt } = context
   const wantsUsage = prompt.native.dialect === 'openai' && requestsUsage(prompt.native.value)
   const relay = createChunkRelay(prompt.settings.choices ?? 1)
-  const builder = createChunkBuilder(createdSeconds)
+  const builder = createChunkBuilder(context)
   return {
     write: (chunk) => {
       const { native } = chunk
@@ -62,15 +62,15 @@ export function writeMetrics(metrics: SvcMetrics): JsonObject {
 }
 
 /** Creates chunks with a common id, time and model. The first chunk contains the role. */
-function createChunkBuilder(created: number) {
+function createChunkBuilder({ prompt, createdSeconds: created }: WriteContext) {
   let commonFields: JsonObject | undefined
   let finish: FinishReason | undefined
   let usage: Partial<Usage> | undefined
   const toDeltas = createDeltaBuilder()
 
   const createEvent = (fields: JsonObject): SseEvent => ({ data: JSON.stringify({ ...commonFields, ...fields }) })
-  const createChunk = (delta: JsonObject, reason: string | null = null): SseEvent =>
-    createEvent({ choices: [{ index: 0, delta, logprobs: null, finish_reason: reason }] })
+  const createChunk = (delta: JsonObject, reason?: FinishReason): SseEvent =>
+    createEvent({ choices: [writeChoice(prompt, 'delta', delta, reason)] })
   const begin = (id: string, model: string): readonly SseEvent[] => {
     if (commonFields !== undefined) return []
     commonFields = { id, object: 'chat.completion.chunk', created, model }
@@ -85,8 +85,7 @@ function createChunkBuilder(created: number) {
       const added = toDeltas(part)
       return added.length === 0 ? [] : [...begin('', ''), ...added.map((delta) => createChunk(delta))]
     },
-    finishChunk: (): SseEvent | undefined =>
-      finish === undefined ? undefined : createChunk({}, writeFinishReason(finish)),
+    finishChunk: (): SseEvent | undefined => (finish === undefined ? undefined : createChunk({}, finish)),
     usageChunk: (): SseEvent | undefined =>
       usage === undefined
         ? undefined
@@ -211,14 +210,7 @@ export function writeCompletion(completion: Completion, _metrics: SvcMetrics, co
     object: 'chat.completion',
     created: context.createdSeconds,
     model: completion.model,
-    choices: [
-      {
-        index: 0,
-        message: writeMessage(completion.parts),
-        logprobs: null,
-        finish_reason: writeFinishReason(completion.finish),
-      },
-    ],
+    choices: [writeChoice(context.prompt, 'message', writeMessage(completion.parts), completion.finish)],
     ...(completion.usage === undefined ? {} : { usage: writeUsage(completion.usage, CHAT_USAGE_FIELDS) }),
   })
 }
@@ -236,4 +228,23 @@ function writeMessage(parts: readonly Part[]): JsonObject {
     ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join('\n') }),
     ...(calls.length === 0 ? {} : { tool_calls: calls.map(writeChatCall) }),
   }
+}
+
+function writeChoice(prompt: Prompt, field: 'delta' | 'message', value: JsonObject, finish?: FinishReason): JsonObject {
+  const reason = finish === undefined ? null : writeFinishReason(finish)
+  if (!usesDeprecatedFunctions(prompt)) return { index: 0, [field]: value, logprobs: null, finish_reason: reason }
+  const deprecatedReason = finish === 'tool-call' ? 'function_call' : reason
+  return { index: 0, [field]: withDeprecatedCall(value), logprobs: null, finish_reason: deprecatedReason }
+}
+
+/** Clients that declare the deprecated `functions` read `function_call` and ignore `tool_calls`. */
+function usesDeprecatedFunctions({ native: { dialect, value } }: Prompt): boolean {
+  return dialect === 'openai' && asArray(value['functions']).length > 0 && asArray(value['tools']).length === 0
+}
+
+/** Replaces the calls of a message or a delta. A message has only one deprecated call. */
+function withDeprecatedCall({ tool_calls: calls, ...others }: JsonObject): JsonObject {
+  const call = asArray(calls).filter(isJsonObject)[0]
+  if (call === undefined || (call['index'] ?? 0) !== 0) return others
+  return { ...others, function_call: call['function'] ?? null }
 }

@@ -90,7 +90,10 @@ function createResponseWriter(context: WriteContext) {
     end: (metrics: SvcMetrics): readonly [...ResponseEvent[], ResponseEvent] => {
       const opening = writeOpening()
       const { response: requestFields, output } = state.started ?? startResponse('', context.prompt.model)
-      const finalStatus = writeResponseStatus(state.finish)
+      // A refusal is a complete answer in this format.
+      const finalStatus = writeResponseStatus(
+        state.finish === 'filtered' && output.hasRefusal() ? 'stop' : state.finish,
+      )
       const closing = output.finish(finalStatus.status)
       const usage =
         state.usage === undefined ? null : writeUsage({ ...NO_USAGE, ...state.usage }, RESPONSE_USAGE_FIELDS)

@@ -8,8 +8,10 @@ export type ResponseEvent = JsonObject & { readonly type: string }
 
 type ItemStatus = 'completed' | 'incomplete'
 
+type TextKind = 'text' | 'refusal'
+
 interface OpenItem {
-  readonly kind: 'text' | 'thinking' | 'call'
+  readonly kind: TextKind | 'thinking' | 'call'
   readonly index: number
   readonly id: string
   readonly pieces: string[]
@@ -29,6 +31,7 @@ interface Call {
 export interface OutputWriter {
   writePart(part: StreamPart): readonly ResponseEvent[]
   finish(status: ItemStatus): readonly ResponseEvent[]
+  hasRefusal(): boolean
   /** All items are complete after `finish`. */
   items(): readonly JsonObject[]
 }
@@ -39,6 +42,9 @@ interface OutputState {
   readonly originalTools: ReadonlyMap<string, OriginalTool>
   readonly items: JsonObject[]
   current: OpenItem | undefined
+  /** The kind of the text that follows. */
+  textKind: TextKind
+  hasRefusal: boolean
   /** Deltas of several calls may be interleaved, so all calls end when the answer ends. */
   readonly calls: Map<number, OpenItem>
 }
@@ -47,7 +53,15 @@ export function createOutputWriter(
   stem: string,
   originalTools: ReadonlyMap<string, OriginalTool> = new Map(),
 ): OutputWriter {
-  const state: OutputState = { stem, originalTools, items: [], current: undefined, calls: new Map() }
+  const state: OutputState = {
+    stem,
+    originalTools,
+    items: [],
+    current: undefined,
+    textKind: 'text',
+    hasRefusal: false,
+    calls: new Map(),
+  }
   return {
     writePart: (part) => addPart(state, part),
     finish: (status) => {
@@ -56,6 +70,7 @@ export function createOutputWriter(
       state.calls.clear()
       return closing
     },
+    hasRefusal: () => state.hasRefusal,
     items: () => state.items,
   }
 }
@@ -63,9 +78,11 @@ export function createOutputWriter(
 function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[] {
   switch (part.type) {
     case 'text-start':
+      state.textKind = part.isRefusal === true ? 'refusal' : 'text'
+      state.hasRefusal ||= part.isRefusal === true
       return closeCurrent(state)
     case 'text-delta':
-      return part.text === '' ? [] : appendDelta(state, 'text', part.text)
+      return part.text === '' ? [] : appendDelta(state, state.textKind, part.text)
     case 'thinking-start':
       return [...closeCurrent(state), ...(part.redacted === undefined ? [] : addRedacted(state, part.redacted))]
     case 'thinking-delta': {
@@ -98,15 +115,19 @@ function addPart(state: OutputState, part: StreamPart): readonly ResponseEvent[]
 }
 
 /** The first delta starts the item, so no item is empty. */
-function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: string): readonly ResponseEvent[] {
+function appendDelta(state: OutputState, kind: TextKind | 'thinking', delta: string): readonly ResponseEvent[] {
   const opening = state.current?.kind === kind ? [] : openCurrent(state, kind)
   const item = state.current
   if (item === undefined) return opening
   const isFirst = item.pieces.length === 0
   item.pieces.push(delta)
-  if (kind === 'text') {
-    const first = { type: 'response.content_part.added', ...contentFields(item), part: outputText('') }
-    const event = { type: 'response.output_text.delta', ...contentFields(item), delta, logprobs: [] }
+  if (kind !== 'thinking') {
+    const first = { type: 'response.content_part.added', ...contentFields(item), part: textBlock(kind, '') }
+    const fields = { ...contentFields(item), delta }
+    const event =
+      kind === 'refusal'
+        ? { type: 'response.refusal.delta', ...fields }
+        : { type: 'response.output_text.delta', ...fields, logprobs: [] }
     return [...opening, ...(isFirst ? [first] : []), event]
   }
   const part = { type: 'summary_text', text: '' }
@@ -115,14 +136,14 @@ function appendDelta(state: OutputState, kind: 'text' | 'thinking', delta: strin
   return [...opening, ...(isFirst ? [first] : []), event]
 }
 
-function openCurrent(state: OutputState, kind: 'text' | 'thinking'): readonly ResponseEvent[] {
+function openCurrent(state: OutputState, kind: TextKind | 'thinking'): readonly ResponseEvent[] {
   const closing = closeCurrent(state)
   const begun = beginItem(state, kind)
   state.current = begun.open
   return [...closing, ...begun.events]
 }
 
-const PREFIXES = { text: 'msg', thinking: 'rs', call: 'fc' } as const
+const PREFIXES = { text: 'msg', refusal: 'msg', thinking: 'rs', call: 'fc' } as const
 
 function beginItem(
   state: OutputState,
@@ -141,8 +162,9 @@ function beginItem(
 function itemOf({ kind, id, pieces, signaturePieces, call }: OpenItem, status: ItemStatus | 'in_progress'): JsonObject {
   const text = pieces.join('')
   switch (kind) {
-    case 'text': {
-      const content = status === 'in_progress' ? [] : [outputText(text)]
+    case 'text':
+    case 'refusal': {
+      const content = status === 'in_progress' ? [] : [textBlock(kind, text)]
       return { id, type: 'message', status, role: 'assistant', content }
     }
     case 'thinking':
@@ -152,7 +174,8 @@ function itemOf({ kind, id, pieces, signaturePieces, call }: OpenItem, status: I
   }
 }
 
-function outputText(text: string): JsonObject {
+function textBlock(kind: TextKind, text: string): JsonObject {
+  if (kind === 'refusal') return { type: 'refusal', refusal: text }
   return { type: 'output_text', text, annotations: [], logprobs: [] }
 }
 
@@ -199,7 +222,12 @@ function closingEvents(open: OpenItem): readonly ResponseEvent[] {
     case 'text':
       return [
         { type: 'response.output_text.done', ...contentFields(open), text, logprobs: [] },
-        { type: 'response.content_part.done', ...contentFields(open), part: outputText(text) },
+        { type: 'response.content_part.done', ...contentFields(open), part: textBlock(open.kind, text) },
+      ]
+    case 'refusal':
+      return [
+        { type: 'response.refusal.done', ...contentFields(open), refusal: text },
+        { type: 'response.content_part.done', ...contentFields(open), part: textBlock(open.kind, text) },
       ]
     case 'thinking':
       if (text === '') return []
