@@ -54,7 +54,7 @@ const CHAT: SourceFormat = {
   ),
   hintFields: nameSet(
     'seed logit_bias frequency_penalty presence_penalty metadata store service_tier prompt_cache_key ' +
-      'prompt_cache_retention prompt_cache_options verbosity',
+      'prompt_cache_retention prompt_cache_options verbosity prediction',
   ),
   harmlessFields: new Map([
     ['n', (value: Json) => value === 1],

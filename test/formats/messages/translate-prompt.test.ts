@@ -240,6 +240,7 @@ describe('a chat request for a model of the message format', () => {
       service_tier: 'auto',
       prompt_cache_key: 'a',
       verbosity: 'low',
+      prediction: { type: 'content', content: 'a' },
     }
     const list = [
       {
