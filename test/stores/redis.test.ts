@@ -264,7 +264,8 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
     const one = redisStore({ client: failing, prefix, shardByOwner: true })
     const two = redisStore({ client, prefix, shardByOwner: true })
     await one.reserve({ reservationId: 't', claims: [own, shared], expiresAfterMs: 60_000 })
-    const settlement = { reservationId: 't', charges: used(3), tallies }
+    const entries = [{ log: 'audit', at: 1, value: 'record' }]
+    const settlement = { reservationId: 't', charges: used(3), tallies, entries }
     await expect(one.settle(settlement)).rejects.toThrow('cut')
     expect(await two.settle(settlement)).toBe(false)
     expect(await one.settle(settlement)).toBe(false)
@@ -273,6 +274,7 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
       { spent: 3, held: 0 },
     ])
     expect(await two.tallies(['usage:k:1d:0'])).toEqual([{ requests: 1 }])
+    expect(await two.entries('audit', { limit: 9 })).toMatchObject([{ value: 'record' }])
   })
 })
 

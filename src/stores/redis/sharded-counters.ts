@@ -131,8 +131,10 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       const isSettled = fieldOf(reply, 'settled') === true
       if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
       const otherOwners = [...involvedOwners].filter((other) => other !== owner)
-      await Promise.all(otherOwners.map((other) => settlePart(other, true)))
-      if (isSettled && entries.length > 0) await run(OPERATION_SCRIPTS.append, toEntriesRequest(entries, limits))
+      // The failure of another owner must not prevent the entries, because a repeated settlement does not append them.
+      const appending =
+        isSettled && entries.length > 0 ? run(OPERATION_SCRIPTS.append, toEntriesRequest(entries, limits)) : undefined
+      await Promise.all([appending, ...otherOwners.map((other) => settlePart(other, true))])
       owners.delete(reservationId)
       return isSettled
     }
