@@ -188,7 +188,7 @@ const NO_STATISTICS: CacheStatistics = {
   bytes: 0,
 }
 
-/** Creates the cache. Loads its module on the first lookup. */
+/** Creates the cache. Loads its module on the first call. */
 export function createCache(options: SemanticCacheOptions): SemanticCache {
   let loaded: SemanticCache | undefined
   const load = lazy(async () => {
@@ -198,8 +198,9 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
   return {
     lookUp: (query) => loaded?.lookUp(query) ?? load().then((cache) => cache.lookUp(query)),
     peek: (query) => loaded?.peek(query) ?? load().then((cache) => cache.peek(query)),
-    reportWrongHit: (id) => loaded?.reportWrongHit(id),
-    clear: (filter) => loaded?.clear(filter),
+    // These calls also load the module, because other processes may have stored answers in a shared store.
+    reportWrongHit: (id) => load().then((cache) => cache.reportWrongHit(id)),
+    clear: (filter) => load().then((cache) => cache.clear(filter)),
     stats: () => loaded?.stats() ?? NO_STATISTICS,
     flush: async () => loaded?.flush(),
   }

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { createMemoryAnswerStore } from '../../src/cache/answer-store.ts'
 import { smallModelVerifier } from '../../src/cache/cache-options.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
@@ -158,6 +159,18 @@ describe('tier 1 over a real port', () => {
     await openai.chat.completions.create(ask('What is a sluice?'))
 
     expect(upstream.requests).toHaveLength(2)
+  })
+
+  it('deletes answers that another gateway has stored, before its own first request', async () => {
+    const answers = createMemoryAnswerStore({ maxEntries: 10, maxBytes: 1e6, indexBytes: () => 0, onRemove: () => {} })
+    const cache = { answers, scope: 'global' } as const
+    const [first, second] = [await stage({ cache }), await stage({ cache })]
+    await first.openai.chat.completions.create(ask('What is a sluice?'))
+
+    await second.gateway.cache.clear()
+    await second.openai.chat.completions.create(ask('What is a sluice?'))
+
+    expect(second.upstream.requests).toHaveLength(1)
   })
 })
 
