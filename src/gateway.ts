@@ -22,7 +22,7 @@ import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/guard-store.ts'
 import { memoryStore } from './stores/memory.ts'
 import { yieldToEventLoop } from './tokens/estimate.ts'
-import { createBatches, createTraffic } from './wiring/batches.ts'
+import { createBatches, createRequestTracker } from './wiring/batches.ts'
 import { createCache } from './wiring/savings.ts'
 import { createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
 import { createGovernance } from './wiring/governance.ts'
@@ -134,8 +134,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   })
   const { keys, budgets, rateLimits, ledger } = governance
   const metrics = createMetricsReports({ ...observers, cache, now: runtime.now, unsettled: ledger.settlementCounts })
-  const traffic = createTraffic(runtime)
-  const batches = createBatches(options.batches, { store, services, findKeyById: governance.findKeyById, traffic })
+  const requestTracker = createRequestTracker(runtime)
+  const batches = createBatches(options.batches, {
+    store,
+    services,
+    findKeyById: governance.findKeyById,
+    requestTracker,
+  })
   const handle = createHandler(
     {
       services,
@@ -151,7 +156,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         audit: observers.audit,
         metrics,
       },
-      traffic,
+      requestTracker,
       batches,
       passthrough: options.passthrough,
     },

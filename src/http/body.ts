@@ -42,7 +42,7 @@ export function bodyUnreadable(cause: unknown): GatewayError {
   return new GatewayError('invalid-request', message, { cause })
 }
 
-/** `size` is the total length of the pieces. A single piece is returned without copying it. */
+/** Joins pieces whose total length is `size`. Returns a single piece without copying it. */
 export function joinBytes(pieces: readonly Uint8Array[], size: number): Uint8Array {
   const [only] = pieces
   if (pieces.length === 1 && only !== undefined) return only
@@ -67,8 +67,8 @@ const allocate: (size: number) => Uint8Array =
  */
 const LARGE_BODY_BYTES = 1024 * 1024
 /**
- * Buffer size for a body of unknown size, in bytes. The platform allocates physical memory only when it is first
- * written.
+ * Buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the pages
+ * that are written.
  */
 const UNKNOWN_LENGTH_BUFFER_BYTES = 32 * 1024 * 1024
 
@@ -79,7 +79,7 @@ export class BodyCollector {
   #buffer: Uint8Array | undefined
   #size = 0
 
-  /** @param expected The Content-Length. A body of a different size is copied a second time. */
+  /** @param expected The Content-Length. A longer body is copied again. */
   constructor(maxBytes: number, expected: number) {
     this.#maxBytes = maxBytes
     this.#expectedBytes = expected

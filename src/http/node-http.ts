@@ -135,8 +135,8 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
 
 /**
  * Calls the listener once, when the response has been sent or the connection is closed. Node reports a closed
- * connection only to the response that is being sent. This function therefore destroys responses that wait behind an
- * earlier response of the same connection (pipelining).
+ * connection only to the response that is being sent. When the connection closes, this function therefore destroys the
+ * responses that wait behind an earlier response (pipelining).
  */
 function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse, listener: () => void): void {
   outgoing.once('close', listener)
@@ -151,7 +151,7 @@ function onceFinished(incoming: IncomingMessage, outgoing: ServerResponse, liste
   outgoing.once('close', () => closers.delete(close))
 }
 
-/** Functions that close the waiting responses of each connection, which share one listener. */
+/** Functions that close the waiting responses of a connection. They share one listener on its socket. */
 const waitingClosersBySocket = new WeakMap<Socket, Set<() => void>>()
 
 function waitingClosersOf(socket: Socket): Set<() => void> {
@@ -239,7 +239,7 @@ export class NodeSink implements ResponseSink {
   #sendFailure(): void {
     for (const name of this.#outgoing.getHeaderNames()) this.#outgoing.removeHeader(name)
     const message =
-      'The gateway produced a response that cannot be sent. Retry, and contact its operator if it fails again.'
+      'The gateway produced a response that cannot be sent. Retry, and contact the operator if the problem persists.'
     const { status, headers, body } = plainFailure(500, message)
     this.#outgoing.writeHead(status, headers)
     this.#finish(body)
@@ -270,7 +270,7 @@ export class NodeSink implements ResponseSink {
   }
 }
 
-/** Lets Node close a connection that makes no progress. Otherwise, an unread response would stay in memory indefinitely. */
+/** Lets Node close a connection that makes no progress. An unread response would otherwise stay in memory forever. */
 function closeWhenUnread(outgoing: ServerResponse): void {
   const { socket } = outgoing
   if (socket === null) return
@@ -282,8 +282,8 @@ function closeWhenUnread(outgoing: ServerResponse): void {
 
 /**
  * Returns true while a body is being received. `complete` is also false for a request without a body while its handler
- * runs. If its connection were closed, the next request would need a new connection, and clients could treat a broken
- * stream as complete.
+ * runs. Closing the connection of such a request would force the client to reconnect, and the client could treat a
+ * broken stream as complete.
  */
 function isUploading({ complete, headers, httpVersionMajor }: IncomingMessage): boolean {
   if (complete) return false

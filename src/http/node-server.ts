@@ -55,7 +55,7 @@ export interface RunningServer {
 }
 
 /**
- * Serves a gateway with node:http, with limits that are suitable for the open internet: 10 s for the headers of a
+ * Serves a gateway with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
  * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the port is not available.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
@@ -159,7 +159,7 @@ function trackConnections(server: Server): ConnectionTracker {
 }
 
 /**
- * Reads data that has already arrived before the server is closed. Closing the listening socket resets connections that
+ * Closes the server after reading data that has already arrived. Closing the listening socket resets connections that
  * the server has not accepted yet. Closing a connection with an unread request also resets it.
  */
 async function drain(server: Server, connections: ConnectionTracker, drainMs: number): Promise<void> {

@@ -45,12 +45,12 @@ export function createRouter<Handler>(endpoints: readonly Endpoint<Handler>[], f
     else if (known === undefined) patterns.push(entry)
   }
   return (method, pathname) => {
-    const found = findEntry(pathname, exact, patterns)
-    if (found === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
-    if (found === undefined) throw unknownPath(pathname)
-    const handle = found.entry.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
-    if (handle === undefined) throw wrongMethod(method, [...found.entry.methods.keys()])
-    return { handle, variables: found.variables }
+    const match = findEntry(pathname, exact, patterns)
+    if (match === undefined && fallback !== undefined) return { handle: fallback, variables: {} }
+    if (match === undefined) throw unknownPath(pathname)
+    const handle = match.entry.methods.get(method === 'HEAD' ? 'GET' : (method as Method))
+    if (handle === undefined) throw wrongMethod(method, [...match.entry.methods.keys()])
+    return { handle, variables: match.variables }
   }
 }
 

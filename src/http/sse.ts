@@ -3,12 +3,12 @@ import type { SseEvent } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 
 /**
- * Maximum number of bytes to feed to the parser at once, because it checks the size of its buffer only after each feed.
+ * Maximum number of bytes to feed to the parser at once. The parser checks the size of its buffer only after each feed.
  */
 const SLICE_BYTES = 16 * 1024
 /**
  * Maximum number of lines of a stream that are neither a known field nor a comment. The parser creates an `Error` for
- * each of them, so that a stream of such lines would block the event loop for seconds.
+ * each of these lines, so a stream of them would block the event loop for seconds.
  */
 const MAX_UNKNOWN_LINES = 1_000
 
@@ -79,7 +79,7 @@ export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = 
   return `${idLine}${eventLine}data: ${dataLines(data)}\n\n`
 }
 
-/** Comments keep the connection alive. Clients ignore them. */
+/** Serializes a comment. Comments keep the connection alive, and clients ignore them. */
 export function writeSseComment(text: string): string {
   return `: ${oneLine(text)}\n\n`
 }

@@ -88,7 +88,7 @@ const LARGE_BODY_BYTES = 1024 * 1024
 const SLICE_BYTES = 256 * 1024
 
 function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < bytes.byteLength; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES)
+  for (let start = 0; start < bytes.byteLength; start += SLICE_BYTES) yield bytes.subarray(start, start + SLICE_BYTES)
 }
 
 const ABORTED = new Error('The upstream call was aborted')

@@ -142,7 +142,7 @@ class WebSink implements ResponseSink {
     try {
       this.#resolve(new Response(body, { status, headers }))
     } catch {
-      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Contact its operator.')
+      const failure = plainFailure(500, 'The gateway produced a response that cannot be sent. Contact the operator.')
       this.#resolve(new Response(failure.body, { status: failure.status, headers: failure.headers }))
     }
   }

@@ -158,7 +158,7 @@ function commitSettlement({ reservation, used, audit }: SettleArguments, isBille
   return isBilled ? reservation.settle(used, audit) : reservation.settle(unbilled(used))
 }
 
-/** The usage of a discarded answer: the vendor charges for it, but the key is not billed. */
+/** Returns the usage of a discarded answer. The vendor charges for the answer, but the key is not billed. */
 function unbilled({ model, actual }: RequestUsage): RequestUsage {
   return {
     promptTokens: 0,
@@ -171,7 +171,7 @@ function unbilled({ model, actual }: RequestUsage): RequestUsage {
   }
 }
 
-/** An in-process request. The JSON limits apply to its body. */
+/** Returns an in-process request with a JSON body. The JSON limits apply to the body. */
 function internalRequest(path: string, headers: Readonly<Record<string, string>>, body: JsonObject): HttpRequest {
   return {
     method: 'POST',

@@ -65,7 +65,10 @@ export async function rateStatusOfCaller(
 
 export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
   if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
-  throw new GatewayError('unauthenticated', 'The key is not valid here: it is unknown, inactive or expired.')
+  throw new GatewayError(
+    'unauthenticated',
+    'The key is unknown, inactive or expired. Check the key, or ask the operator of the gateway for a new one.',
+  )
 }
 
 /**

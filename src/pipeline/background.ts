@@ -39,7 +39,7 @@ export async function respondInBackground(
 /** A response that the vendor generates in the background. */
 export interface BackgroundResponse {
   readonly id: string
-  /** The response as last reported. @default nothing is known about it */
+  /** The response as last reported. @default the upstream has not reported it */
   readonly completion?: Completion
 }
 
@@ -61,7 +61,7 @@ export function settleInBackground(
 
 export type SettleInBackground = typeof settleInBackground
 
-/** The work continues without the registration, because the vendor charges for the response. */
+/** Reports a failed registration. The work continues, because the vendor charges for the response anyway. */
 function reportUnregistered({ observers }: Services): (cause: unknown) => void {
   return (cause) => observers.reportFailure('a background response could not be registered', cause)
 }
@@ -92,7 +92,7 @@ class BackgroundWork {
     this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
 
-  /** Requests an early end: the response is cancelled upstream. */
+  /** Cancels the response upstream and ends the work early. */
   end(): void {
     this.#isClosing = true
     this.#wake()
@@ -128,7 +128,7 @@ class BackgroundWork {
   async #poll(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, format } = this.#answered
     const { runtime, timeouts } = this.#services
-    // The work continues after the request is cancelled.
+    // The work continues after the request is canceled.
     const { signal } = new AbortController()
     try {
       const text = await route?.provider.storedResponse?.({

@@ -5,7 +5,7 @@ import type { Store } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/estimate.ts'
 import type { FindKeyById } from './answer-item.ts'
 import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
-import type { Services, Traffic } from './services.ts'
+import type { Services, RequestTracker } from './services.ts'
 
 /** Options of the batch worker of this process. See docs/batches.md. */
 export interface BatchOptions {
@@ -24,7 +24,7 @@ export interface BatchDependencies {
   readonly store: Store
   readonly services: Services
   readonly findKeyById: FindKeyById
-  readonly traffic: Traffic
+  readonly requestTracker: RequestTracker
 }
 
 /** Processes the batches of a store. Several processes can share a store. */
@@ -45,18 +45,18 @@ const CONCURRENCY = 4
 
 export function createBatchProcessing(
   { concurrency = CONCURRENCY, leaseMs = LEASE_MS, waitUntil }: BatchOptions,
-  { store, services, findKeyById, traffic }: BatchDependencies,
+  { store, services, findKeyById, requestTracker }: BatchDependencies,
 ): { readonly repository: BatchRepository; readonly worker: BatchWorker } {
   const { now, uuid } = services.runtime
-  const parts = { store, now, uuid, pause: yieldToEventLoop }
-  const repository = createBatchRepository(parts)
-  const queue = new ItemQueue({ ...parts, leaseMs })
+  const dependencies = { store, now, uuid, pause: yieldToEventLoop }
+  const repository = createBatchRepository(dependencies)
+  const queue = new ItemQueue({ ...dependencies, leaseMs })
   const worker = createBatchWorker({
     queue,
     processor: createItemProcessor({ queue, store, findKeyById, services, leaseMs }),
     listOpenBatches: repository.listOpen,
-    cleanUp: () => cleanUpBatches(parts),
-    traffic,
+    cleanUp: () => cleanUpBatches(dependencies),
+    requestTracker,
     services,
     concurrency,
     ...(waitUntil !== undefined && { waitUntil }),
@@ -69,7 +69,7 @@ interface BatchWorkerOptions {
   readonly processor: ItemProcessor
   readonly listOpenBatches: (known: (id: string) => OpenBatch | undefined) => Promise<readonly OpenBatch[]>
   readonly cleanUp: () => Promise<unknown>
-  readonly traffic: Traffic
+  readonly requestTracker: RequestTracker
   readonly services: Services
   readonly concurrency: number
   readonly waitUntil?: (promise: Promise<unknown>) => void
@@ -95,12 +95,12 @@ const MAX_DOUBLINGS = 6
  */
 const MAX_PAUSE_MS = 300_000
 /** Number of polls to create per turn of the event loop. */
-const BATCHES_PER_TURN = 100
+const POLLS_PER_TURN = 100
 
 function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   const { queue, processor, services, concurrency } = options
   const { now, after, random } = services.runtime
-  /** By key id and batch id. The key and the batch that were served longest ago come first. */
+  /** Polls by key id and batch id. The least recently served key and batch come first. */
   const polls = new Map<string, Map<string, ItemPoll>>()
   /** End of each key's pause, by key id. A key is paused when it reaches a limit. */
   const pausedUntil = new Map<string, number>()
@@ -112,13 +112,13 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
   let nextPollAt = Infinity
   let cleanedUpAt = -Infinity
   let cancelTimer: () => void = () => {}
-  let lastStep: Promise<unknown> = Promise.resolve()
+  let lastOperation: Promise<unknown> = Promise.resolve()
 
   /** Processes tasks one after another until none remains. */
   async function runWorker(): Promise<void> {
     try {
       for (;;) {
-        await options.traffic.waitForQuiet(stopController.signal)
+        await options.requestTracker.waitForQuiet(stopController.signal)
         // Rejected items complete without waiting. Without this pause, thousands of them would block the event loop.
         await yieldToEventLoop()
         if (stopController.signal.aborted) return
@@ -161,39 +161,39 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
     await queue.release(claim, now())
   }
 
-  function inSequence<Value>(step: () => Promise<Value>): Promise<Value> {
-    const next = lastStep.then(step)
-    lastStep = next.catch(() => {})
+  function inSequence<Value>(operation: () => Promise<Value>): Promise<Value> {
+    const next = lastOperation.then(operation)
+    lastOperation = next.catch(() => {})
     return next
   }
 
   async function nextTask(): Promise<Task | undefined> {
     if (isStale) await refresh()
-    const at = now()
-    for (const [keyId, ownPolls] of Array.from(polls)) {
+    const nowMs = now()
+    for (const [keyId, keyPolls] of Array.from(polls)) {
       const pauseEnd = pausedUntil.get(keyId) ?? 0
-      if (pauseEnd > at) {
+      if (pauseEnd > nowMs) {
         nextPollAt = Math.min(nextPollAt, pauseEnd)
         continue
       }
       polls.delete(keyId)
-      const task = await nextTaskOf(ownPolls)
-      // Moves the key to the end of the map, so that a key with many batches does not delay those of other keys.
-      if (ownPolls.size > 0) polls.set(keyId, ownPolls)
+      const task = await nextTaskOf(keyPolls)
+      // Moves the key to the end of the map, so that a key with many batches does not delay the batches of other keys.
+      if (keyPolls.size > 0) polls.set(keyId, keyPolls)
       if (task !== undefined) return task
     }
     return undefined
   }
 
-  async function nextTaskOf(ownPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
-    for (const [id, poll] of Array.from(ownPolls)) {
-      ownPolls.delete(id)
-      const found = await poll.next()
-      if (found.kind === 'none') return { kind: 'end', batch: poll.batch }
+  async function nextTaskOf(keyPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
+    for (const [id, poll] of Array.from(keyPolls)) {
+      keyPolls.delete(id)
+      const result = await poll.next()
+      if (result.kind === 'none') return { kind: 'end', batch: poll.batch }
       // Moves the batch to the end of the map, so that the next task of the key is taken from another batch.
-      ownPolls.set(id, poll)
-      if (found.kind === 'item') return found
-      nextPollAt = Math.min(nextPollAt, found.until)
+      keyPolls.set(id, poll)
+      if (result.kind === 'item') return result
+      nextPollAt = Math.min(nextPollAt, result.until)
     }
     return undefined
   }
@@ -204,16 +204,16 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
       cleanedUpAt = now()
       await options.cleanUp()
     }
-    const known = new Map(Array.from(polls.values()).flatMap((ownPolls) => Array.from(ownPolls)))
+    const known = new Map(Array.from(polls.values()).flatMap((keyPolls) => Array.from(keyPolls)))
     const open = await options.listOpenBatches((id) => known.get(id)?.batch)
     const ids = new Set(open.map(({ id }) => id))
     for (const [id, { batch }] of known) if (!ids.has(id)) polls.get(batch.keyId)?.delete(id)
     for (const [keyId, until] of Array.from(pausedUntil)) if (until <= now()) pausedUntil.delete(keyId)
     const added = open.filter((batch) => !known.has(batch.id))
     for (const [index, batch] of added.entries()) {
-      const ownPolls = polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
-      polls.set(batch.keyId, ownPolls.set(batch.id, await createPoll(batch)))
-      if (index % BATCHES_PER_TURN === 0) await yieldToEventLoop()
+      const keyPolls = polls.get(batch.keyId) ?? new Map<string, ItemPoll>()
+      polls.set(batch.keyId, keyPolls.set(batch.id, await createPoll(batch)))
+      if (index % POLLS_PER_TURN === 0) await yieldToEventLoop()
     }
   }
 

@@ -21,8 +21,8 @@ interface Owner {
 }
 
 /**
- * Limits the total size of the large bodies that one key has in progress. Until its request is answered, a body
- * occupies several times its size in memory. A body that would exceed the limit is not read until earlier bodies are
+ * Limits the total size of the large bodies that one key has in progress. A body occupies several times its size in
+ * memory until its request is answered. A body that would exceed the limit is not read until earlier bodies are
  * released.
  */
 export class BodyCapacity {

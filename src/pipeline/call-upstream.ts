@@ -23,7 +23,7 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
  */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
-  if (plan.kind === 'replay') return answeredBy(planned, replay(plan.answer, planned, services))
+  if (plan.kind === 'replay') return setAnswer(planned, replay(plan.answer, planned, services))
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
@@ -80,9 +80,9 @@ class RoutedCall implements UpstreamStreamCall {
   }
 
   /** Returns the request fields that the translation or the provider dropped. */
-  ignoredFor({ model }: Route, hints: readonly string[]): readonly string[] {
+  ignoredFor({ model }: Route, ignoredByProvider: readonly string[]): readonly string[] {
     const dropped = this.#dropped?.get(model)
-    return dropped === undefined ? hints : [...dropped, ...hints]
+    return dropped === undefined ? ignoredByProvider : [...dropped, ...ignoredByProvider]
   }
 }
 
@@ -94,22 +94,22 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
   return services.upstream
     .complete(planned.resolved.routes, routed)
     .then(({ answer, route, ignored }) =>
-      answeredBy(planned, { kind: 'whole', completion: answer }, route, routed.ignoredFor(route, ignored)),
+      setAnswer(planned, { kind: 'whole', completion: answer }, route, routed.ignoredFor(route, ignored)),
     )
 }
 
 function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
-  // Stream headers contain an estimated bill, which requires a token count. Counting a long prompt takes time, so it runs
-  // while the request waits for the upstream.
+  // Stream headers contain an estimated bill, which requires a token count. A long prompt is counted while the request
+  // waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
   return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
     const droppedFields = routed.ignoredFor(route, ignored)
-    const answered = (): Answered => answeredBy(planned, { kind: 'streamed', stream: answer }, route, droppedFields)
+    const answered = (): Answered => setAnswer(planned, { kind: 'streamed', stream: answer }, route, droppedFields)
     return counting === undefined ? answered() : counting.then(answered)
   })
 }
 
-function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
+function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
   exchange.answer = answer
   exchange.route = route
   exchange.ignoredFields = ignored
@@ -118,13 +118,13 @@ function answeredBy(exchange: Planned, answer: Answer, route?: Route, ignored: r
 
 /** Returns a stored answer, or the live stream of an identical request, in the form that the caller requested. */
 function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
-  if ('read' in stored) return streamOf(stored, planned, services)
+  if ('read' in stored) return openReplay(stored, planned, services)
   const completion = withNewId(stored, planned, services)
   if (!planned.prompt.stream) return { kind: 'whole', completion }
-  return streamOf(createReplaySource(toStreamChunks(completion)), planned, services)
+  return openReplay(createReplaySource(toStreamChunks(completion)), planned, services)
 }
 
-function streamOf(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
+function openReplay(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
   const translator = new AnswerTranslator({
     writer: planned.format.createStreamWriter(writeContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
@@ -168,7 +168,8 @@ function withNewId(completion: Completion, planned: Planned, services: Services)
 
 /**
  * Returns the prompt with the granted output limit if the caller requested more than the budget covers. Also sets the
- * limit if the caller omitted it and the upstream requires a limit or does not enforce its own maximum.
+ * limit if the caller omitted it, unless the model's maximum is granted, enforced by the upstream and optional in its
+ * format.
  */
 function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Planned): Prompt {
   const requested = planned.prompt.settings.maxTokens
@@ -180,12 +181,12 @@ function withOutputLimit(prompt: Prompt, { model, provider }: Route, planned: Pl
 }
 
 export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Record<string, string>> {
-  let passed: Record<string, string> | undefined
+  let forwarded: Record<string, string> | undefined
   for (const name of FORMAT_HEADERS) {
     const value = request.header(name)
-    if (value !== undefined) (passed ??= {})[name] = value
+    if (value !== undefined) (forwarded ??= {})[name] = value
   }
-  return passed ?? NO_HEADERS
+  return forwarded ?? NO_HEADERS
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}

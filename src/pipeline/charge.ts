@@ -72,8 +72,8 @@ export function countUpTo(
 ): number {
   let count = 0
   for (const text of texts) {
-    for (let at = 0; at < text.length && count < limit; at += SLICE_LENGTH) {
-      count += tokenizer.estimate(text.slice(at, at + SLICE_LENGTH))
+    for (let start = 0; start < text.length && count < limit; start += SLICE_LENGTH) {
+      count += tokenizer.estimate(text.slice(start, start + SLICE_LENGTH))
     }
   }
   return Math.min(count, limit)

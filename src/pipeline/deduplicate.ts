@@ -8,7 +8,7 @@ import { eventSinkOf } from './stream-answer.ts'
 import { baseHeaders } from './response.ts'
 import { release } from './settle.ts'
 
-/** Printable ASCII, because clients encode other characters in headers differently. */
+/** Accepts only printable ASCII, because clients encode other characters in headers differently. */
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
 
 /**

@@ -69,7 +69,7 @@ function promptOf({ native, model, inputs }: EmbeddingRequest): Prompt {
 /** Maximum number of tokens that a vendor adds to each input. */
 const INPUT_OVERHEAD_TOKENS = 8
 
-/** Each input has its own context window. Inputs sent as tokens are not estimated. */
+/** Returns the size of all inputs. Each input has its own context window. Inputs sent as tokens are counted exactly. */
 function measureInputs({ inputs }: EmbeddingRequest, prompt: Prompt, size: Size, meter: Meter): Size {
   const inputTokens = inputs.reduce((sum, input) => sum + (typeof input === 'string' ? 0 : input.length), 0)
   const overhead = inputs.length * INPUT_OVERHEAD_TOKENS
@@ -120,13 +120,13 @@ async function respondWithVectors(reserved: Reserved, services: Services): Promi
 async function sendVectors(
   planned: Planned,
   request: EmbeddingRequest,
-  embedded: EmbeddingResult,
+  result: EmbeddingResult,
   services: Services,
 ): Promise<undefined> {
-  const completion = completionOf(planned.id, embedded)
+  const completion = completionOf(planned.id, result)
   const answered = Object.assign(planned, { answer: { kind: 'whole', completion } as const })
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
-  const body = JSON.stringify(writeEmbeddings(embedded, request.encoding, bill.optimizedTokens))
+  const body = JSON.stringify(writeEmbeddings(result, request.encoding, bill.optimizedTokens))
   const headers = answerHeaders(bill, [])
   await settle(answered, { status: 200, bill, completion: () => completion }, services)
   await planned.idempotencyClaim?.remember({

@@ -109,7 +109,7 @@ export class Exchange {
   #subscribe(): Subscribers {
     const subscribers = new Subscribers(() => this.cancellation.cancel(new Error('The caller disconnected.')))
     const leave = subscribers.join()
-    // This subscription never ends, so the request is not cancelled.
+    // This subscription never ends, so the request is not canceled.
     if (this.isDetached) subscribers.join()
     this.request.onDisconnect(() => {
       this.isDisconnected = true

@@ -98,13 +98,13 @@ function simulateSmallModel(small: SmallModel | undefined, { meter }: Services):
 /** Undefined if the cache was not searched. */
 type CacheResult = CacheHit | CacheMiss | undefined
 
-interface DryRun {
+interface ExplanationContext {
   readonly forecast: Forecast
   readonly cacheResult: CacheResult
   readonly hasCache: boolean
 }
 
-function describePlan(planned: Planned, { forecast, cacheResult, hasCache }: DryRun): JsonObject {
+function describePlan(planned: Planned, { forecast, cacheResult, hasCache }: ExplanationContext): JsonObject {
   const { resolved, margin, plan } = planned
   const bill = expectedBill(planned)
   return {

@@ -128,7 +128,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   readonly #live: LiveStream
   readonly #parser: SseParser = createSseParser(MAX_EVENT_CHARS)
   readonly #reader: StreamReader
-  readonly #ownId: string | undefined
+  readonly #newId: string | undefined
   readonly #earlyParts: StreamPart[] = []
   /** The last parts of the answer. Held until the stream ends, because the usage must precede them. */
   readonly #lastParts: StreamPart[] = []
@@ -144,10 +144,10 @@ class FollowedAnswer implements AnswerSource, EventSink {
   #resume: () => void = () => {}
   #resolveContent: (hasContent: boolean) => void = () => {}
 
-  constructor(live: LiveStream, reader: StreamReader, ownId: string | undefined) {
+  constructor(live: LiveStream, reader: StreamReader, newId: string | undefined) {
     this.#live = live
     this.#reader = reader
-    this.#ownId = ownId
+    this.#newId = newId
     this.hasContent = new Promise((resolve) => (this.#resolveContent = resolve))
     const leaveSubscribers = live.subscribers?.join()
     const stop = live.follow(this)
@@ -244,7 +244,7 @@ class FollowedAnswer implements AnswerSource, EventSink {
   #receive(part: StreamPart): void {
     if (part.type === 'usage') this.usage = { ...NO_USAGE, ...this.usage, ...part.usage }
     else if (part.type === 'answer-end' || part.type === 'done') this.#lastParts.push(part)
-    else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#ownId ?? part.id })
+    else if (part.type === 'answer-start') this.#forward({ ...part, id: this.#newId ?? part.id })
     else this.#forward(part)
     if (part.type.endsWith('-delta')) this.#resolveContent(true)
   }
@@ -267,6 +267,6 @@ const encoder = new TextEncoder()
 function streamEndedEarly(): GatewayError {
   return new GatewayError(
     'upstream',
-    'The identical request whose answer this request shares ended early. Send the request again.',
+    'This request shared the answer of an identical request, which ended early. Send the request again.',
   )
 }

@@ -147,8 +147,8 @@ export function checkSurcharge(prompt: Prompt, { routes }: ResolvedModel, { limi
 }
 
 /**
- * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count or,
- * failing that, the operator's `tokenFactor`.
+ * Returns a counter that uses the model's tokenizer. If the tokenizer is unknown, the counter uses the vendor's count,
+ * or else the operator's `tokenFactor`.
  */
 function counterFor(route: Route, size: PromptSize): TokenCounter | undefined {
   const { model, provider } = route

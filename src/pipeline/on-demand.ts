@@ -11,7 +11,7 @@ export { portablePrompt } from '../formats/portable.ts'
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
-/** Returns the answer as one JSON object, without a code fence around it. Throws `upstream` if it is not a JSON object. */
+/** Returns the answer without a code fence around its JSON. Throws `upstream` unless the answer is a JSON object. */
 export function unwrapJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))

@@ -133,7 +133,7 @@ export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, mo
   if (Number.isFinite(margin) && margin >= 0) return margin
   throw new GatewayError(
     'internal',
-    'The margin of this gateway is not a finite number that is 0 or greater. Contact its operator.',
+    'The margin is not a finite number of at least 0. Contact the operator of the gateway.',
   )
 }
 

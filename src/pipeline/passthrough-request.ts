@@ -136,7 +136,7 @@ const NO_BODY: PassthroughBody = { fields: {}, bytes: 0, withModel: () => undefi
 async function readBody(exchange: Authenticated, services: Services): Promise<PassthroughBody> {
   const { request } = exchange
   const boundary = boundaryOf(request.header('content-type') ?? '')
-  // The content type of a form has been checked. The other header checks are the same as for JSON.
+  // `boundaryOf` has checked the content type of a form. The other header checks are the same as for JSON.
   checkJsonHeaders(boundary === undefined ? request : withJsonContentType(request), services.bodyLimits.maxBytes)
   const bytes = await readBytes(exchange, services)
   if (boundary !== undefined) {

@@ -21,8 +21,8 @@ import { waitForStore } from './reserve.ts'
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 
 /**
- * Calls an endpoint whose requests and answers are forwarded without translation. The request counts against the request limits
- * and reserves its maximum price. The gateway never retries it, because it may be expensive or unsafe to repeat.
+ * Calls an endpoint whose requests and answers are forwarded without translation. The request counts against the
+ * request limits and reserves its maximum price. It is never retried, because a repetition may be expensive or unsafe.
  */
 export async function passThrough(
   authenticated: Authenticated,
@@ -48,7 +48,7 @@ export async function passThrough(
   return mustReadAnswer ? sendCompleteAnswer(answered, target) : sendStream(answered)
 }
 
-/** Bills a request even if its caller has disconnected, because the vendor charges for it. */
+/** Calls the vendor. Bills the maximum price if the caller disconnects, because the vendor charges for the request. */
 async function callVendor(
   exchange: ReservedPassthrough,
   request: ParsedPassthrough,

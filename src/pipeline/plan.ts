@@ -41,7 +41,7 @@ function shorten(reserved: Reserved, recalled: RecallMiss, services: Services): 
 /** Minimum length of a cacheable prefix, in tokens. No vendor caches shorter prefixes. */
 const MIN_PREFIX_TOKENS = 1024
 
-/** Returns true if every route's vendor caches only the prefixes that the prompt marks. */
+/** Returns true for a prompt of sufficient length if every route's vendor caches only marked prefixes. */
 function needsCacheMarkers({ resolved, prompt, size, steering }: Reserved): boolean {
   return (
     steering.level !== 'off' &&

@@ -28,7 +28,7 @@ export interface ItemProcessorOptions {
   readonly leaseMs: number
 }
 
-/** Delay after which an item of a batch that is still being written can be claimed again. */
+/** Delay after which an item of a batch that is still being written can be claimed again, in milliseconds. */
 const UNWRITTEN_BATCH_DELAY_MS = 1_000
 
 export function createItemProcessor(options: ItemProcessorOptions): ItemProcessor {
@@ -58,7 +58,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
   async function finish(
     claim: ItemClaim,
     result: ItemResult,
-    commit: (isStored: boolean) => Promise<void> = async () => {},
+    commit: (isBilled: boolean) => Promise<void> = async () => {},
   ): Promise<undefined> {
     const stored = (await queue.renew(claim)) ? await queue.finish(claim, result) : undefined
     await commit(stored !== undefined)

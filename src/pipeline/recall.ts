@@ -46,7 +46,7 @@ async function digestBlocks({ prompt }: Reserved): Promise<void> {
 
 function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services): MaybePromise<RecallResult> {
   const { prompt, key, resolved, cancellation, request, id } = reserved
-  const found = answerCache.cache.lookUp({
+  const lookupResult = answerCache.cache.lookUp({
     prompt,
     keyId: key.id,
     modelName: resolved.name,
@@ -55,7 +55,7 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
     requestId: id,
     smallModel: () => services.smallModel(resolved.routes[0]),
   })
-  return chain(found, (answer) => {
+  return chain(lookupResult, (answer) => {
     if (answer.hit) return { replay: replayOf(reserved, answer, answer.spent) }
     if (answer.id === undefined) return { keeper: createKeeper(reserved, answer, { services }), spent: answer.spent }
     return join(reserved, answer, answerCache, services)
@@ -153,16 +153,16 @@ function createKeeper(reserved: Reserved, miss: CacheMiss, { leader, services }:
       void miss.claim?.release()
       return
     }
-    const logFailure = (cause: unknown): void => {
+    const handleFailure = (cause: unknown): void => {
       leader?.complete('not-shared')
       void miss.claim?.release()
       services.observers.reportFailure('an answer could not be stored in the cache', cause)
     }
     try {
       const shared = storeAndShare(miss, { completion: completion(), promptTokens: bill.originalTokens }, leader)
-      if (isPromise(shared)) shared.catch(logFailure)
+      if (isPromise(shared)) shared.catch(handleFailure)
     } catch (cause) {
-      logFailure(cause)
+      handleFailure(cause)
     }
   }
   if (leader === undefined || !canFollow(reserved)) return { finish }

@@ -56,14 +56,14 @@ export function waitForStore<Value>(
 ): MaybePromise<Value> {
   if (!isPromise(pending)) return pending
   const startedAt = runtime.now()
-  const left = Math.max(0, storeTimeoutMs - exchange.storeMs)
+  const remainingMs = Math.max(0, storeTimeoutMs - exchange.storeMs)
   return new Promise((resolve, reject) => {
     const expire = (): void => {
       exchange.storeMs = storeTimeoutMs
       reject(storeError(`did not answer within ${storeTimeoutMs} ms`))
     }
-    if (left === 0) expire()
-    const cancel = runtime.after(left, expire)
+    if (remainingMs === 0) expire()
+    const cancel = runtime.after(remainingMs, expire)
     const finish = (): void => {
       cancel()
       exchange.storeMs += Math.max(0, runtime.now() - startedAt)

@@ -27,11 +27,11 @@ export function createResolve(models: ModelNames, random: () => number): Resolve
     const route = models.resolve(name)
     if (route !== undefined) return { name, routes: [route] }
     if (!isSafeModelName(name)) throw invalidModelName()
-    const found =
+    const resolved =
       key.providers.length > 0
         ? weightedRoutes(name, key, models.resolve, random)
         : permittedRoutes(name, key, models.routesFor(name))
-    if (found !== undefined) return found
+    if (resolved !== undefined) return resolved
     throw unknownModel(name, nearMisses(name, key, models))
   }
 }

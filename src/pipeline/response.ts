@@ -9,7 +9,7 @@ import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 
-/** Headers of every response, including errors. None are forwarded from the upstream. */
+/** Returns the request id and the rate limits as headers. None are forwarded from the upstream. */
 export function baseHeaders(requestId: string, rate: RateStatus): HeaderRecord {
   return {
     'x-request-id': requestId,
@@ -72,7 +72,8 @@ export function storingProvider({
 }
 
 /**
- * Stores a settled answer to which later requests can refer. Logs a failure, because the answer is sent nevertheless.
+ * Stores a settled answer to which later requests can refer. Logs a failure instead of throwing, because the answer is
+ * sent anyway.
  */
 export function storeTurn(
   answered: Answered,

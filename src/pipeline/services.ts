@@ -36,11 +36,11 @@ import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, Res
 /** Returns the routes of a model name for a key. Throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
-/** Calls the routes in order. Does not retry once an answer has content. */
+/** Calls the routes in order until one answers. Does not retry after an answer has begun. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
   stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
-  embed(routes: readonly Route[], call: UpstreamEmbedding): Promise<UpstreamAnswer<EmbeddingResult>>
+  embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
 }
 
 export interface UpstreamRequest {
@@ -63,7 +63,7 @@ export interface UpstreamStreamCall extends UpstreamCall {
   readonly translatorFor: (route: Route, source: AnswerSource) => AnswerTranslator
 }
 
-export interface UpstreamEmbedding extends UpstreamRequest {
+export interface UpstreamEmbeddingCall extends UpstreamRequest {
   readonly request: EmbeddingRequest
 }
 
@@ -186,7 +186,7 @@ export interface Turns {
 }
 
 /** The requests in progress. Batches are processed while few requests are in progress. */
-export interface Traffic {
+export interface RequestTracker {
   enter(id: string): void
   /** Ignores unknown ids. */
   leave(id: string): void

@@ -23,20 +23,20 @@ export function settle(
   outcome: RequestOutcome & { readonly bill: Bill },
   services: Services,
 ): MaybePromise<void> {
-  return end(answered, usedBy(answered, outcome.bill), outcome, services)
+  return end(answered, usageOf(answered, outcome.bill), outcome, services)
 }
 
 /**
- * Ends a request without an answer. Releases the reserved amount, except for what `billForFailure` or `billForDisconnect`
- * bills. Batch items have no caller that could disconnect; a cancelled item is retried.
+ * Ends a request without an answer. Releases the reserved amount, except for the bill from `billForFailure` or
+ * `billForDisconnect`. Batch items have no caller that could disconnect; a canceled item is retried.
  */
 export function release(exchange: Exchange, outcome: RequestOutcome, services: Services): MaybePromise<void> {
-  if (!isPlanned(exchange)) return end(exchange, nothingUsed(exchange), outcome, services)
+  if (!isPlanned(exchange)) return end(exchange, zeroUsage(exchange), outcome, services)
   const hasDisconnected = exchange.cancellation.isCanceled && exchange.subscribers !== undefined
   return chain(prepareBill(exchange), () => {
     const bill = hasDisconnected ? billForDisconnect(exchange) : billForFailure(exchange)
-    if (bill === undefined) return end(exchange, nothingUsed(exchange), outcome, services)
-    return end(exchange, usedBy(exchange, bill), { ...outcome, bill }, services)
+    if (bill === undefined) return end(exchange, zeroUsage(exchange), outcome, services)
+    return end(exchange, usageOf(exchange, bill), { ...outcome, bill }, services)
   })
 }
 
@@ -99,7 +99,7 @@ function settleReservation(
 }
 
 /** Returns the usage that counts toward limits and tallies. A cache hit uses no tokens, because no prompt is sent. */
-function usedBy({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
+function usageOf({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   const isHit = bill.cache === 'HIT'
   return {
     promptTokens: isHit ? 0 : bill.optimizedTokens,
@@ -112,7 +112,7 @@ function usedBy({ resolved }: ResolvedExchange, bill: Bill): RequestUsage {
   }
 }
 
-function nothingUsed({ resolved }: Exchange): RequestUsage {
+function zeroUsage({ resolved }: Exchange): RequestUsage {
   return {
     promptTokens: 0,
     completionTokens: 0,

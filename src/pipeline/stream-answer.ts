@@ -112,8 +112,8 @@ class StreamAnswer {
   }
 
   /**
-   * Lets the stream continue after its caller disconnects. A caller that is still connected but reads slowly still
-   * pauses it.
+   * Lets the stream continue after its caller disconnects. A connected caller that reads slowly still pauses the
+   * stream.
    */
   #detach(leave: () => void): void {
     if (this.#answered.isDisconnected) this.#buffer.drain()
@@ -175,7 +175,7 @@ class StreamAnswer {
     // When the last reader disconnects, the upstream call fails before `onCancel` runs.
     if (this.#answered.cancellation.isCanceled) return this.#abandon()
     const failure = asFailure(error)
-    if (this.#isContinued(failure)) return
+    if (this.#endIfContinued(failure)) return
     // A stream that fails before its first content is billed as a failed request.
     const bill = this.#stream.translator.hasOutput ? this.#partialBill() : undefined
     this.#finish(bill, { status: 200, failure }, () => this.#buffer.finish(this.#writeFailure(failure), false))
@@ -184,17 +184,17 @@ class StreamAnswer {
   #abandon(): void {
     if (this.#isOver) return
     this.#stream.abort()
-    if (this.#isContinued(generationStopped())) return
+    if (this.#endIfContinued(generationStopped())) return
     this.#finish(this.#partialBill(), { status: 499, failure: clientDisconnected() }, () => {
       this.#buffer.finish(this.#writeFailure(generationStopped()), false)
     })
   }
 
   /**
-   * Ends the stream of a response that the vendor continues to generate. The request is settled later. Returns false for
-   * other streams.
+   * Ends the stream of a response that the vendor continues to generate, and settles the request later. Returns false
+   * for other streams.
    */
-  #isContinued(failure: GatewayError): boolean {
+  #endIfContinued(failure: GatewayError): boolean {
     const id = this.#stream.translator.answerId
     if (id === undefined || this.#settleLater === undefined) return false
     if (this.#isOver) return true

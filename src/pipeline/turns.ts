@@ -86,8 +86,8 @@ async function recall(
     referencedAnswers: await findReferenced(store, key, referencedTurnIds),
     upstreamIds: new Set(providers.keys()),
   }
-  const [provider, other] = new Set(providers.values())
-  if (other !== undefined) throw severalProviders(String(provider), other)
+  const [provider, secondProvider] = new Set(providers.values())
+  if (secondProvider !== undefined) throw severalProviders(String(provider), secondProvider)
   return {
     body: format.resolveReferences(body, turns),
     ...(provider !== undefined && { restrictRoutes: (resolved: ResolvedModel) => routesOf(resolved, provider) }),
@@ -116,8 +116,8 @@ async function forEachValue(
   readValue: (id: string) => Promise<string | undefined>,
   receive: (id: string, value: string) => void,
 ): Promise<void> {
-  for (let from = 0; from < ids.length; from += MAX_CONCURRENT_READS) {
-    const slice = ids.slice(from, from + MAX_CONCURRENT_READS)
+  for (let start = 0; start < ids.length; start += MAX_CONCURRENT_READS) {
+    const slice = ids.slice(start, start + MAX_CONCURRENT_READS)
     const values = await Promise.all(slice.map(readValue))
     for (const [index, id] of slice.entries()) {
       const value = values[index]
@@ -198,13 +198,13 @@ function parseAnswer(text: string | undefined): JsonObject | undefined {
  * Returns only the routes to the provider that stores the referenced responses. Throws 400 for a model of another
  * provider.
  */
-function routesOf(resolved: ResolvedModel, storedBy: string): ResolvedModel {
-  const routes = resolved.routes.filter(({ provider }) => provider.name === storedBy)
+function routesOf(resolved: ResolvedModel, providerName: string): ResolvedModel {
+  const routes = resolved.routes.filter(({ provider }) => provider.name === providerName)
   const restricted = toResolvedModel(resolved.name, routes)
   if (restricted !== undefined) return restricted
   throw new GatewayError(
     'invalid-request',
-    `The request continues a response that the provider ${storedBy} stores, but its model belongs to another provider. Choose a model of ${storedBy}, or send the full conversation as input.`,
+    `The request continues a response that the provider ${providerName} stores, but the requested model belongs to another provider. Choose a model of ${providerName}, or send the full conversation as input.`,
     { param: 'previous_response_id', code: 'previous_response_not_found' },
   )
 }
@@ -217,10 +217,10 @@ function severalProviders(first: string, second: string): GatewayError {
   )
 }
 
-function tooManyReferences(found: string): GatewayError {
+function tooManyReferences(references: string): GatewayError {
   return new GatewayError(
     'invalid-request',
-    `input refers to ${found}. Send the items themselves, or continue the conversation with previous_response_id.`,
+    `input refers to ${references}. Send the items themselves, or continue the conversation with previous_response_id.`,
     { param: 'input' },
   )
 }

@@ -75,7 +75,7 @@ export function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt 
   return startedAt + timeouts.total - runtime.now()
 }
 
-/** Resolves when the stream has content. */
+/** Resolves when the stream has content, or after `holdMs` milliseconds. */
 export async function openStream(
   attempt: UpstreamAttempt,
   call: FailoverStreamCall,

@@ -26,13 +26,13 @@ export interface CatalogAlias {
   /** `<provider>/<model_id>`. */
   readonly target: string
   readonly displayName?: string
-  /** @default the target's */
+  /** @default the context window of the target */
   readonly contextWindow?: number
-  /** @default the target's */
+  /** @default the maximum of the target */
   readonly maxOutputTokens?: number
-  /** Default values of parameters. @default the target's */
+  /** Default values of parameters. @default those of the target */
   readonly defaults?: NonNullable<Model['defaults']>
-  /** Factor for the thresholds of the automatic tiers. @default the target's */
+  /** Factor for the thresholds of the automatic tiers. @default the factor of the target */
   readonly thresholdFactor?: number
 }
 
@@ -103,9 +103,9 @@ export function createModelDirectory(options: {
   const providers = providersByName(options.providers)
   const configured = configuredModels(catalog.models ?? [], providers)
   const find = (name: string): CatalogRoute | undefined => {
-    const parts = splitModelName(name)
-    const provider = parts && providers.get(parts.provider)
-    const model = configured.get(name) ?? (parts && provider?.model(parts.id))
+    const modelName = splitModelName(name)
+    const provider = modelName && providers.get(modelName.provider)
+    const model = configured.get(name) ?? (modelName && provider?.model(modelName.id))
     return provider && model && { name, provider, model }
   }
   const aliases = aliasRoutes(catalog.aliases ?? [], find)
@@ -159,21 +159,21 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
   return named
 }
 
-/** Keyed by full model name. */
+/** Returns the configured models by full name. */
 function configuredModels(
   entries: readonly ModelEntry[],
   providers: ReadonlyMap<string, Provider>,
 ): ReadonlyMap<string, Model> {
   const configured = new Map<string, Model>()
   for (const [index, entry] of entries.entries()) {
-    const parts = splitModelName(entry.id)
-    const provider = parts && providers.get(parts.provider)
-    if (parts === undefined || provider === undefined) {
+    const modelName = splitModelName(entry.id)
+    const provider = modelName && providers.get(modelName.provider)
+    if (modelName === undefined || provider === undefined) {
       throw optionError(
         `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, not "${entry.id}"`,
       )
     }
-    const known = provider.model(parts.id)
+    const known = provider.model(modelName.id)
     const price = entry.price ?? known?.price
     if (price === undefined) {
       throw optionError(
@@ -181,7 +181,7 @@ function configuredModels(
           'per million tokens',
       )
     }
-    configured.set(entry.id, completeModel({ ...known, ...entry, id: parts.id, price }, provider.name))
+    configured.set(entry.id, completeModel({ ...known, ...entry, id: modelName.id, price }, provider.name))
   }
   return configured
 }
@@ -231,7 +231,7 @@ function optionError(problem: string): GatewayError {
 }
 
 /**
- * Ends calls that are cancelled or time out, because a custom provider may ignore its signal and timeouts. The
+ * Ends calls that are canceled or time out, because a custom provider may ignore its signal and timeouts. The
  * reservation of a call that never ends would never be settled. Providers with `endsCalls` are returned unchanged.
  */
 function enforceDeadlines(provider: Provider): Provider {

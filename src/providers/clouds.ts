@@ -53,14 +53,14 @@ export interface VertexOptions extends VendorOptions {
   readonly sign?: SignRequest
 }
 
-const resourceLabel = z
+const resourceLabelSchema = z
   .string()
   .check(z.regex(/^[\w-]+$/, { error: 'expected letters, digits, dashes and underscores' }))
 
 const vertexSchema: z.ZodMiniType<VertexOptions> = z.strictObject({
   ...vendorFields,
-  project: resourceLabel,
-  location: z.exactOptional(resourceLabel),
+  project: resourceLabelSchema,
+  location: z.exactOptional(resourceLabelSchema),
   publisher: z.exactOptional(z.enum(['google', 'anthropic'], { error: 'expected google or anthropic' })),
   sign: z.exactOptional(functionSchema<SignRequest>()),
 })
@@ -134,7 +134,7 @@ export interface BedrockOptions extends VendorOptions {
    * as the key, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
-  /** Replaces SigV4. */
+  /** Signs each call in place of SigV4. */
   readonly sign?: SignRequest
 }
 
@@ -172,7 +172,7 @@ export function bedrock(options: BedrockOptions): Provider {
 
 type SigningScope = Readonly<Record<'region' | 'service', string>>
 
-/** The environment is read for each call, because secrets are not available during builds. */
+/** Reads the environment for each call, because secrets may be missing when the provider is created, as in builds. */
 function bedrockCredentials(
   provider: string,
   { apiKey, credentials, sign }: BedrockOptions,

@@ -19,7 +19,7 @@ export interface EmbeddingEndpoint {
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const PROVIDER_NAME = 'embeddings'
 
-/** Rejects with `upstream` unless the answer has one vector for each text. */
+/** Resolves with one vector for each text. Rejects with `upstream` if a vector is missing or invalid. */
 export async function embedBatch(
   endpoint: EmbeddingEndpoint,
   texts: readonly string[],

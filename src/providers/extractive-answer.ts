@@ -75,7 +75,7 @@ function truncateAnswer(
   const firstStop = stop
     .map((sequence) => ({ sequence, index: sequence === '' ? -1 : truncated.indexOf(sequence) }))
     .filter(({ index }) => index >= 0)
-    .toSorted((one, other) => one.index - other.index)[0]
+    .toSorted((a, b) => a.index - b.index)[0]
   if (firstStop !== undefined) {
     return { text: truncated.slice(0, firstStop.index), finish: 'stop-sequence', stopSequence: firstStop.sequence }
   }
@@ -116,13 +116,13 @@ function splitIntoGroups(chunk: StreamChunk): readonly StreamChunk[] {
 const DIMENSIONS = 1024
 
 /**
- * Texts with similar words get similar vectors. If fewer dimensions are requested, the vectors are truncated and
+ * Returns similar vectors for texts with similar words. If fewer dimensions are requested, the vectors are truncated and
  * normalized to length 1.
  */
 export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
   const { dimensions = DIMENSIONS, inputs } = request
   if (dimensions > DIMENSIONS) {
-    throw new GatewayError('invalid-request', `dimensions is ${dimensions}; this model has at most ${DIMENSIONS}.`, {
+    throw new GatewayError('invalid-request', `dimensions is ${dimensions}; expected at most ${DIMENSIONS}.`, {
       param: 'dimensions',
     })
   }
@@ -188,7 +188,9 @@ function extractSummary(texts: readonly string[], limits: ExtractLimits): readon
   const sentences = readSentences(texts)
   const counts = new Map<string, number>()
   for (const term of sentences.flatMap((sentence) => sentence.terms)) counts.set(term, (counts.get(term) ?? 0) + 1)
-  const frequent = [...counts].toSorted(([one, a], [other, b]) => b - a || (one < other ? -1 : 1)).slice(0, 12)
+  const frequent = [...counts]
+    .toSorted(([termA, countA], [termB, countB]) => countB - countA || (termA < termB ? -1 : 1))
+    .slice(0, 12)
   return selectBest(sentences, new Set(frequent.map(([term]) => term)), limits, 0)
 }
 
@@ -238,7 +240,7 @@ function selectBest(
   const ranked = sentences
     .map((sentence) => ({ sentence, score: scoreOf(sentence) }))
     .filter(({ score }) => score > 0)
-    .toSorted((one, other) => other.score - one.score || one.sentence.position - other.sentence.position)
+    .toSorted((a, b) => b.score - a.score || a.sentence.position - b.sentence.position)
   const minScore = (ranked[0]?.score ?? 0) * minShare
   const selected: Sentence[] = []
   let size = 0
@@ -248,7 +250,7 @@ function selectBest(
     selected.push(sentence)
     size += sentence.text.length + 1
   }
-  return selected.toSorted((one, other) => one.position - other.position).map(({ text }) => text)
+  return selected.toSorted((a, b) => a.position - b.position).map(({ text }) => text)
 }
 
 /** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */

@@ -40,14 +40,14 @@ export function extractive(options: ExtractiveOptions = {}): Provider {
     models,
     model: (id) => models.find((model) => model.id === id),
     async complete(call) {
-      const { composeCompletion: answer } = await import('./extractive-answer.ts')
+      const { composeCompletion } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
-      return { answer: answer(call), ignored: [] }
+      return { answer: composeCompletion(call), ignored: [] }
     },
     async stream(call) {
-      const { composeCompletion: answer, streamCompletion: streamAnswer } = await import('./extractive-answer.ts')
+      const { composeCompletion, streamCompletion } = await import('./extractive-answer.ts')
       call.signal.throwIfAborted()
-      return { answer: streamAnswer(answer(call), call.signal), ignored: [] }
+      return { answer: streamCompletion(composeCompletion(call), call.signal), ignored: [] }
     },
     async embed(call) {
       const { embedOffline } = await import('./extractive-answer.ts')

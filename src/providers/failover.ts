@@ -51,7 +51,7 @@ export interface Failover {
 /**
  * Calls candidates in order until one answers. A candidate that fails before its answer begins is retried after a
  * random delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates. A
- * rejection of the request itself is not retried. If every candidate fails, the first failure is thrown.
+ * rejection of the request itself is not retried. If every candidate fails, the call rejects with the first failure.
  */
 export function createFailover({
   runtime,
@@ -180,14 +180,14 @@ function callCandidate<T>(
   method: ProviderMethod<T>,
   callNext: (error: unknown) => Promise<FailoverAnswer<T>>,
 ): Promise<FailoverAnswer<T>> {
-  let sent: Promise<ProviderAnswer<T>>
+  let pendingAnswer: Promise<ProviderAnswer<T>>
   try {
-    sent = Promise.resolve(method.send(attempt))
+    pendingAnswer = Promise.resolve(method.send(attempt))
   } catch (error) {
     // A provider that throws is handled like a provider that rejects.
-    sent = Promise.reject(error)
+    pendingAnswer = Promise.reject(error)
   }
-  return sent.then(
+  return pendingAnswer.then(
     (received) => {
       try {
         const { answer, ignored } = received

@@ -88,8 +88,8 @@ function numberWithin(schema: JsonObject, values: TextValues): number {
 /** Resolves a local reference, such as `#/$defs/name`. */
 function resolveReference(reference: string, root: JsonObject): JsonObject {
   if (!reference.startsWith('#/')) return {}
-  const steps = reference.slice(2).split('/')
-  return asObject(steps.reduce<unknown>((value, step) => asObject(value)?.[step], root)) ?? {}
+  const segments = reference.slice(2).split('/')
+  return asObject(segments.reduce<unknown>((value, segment) => asObject(value)?.[segment], root)) ?? {}
 }
 
 function valuesIn(text: string): TextValues {

@@ -196,7 +196,7 @@ class HttpCall implements TransportHandler, AnswerSource {
   #checkIdle(): void {
     const { runtime, timeouts } = this.#options
     const idleMs = this.#isPaused ? 0 : runtime.now() - this.#lastActivityAt
-    if (idleMs >= timeouts.idle) this.#timeOut('sent no more data', timeouts.idle)
+    if (idleMs >= timeouts.idle) this.#timeOut('did not send more data', timeouts.idle)
     else this.#cancelIdleTimer = runtime.after(timeouts.idle - idleMs, () => this.#checkIdle())
   }
 

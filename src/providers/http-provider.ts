@@ -120,7 +120,7 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
   }
 }
 
-/** Status and content type are checked before any part of the answer is forwarded. */
+/** Checks the status and the content type before any part of the answer is forwarded. */
 async function stream(
   loadingTarget: MaybePromise<LoadedTarget>,
   call: ProviderCall,

@@ -30,7 +30,7 @@ interface CatalogRow extends Omit<KnownModel, 'family' | 'created' | 'pricedAt' 
   readonly retired?: boolean
 }
 
-/** Fields of a row override `shared`. */
+/** Returns the models of a catalog file. The fields of a row override `shared`. */
 export function readCatalog(
   rows: readonly CatalogRow[],
   shared: Partial<KnownModel> & { readonly family: string },
@@ -61,7 +61,7 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/** Ignores the part of the id before the last slash. Returns undefined for an unknown family. */
+/** Returns the family for the prefix of the id after its last slash, or undefined for an unknown prefix. */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)

@@ -31,7 +31,7 @@ export interface OpenaiCompatibleOptions extends VendorOptions {
   /** The URL before `/chat/completions` and `/embeddings`, usually ending in `/v1`. */
   readonly baseUrl: string
   /**
-   * The key, or a function that returns the key for each call. Sent as `Authorization: Bearer`. @default none is sent
+   * The key, or a function that returns the key for each call. Sent as `Authorization: Bearer`. @default no key is sent
    */
   readonly apiKey?: ApiKey
   /**

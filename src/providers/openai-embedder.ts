@@ -22,7 +22,7 @@ export interface OpenaiEmbedderOptions {
   /** The URL before `/embeddings`, such as `https://api.openai.com/v1`. */
   readonly baseUrl: string
   readonly model: string
-  /** Sent as `Authorization: Bearer`. @default none is sent */
+  /** Sent as `Authorization: Bearer`. @default no key is sent */
   readonly apiKey?: string
   /** The length of the vectors. @default 1024 */
   readonly dimensions?: number

@@ -21,11 +21,11 @@ export class PacedStream {
   readonly #connection: Connection
   #receiver: SourceReceiver | undefined
   #chunks: Uint8Array[] = []
-  /** Size of `#pieces` in bytes. */
+  /** Total size of `#chunks`, in bytes. */
   #waitingBytes = 0
   /** Reports the end of the stream after all chunks are forwarded. */
   #emitEnd: ((receiver: SourceReceiver) => void) | undefined
-  /** Forwarded in the current turn of the event loop. */
+  /** Bytes and lines forwarded in the current turn of the event loop. */
   #turnBytes = 0
   #turnLines = 0
   #isYielding = false

@@ -141,7 +141,7 @@ function modelOf(
 
 const MAX_PRICE = 10_000
 
-/** In dollars per million tokens, without rounding errors. */
+/** Returns the price in dollars per million tokens, without rounding errors. */
 function dollarsPerMillion(id: string, value: unknown, factor = 1): number {
   const dollars = typeof value === 'number' ? Number((value * factor).toPrecision(12)) : Number.NaN
   if (dollars >= 0 && dollars <= MAX_PRICE) return dollars

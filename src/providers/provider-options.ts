@@ -115,7 +115,7 @@ export const apiKeySchema: Schema<string> = z
   .string({ error: 'expected the key as a string' })
   .check(z.regex(/^[\x21-\x7e]+$/, { error: 'expected a key of printable characters without spaces' }))
 
-/** Set by the transport or the format. */
+/** Headers that the transport or the format sets. */
 const RESERVED_HEADERS = [
   'host',
   'connection',
@@ -157,7 +157,7 @@ export function parseOptions<T>(functionName: string, schema: Schema<T>, options
   })
 }
 
-/** Unset environment variables often cause undefined fields. */
+/** Removes undefined fields, which often come from unset environment variables. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined)
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
@@ -185,16 +185,16 @@ function namesAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): readonl
   if (schema instanceof z.core.$ZodExactOptional || schema instanceof z.core.$ZodOptional) {
     return namesAt(schema._zod.def.innerType, path)
   }
-  const [step, ...rest] = path
+  const [key, ...rest] = path
   if (schema instanceof z.core.$ZodArray) return namesAt(schema._zod.def.element, rest)
   if (!(schema instanceof z.core.$ZodObject)) return []
-  if (step === undefined) return Object.keys(schema._zod.def.shape)
-  const field = schema._zod.def.shape[String(step)]
+  if (key === undefined) return Object.keys(schema._zod.def.shape)
+  const field = schema._zod.def.shape[String(key)]
   return field === undefined ? [] : namesAt(field, rest)
 }
 
 function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
-  const [step, ...rest] = path
-  if (step === undefined) return value
-  return typeof value === 'object' && value !== null ? valueAt(Reflect.get(value, step), rest) : undefined
+  const [key, ...rest] = path
+  if (key === undefined) return value
+  return typeof value === 'object' && value !== null ? valueAt(Reflect.get(value, key), rest) : undefined
 }

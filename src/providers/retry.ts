@@ -5,7 +5,7 @@ import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
 
 const BASE_BACKOFF_MS = 500
 const MAX_BACKOFF_MS = 8000
-/** Maximum delay in `Retry-After` that the gateway waits for. Longer delays are reported to the caller. */
+/** Maximum `Retry-After` delay that the gateway waits, in milliseconds. Longer delays are reported to the caller. */
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
@@ -53,7 +53,7 @@ function allowedDelayMs(attempt: UpstreamAttempt, error: unknown): number | unde
   return waitMs !== undefined && waitMs < remainingMs(options, call) ? waitMs : undefined
 }
 
-/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if the request is cancelled first. */
+/** Resolves after `ms` milliseconds. Rejects with the cancellation reason if the request is canceled first. */
 function pause(runtime: Pick<Runtime, 'after'>, ms: number, cancellation: Cancellation): Promise<void> {
   return new Promise((resolve, reject) => {
     let cancel: () => void = () => {}

@@ -15,8 +15,8 @@ export interface SmallModelOptions {
 type Question = Parameters<SmallModel['ask']>[0]
 
 /**
- * The small model belongs to the same provider and family, because prompts are never sent to another family. Returns
- * undefined if there is none.
+ * Returns the small model of the same provider and family, or undefined if there is none. Prompts are never sent to
+ * another family.
  */
 export function smallModelFor(candidate: Candidate, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = candidate
@@ -70,7 +70,7 @@ function textOf({ parts }: Completion): string {
   return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** Four characters per token, for upstreams that report no usage. */
+/** Estimates the usage of an upstream that reports none, at four characters per token. */
 function estimateUsage(question: Question, text: string): Usage {
   return {
     ...NO_USAGE,

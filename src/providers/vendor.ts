@@ -119,13 +119,13 @@ const MIN_HEADER_VALUE_LENGTH = 8
 /** Maximum number of values from signed requests that are redacted. */
 const MAX_SIGNED_VALUES = 8
 
-/** Longest first, because a long secret may contain a shorter one. */
+/** Returns the longest secret first, because it may contain a shorter one. */
 function secretsIn(keys: readonly string[], headerValues: readonly string[]): readonly string[] {
   const secrets = [
     ...keys.filter(({ length }) => length >= MIN_KEY_LENGTH),
     ...headerValues.filter(({ length }) => length >= MIN_HEADER_VALUE_LENGTH),
   ]
-  return secrets.toSorted((one, other) => other.length - one.length)
+  return secrets.toSorted((a, b) => b.length - a.length)
 }
 
 /** Returns a `sign` function that also records the values of the headers that it sets, most recent first. */
@@ -135,8 +135,8 @@ function recordSignedValues(sign: SignRequest, values: string[]): SignRequest {
     for (const [name, value] of Object.entries(signed.headers)) {
       if (value === request.headers[name]) continue
       const secret = withoutScheme(String(value))
-      const known = values.indexOf(secret)
-      if (known !== -1) values.splice(known, 1)
+      const index = values.indexOf(secret)
+      if (index !== -1) values.splice(index, 1)
       values.unshift(secret)
     }
     values.splice(MAX_SIGNED_VALUES)
@@ -180,7 +180,7 @@ interface KeySource {
   readonly variables: readonly string[]
 }
 
-/** Unless `apiKey` is a string, the key is read for each call. */
+/** Returns the credentials for a key. Unless `apiKey` is a string, the key is read for each call. */
 export function keyCredentials({ provider, header = 'authorization', apiKey, variables }: KeySource): Credentials {
   const toHeaders = (key: string): Record<string, string> => ({
     [header]: header === 'authorization' ? `Bearer ${key}` : key,
@@ -200,10 +200,10 @@ export function readEnvironment(variables: readonly string[]): string | undefine
   return variables.map((name) => globalThis.process?.env?.[name]).find((value) => value)
 }
 
-/** Not retried, and does not open a circuit, because only the operator can fix the cause. */
+/** The error is not retried and does not open a circuit, because only the operator can fix its cause. */
 export function missingKey(provider: string, variables: readonly string[]): GatewayError {
   const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
-  return new GatewayError('overloaded', `The provider "${provider}" has no API key. Set ${remedy}.`, {
+  return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
     isCallerSide: true,
   })

@@ -20,7 +20,7 @@ import { yieldToEventLoop } from '../tokens/estimate.ts'
 import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 
-export interface AdminParts {
+export interface AdminDependencies {
   readonly authorize: Authorize
   /** Resolves when the configured keys, budgets and rate limits are stored. */
   readonly records: () => Promise<AdminRecords>
@@ -34,24 +34,28 @@ type SelectRecords = (records: AdminRecords) => WireRecords<object, object>
 const BASE = '/api/governance'
 
 /** Returns the endpoints of the admin API and the metrics. They authorize the caller before they read the body. */
-export function adminEndpoints(parts: AdminParts): readonly Endpoint<Handler>[] {
-  const { records } = parts
-  const { requireAdmin, respondWith } = createGate(parts)
+export function adminEndpoints(dependencies: AdminDependencies): readonly Endpoint<Handler>[] {
+  const { records } = dependencies
+  const { requireAdmin, respondWith } = createGate(dependencies)
   const keyReport = (name: string, report: 'usage' | 'rateLimit'): Endpoint<Handler> => ({
     method: 'GET',
     path: `${BASE}/virtual-keys/:id/${name}`,
     handle: respondWith(async (call) => (await records()).keys[report](pathId(call))),
   })
   return [
-    { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: ownLimits(parts) },
-    ...recordEndpoints(`${BASE}/virtual-keys`, ({ keys }) => keys, parts),
+    { method: 'GET', path: `${BASE}/virtual-keys/limits`, handle: callerLimits(dependencies) },
+    ...recordEndpoints(`${BASE}/virtual-keys`, ({ keys }) => keys, dependencies),
     keyReport('usage', 'usage'),
     keyReport('rate-limit', 'rateLimit'),
-    ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, parts),
-    ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, parts),
-    { method: 'GET', path: `${BASE}/audit`, handle: respondWith((call) => readAudit(call, parts.audit)) },
-    { method: 'GET', path: '/metrics', handle: requireAdmin(metrics(parts.metrics)) },
-    { method: 'GET', path: '/metrics/cache', handle: respondWith(async () => Object(toWire(parts.metrics.cache()))) },
+    ...recordEndpoints(`${BASE}/budgets`, ({ budgets }) => budgets, dependencies),
+    ...recordEndpoints(`${BASE}/rate-limits`, ({ rateLimits }) => rateLimits, dependencies),
+    { method: 'GET', path: `${BASE}/audit`, handle: respondWith((call) => readAudit(call, dependencies.audit)) },
+    { method: 'GET', path: '/metrics', handle: requireAdmin(metrics(dependencies.metrics)) },
+    {
+      method: 'GET',
+      path: '/metrics/cache',
+      handle: respondWith(async () => Object(toWire(dependencies.metrics.cache()))),
+    },
   ]
 }
 
@@ -62,7 +66,7 @@ interface Gate {
   readonly respondWith: (read: (call: Call) => Promise<object>) => Handler
 }
 
-function createGate({ authorize, services }: Pick<AdminParts, 'authorize' | 'services'>): Gate {
+function createGate({ authorize, services }: Pick<AdminDependencies, 'authorize' | 'services'>): Gate {
   const requireAdmin: Gate['requireAdmin'] = (handle) => async (call) => {
     const { id, startedAt, sink, variables } = call
     const request = await authorize(call.request, services.bodyLimits)
@@ -72,15 +76,19 @@ function createGate({ authorize, services }: Pick<AdminParts, 'authorize' | 'ser
 }
 
 /** Returns the endpoints for one kind of record. */
-function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts): readonly Endpoint<Handler>[] {
-  const { requireAdmin, respondWith } = createGate(parts)
-  const methods = async (): Promise<WireRecords<object, object>> => select(await parts.records())
+function recordEndpoints(
+  path: string,
+  select: SelectRecords,
+  dependencies: AdminDependencies,
+): readonly Endpoint<Handler>[] {
+  const { requireAdmin, respondWith } = createGate(dependencies)
+  const methods = async (): Promise<WireRecords<object, object>> => select(await dependencies.records())
   const create = async (call: Call): Promise<void> => {
-    const body = await readAdminBody(call, parts.services)
+    const body = await readAdminBody(call, dependencies.services)
     sendAdmin(call, 201, await (await methods()).create(body))
   }
   const update = async (call: Call): Promise<object> => {
-    const body = await readAdminBody(call, parts.services)
+    const body = await readAdminBody(call, dependencies.services)
     return (await methods()).update(pathId(call), body)
   }
   return [
@@ -97,7 +105,7 @@ function recordEndpoints(path: string, select: SelectRecords, parts: AdminParts)
 }
 
 /** GET …/virtual-keys/limits: the limits of the calling key. Requires no admin key. */
-function ownLimits({ records, services }: AdminParts): Handler {
+function callerLimits({ records, services }: AdminDependencies): Handler {
   return async (call) => {
     const key = await findCallerKey(call.request, services)
     const headers = { ...noStoreHeaders(call), ...baseHeaders(call.id, await services.ledger.status(key)) }
@@ -112,7 +120,7 @@ function sendAdmin(call: Call, status: number, body: object): void {
 /** Throws `invalid-admin-request` for a body that is not a JSON object. */
 async function readAdminBody(
   { request }: Call,
-  { bodyLimits, limits, runtime }: AdminParts['services'],
+  { bodyLimits, limits, runtime }: AdminDependencies['services'],
 ): Promise<JsonObject> {
   checkJsonHeaders(request, bodyLimits.maxBytes)
   const bytes = await request.body(bodyLimits)
@@ -183,7 +191,7 @@ export interface AdminOptions {
   readonly key?: string
   /**
    * Returns true to permit the request. May read the body. Any other value, a rejection, or no result within 10 seconds
-   * refuses the request with 401. If `key` is also set, either check suffices.
+   * rejects the request with 401. If `key` is also set, either check suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }

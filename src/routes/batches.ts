@@ -17,9 +17,9 @@ import { yieldToEventLoop } from '../tokens/estimate.ts'
 import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 
-export interface BatchRouteParts {
+export interface BatchRouteDependencies {
   readonly repository: BatchRepository
-  /** Called after a batch of the key has been created or cancelled. */
+  /** Called after a batch of the key has been created or canceled. */
   readonly wake: (keyId: string) => void
   readonly services: Pick<
     Services,
@@ -40,31 +40,34 @@ export interface BatchHandlers {
 }
 
 /** Returns the handlers of message batches. A key has access only to its own batches. */
-export function batchHandlers(parts: BatchRouteParts): BatchHandlers {
-  const { repository } = parts
+export function batchHandlers(dependencies: BatchRouteDependencies): BatchHandlers {
+  const { repository } = dependencies
   const respondWith = (action: (call: Call, key: VirtualKey) => Promise<Batch>): Handler =>
-    requireKey(parts, async (call, key) =>
-      sendWithRateStatus(call, key, parts.services, writeBatchWithUrl(await action(call, key))),
+    requireKey(dependencies, async (call, key) =>
+      sendWithRateStatus(call, key, dependencies.services, writeBatchWithUrl(await action(call, key))),
     )
   return {
-    create: respondWith((call, key) => create(parts, call, key)),
-    list: requireKey(parts, (call, key) => sendList(parts, call, key)),
+    create: respondWith((call, key) => create(dependencies, call, key)),
+    list: requireKey(dependencies, (call, key) => sendList(dependencies, call, key)),
     read: respondWith((call, key) => repository.read(key.id, pathId(call))),
-    cancel: respondWith((call, key) => cancel(parts, call, key)),
-    results: requireKey(parts, (call, key) => sendResults(parts, call, key)),
-    remove: requireKey(parts, async (call, key) => {
+    cancel: respondWith((call, key) => cancel(dependencies, call, key)),
+    results: requireKey(dependencies, (call, key) => sendResults(dependencies, call, key)),
+    remove: requireKey(dependencies, async (call, key) => {
       await repository.remove(key.id, pathId(call))
-      return sendWithRateStatus(call, key, parts.services, { id: pathId(call), type: 'message_batch_deleted' })
+      return sendWithRateStatus(call, key, dependencies.services, { id: pathId(call), type: 'message_batch_deleted' })
     }),
   }
 }
 
-function requireKey(parts: BatchRouteParts, handle: (call: Call, key: VirtualKey) => Promise<void>): Handler {
-  return async (call) => handle(call, await findCallerKey(call.request, parts.services))
+function requireKey(
+  dependencies: BatchRouteDependencies,
+  handle: (call: Call, key: VirtualKey) => Promise<void>,
+): Handler {
+  return async (call) => handle(call, await findCallerKey(call.request, dependencies.services))
 }
 
-async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const { bodyLimits, bodyCapacity } = parts.services
+async function create(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<Batch> {
+  const { bodyLimits, bodyCapacity } = dependencies.services
   const { request } = call
   readSteering(request, { canExplain: false })
   checkJsonHeaders(request, bodyLimits.maxBytes)
@@ -72,30 +75,30 @@ async function create(parts: BatchRouteParts, call: Call, key: VirtualKey): Prom
   try {
     const bytes = await request.body(bodyLimits)
     capacity.resize(bytes.byteLength)
-    return await storeBatch(parts, call, { key, bytes })
+    return await storeBatch(dependencies, call, { key, bytes })
   } finally {
     capacity.release()
   }
 }
 
 async function storeBatch(
-  parts: BatchRouteParts,
+  dependencies: BatchRouteDependencies,
   { request }: Call,
   { key, bytes }: { readonly key: VirtualKey; readonly bytes: Uint8Array },
 ): Promise<Batch> {
-  const { limits, runtime } = parts.services
+  const { limits, runtime } = dependencies.services
   // An item wraps its request, which adds one level of nesting.
   const itemLimits = { ...parseLimits(limits), depth: limits.jsonDepth + 1, textBytes: limits.promptBytes }
   const requests = await readBatchRequests(bytes, {
-    parse: async (part) => {
-      const parsed = await parseBodyInSteps(part, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
-      return { body: parsed.body, text: jsonTextOf(part, parsed) }
+    parse: async (item) => {
+      const parsed = await parseBodyInSteps(item, itemLimits, { pause: yieldToEventLoop, uuid: runtime.uuid })
+      return { body: parsed.body, text: jsonTextOf(item, parsed) }
     },
     pause: yieldToEventLoop,
   })
-  await reserveOneRequest(parts.services.ledger, key)
-  const batch = await parts.repository.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
-  parts.wake(key.id)
+  await reserveOneRequest(dependencies.services.ledger, key)
+  const batch = await dependencies.repository.create({ keyId: key.id, headers: itemHeaders(request) }, requests)
+  dependencies.wake(key.id)
   return batch
 }
 
@@ -109,6 +112,7 @@ const ITEM_HEADERS = [
   'x-vanishing-context',
   'x-svc-rlm',
 ]
+/** Maximum length of an item header, in characters. Longer headers are ignored. */
 const MAX_HEADER_LENGTH = 1000
 
 function itemHeaders(request: HttpRequest): Record<string, string> {
@@ -120,15 +124,15 @@ function itemHeaders(request: HttpRequest): Record<string, string> {
   )
 }
 
-async function cancel(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<Batch> {
-  const batch = await parts.repository.cancel(key.id, pathId(call))
-  parts.wake(key.id)
+async function cancel(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<Batch> {
+  const batch = await dependencies.repository.cancel(key.id, pathId(call))
+  dependencies.wake(key.id)
   return batch
 }
 
-async function sendList(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const { batches, hasMore } = await parts.repository.page(key.id, parsePageQuery(call.query))
-  return sendWithRateStatus(call, key, parts.services, {
+async function sendList(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<void> {
+  const { batches, hasMore } = await dependencies.repository.page(key.id, parsePageQuery(call.query))
+  return sendWithRateStatus(call, key, dependencies.services, {
     data: batches.map(writeBatchWithUrl),
     has_more: hasMore,
     first_id: batches[0]?.id ?? null,
@@ -149,15 +153,15 @@ function parseBatchId(query: URLSearchParams, param: string): string | undefined
   throw new GatewayError('invalid-request', `${param}: expected the id of a message batch.`, { param })
 }
 
-async function sendResults(parts: BatchRouteParts, call: Call, key: VirtualKey): Promise<void> {
-  const batch = await parts.repository.read(key.id, pathId(call))
+async function sendResults(dependencies: BatchRouteDependencies, call: Call, key: VirtualKey): Promise<void> {
+  const batch = await dependencies.repository.read(key.id, pathId(call))
   if (batch.state !== 'ended') throw notEndedError('its results cannot be read')
   if (batch.archivedAt !== undefined) {
     throw new GatewayError('not-found', 'The results of this message batch were deleted after 29 days.')
   }
-  const headers = baseHeaders(call.id, await parts.services.ledger.status(key))
+  const headers = baseHeaders(call.id, await dependencies.services.ledger.status(key))
   call.sink.begin(200, { ...headers, 'content-type': 'application/x-jsonl', 'cache-control': 'no-store' })
-  await sendLines(call, parts.repository.results(batch), parts.services)
+  await sendLines(call, dependencies.repository.results(batch), dependencies.services)
 }
 
 /** Writes lines with backpressure. Disconnects a caller that reads no data for `timeouts.total`. */

@@ -10,7 +10,7 @@ import type { PathVariables } from '../http/router.ts'
 import { Exchange } from '../pipeline/exchange.ts'
 import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { modelStages } from '../pipeline/run.ts'
-import type { Services, Traffic } from '../pipeline/services.ts'
+import type { Services, RequestTracker } from '../pipeline/services.ts'
 
 /** An HTTP request that was routed to an endpoint, and the sink for its response. */
 export interface Call {
@@ -68,10 +68,10 @@ export function createExchange({ id, startedAt, request, sink }: Call, format: C
 }
 
 /** Counts each call as in progress until its handler completes. Batch workers wait while many calls are in progress. */
-export function countAsTraffic(traffic: Traffic, handle: Handler): Handler {
+export function trackRequests(requestTracker: RequestTracker, handle: Handler): Handler {
   return (call) => {
-    traffic.enter(call.id)
-    const leave = (): void => traffic.leave(call.id)
+    requestTracker.enter(call.id)
+    const leave = (): void => requestTracker.leave(call.id)
     try {
       const completion = handle(call)
       if (!isPromise(completion)) return leave()

@@ -118,7 +118,7 @@ type Health = 'healthy' | 'degraded' | 'unhealthy'
 
 const STORE_TIMEOUT_MS = 1000
 
-export interface StatusParts {
+export interface StatusDependencies {
   readonly store: Store
   readonly providers: () => ProviderStates
   readonly runtime: Pick<Runtime, 'now' | 'after'>
@@ -132,16 +132,16 @@ export interface StatusParts {
  * waterfall, bifrost is the routing to providers, redis is the store, and mcp_tools is the search in stored contexts.
  * Contains no provider names or addresses, because the endpoint requires no key.
  */
-export function health(parts: StatusParts): Handler {
+export function health(dependencies: StatusDependencies): Handler {
   return async (call) => {
-    const isStoreUp = await isStoreReachable(parts)
-    const areProvidersHealthy = Object.values(parts.providers()).every((state) => state === 'healthy')
+    const isStoreUp = await isStoreReachable(dependencies)
+    const areProvidersHealthy = Object.values(dependencies.providers()).every((state) => state === 'healthy')
     const isDegraded = !isStoreUp || !areProvidersHealthy
-    const isUnhealthy = !isStoreUp && !parts.servesWithoutStore
+    const isUnhealthy = !isStoreUp && !dependencies.servesWithoutStore
     const status: Health = isUnhealthy ? 'unhealthy' : isDegraded ? 'degraded' : 'healthy'
     const body = {
       status,
-      timestamp: new Date(parts.runtime.now()).toISOString(),
+      timestamp: new Date(dependencies.runtime.now()).toISOString(),
       services: {
         optimizer: 'healthy',
         bifrost: areProvidersHealthy ? 'healthy' : 'degraded',
@@ -154,25 +154,25 @@ export function health(parts: StatusParts): Handler {
 }
 
 /** GET /ready: 200 if requests can be served, 503 if the store or every provider is unavailable. */
-export function ready(parts: StatusParts): Handler {
+export function ready(dependencies: StatusDependencies): Handler {
   return async (call) => {
-    const isStoreUp = await isStoreReachable(parts)
-    const states = Object.entries(parts.providers())
+    const isStoreUp = await isStoreReachable(dependencies)
+    const states = Object.entries(dependencies.providers())
     const providers = Object.fromEntries(states.map(([name, state]) => [name, state !== 'unavailable']))
     const isRoutingUp = Object.values(providers).some(Boolean)
-    const isReady = (isStoreUp || parts.servesWithoutStore) && isRoutingUp
+    const isReady = (isStoreUp || dependencies.servesWithoutStore) && isRoutingUp
     const body = { ready: isReady, dependencies: { bifrost: isRoutingUp, redis: isStoreUp, providers } }
     sendJson(call.sink, isReady ? 200 : 503, noStoreHeaders(call), JSON.stringify(body))
   }
 }
 
-/** GET /: for browsers, and for clients that check the address. */
+/** GET /: a plain text for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...noStoreHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
 }
 
-function isStoreReachable({ store, runtime }: StatusParts): Promise<boolean> {
+function isStoreReachable({ store, runtime }: StatusDependencies): Promise<boolean> {
   return isTrueWithin(STORE_TIMEOUT_MS, () => store.ping().then(() => true), runtime)
 }
 

@@ -19,19 +19,19 @@ import { Stages } from '../pipeline/run.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
 import { createExchange, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
-export interface PassthroughParts {
+export interface PassthroughDependencies {
   readonly services: Services
   readonly store: Store
   readonly options: PassthroughOptions
 }
 
 /**
- * Returns the endpoints whose requests are forwarded without translation. The vendor's path is built from validated parts; the
- * caller's path and query are never forwarded.
+ * Returns the endpoints whose requests are forwarded without translation. The vendor's path is built from validated
+ * segments; the caller's path and query are never forwarded.
  */
-export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint<Handler>[] {
-  const { services, options } = parts
-  const create = (name: PassthroughName): Endpoint<Handler> => ({
+export function passthroughEndpoints(dependencies: PassthroughDependencies): readonly Endpoint<Handler>[] {
+  const { services, options } = dependencies
+  const baseEndpoint = (name: PassthroughName): Endpoint<Handler> => ({
     method: 'POST',
     path: `/v1/${name}`,
     handle: passthroughHandler(services, () => ({ name, endpoint: options[name], method: 'POST', path: `/${name}` })),
@@ -47,15 +47,15 @@ export function passthroughEndpoints(parts: PassthroughParts): readonly Endpoint
   return [
     actionEndpoint('images'),
     actionEndpoint('audio'),
-    create('moderations'),
-    create('completions'),
-    create('rerank'),
-    ...fileEndpoints(parts),
+    baseEndpoint('moderations'),
+    baseEndpoint('completions'),
+    baseEndpoint('rerank'),
+    ...fileEndpoints(dependencies),
   ]
 }
 
 /** A key can use only the files that it created, although the vendor's account contains the files of all keys. */
-function fileEndpoints({ services, store, options }: PassthroughParts): readonly Endpoint<Handler>[] {
+function fileEndpoints({ services, store, options }: PassthroughDependencies): readonly Endpoint<Handler>[] {
   const owners = createFileOwners(store, services)
   const shared = { name: 'files', endpoint: options.files } as const
   const fileEndpoint = (method: 'GET' | 'DELETE', suffix: string): Endpoint<Handler> => ({

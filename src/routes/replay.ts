@@ -46,20 +46,20 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
   const { after, services } = replay
   const id = variables['id'] ?? ''
   const findRecording = (): Promise<FoundRecording | undefined> => services.recordings.find(key.id, messageId(id))
-  const found = await findRecording()
-  if (found === undefined) throw messageNotFound()
-  if (found === 'elsewhere') {
+  const recording = await findRecording()
+  if (recording === undefined) throw messageNotFound()
+  if (recording === 'elsewhere') {
     const findStream = await services.recordings.search(key.id, messageId(id), services.timeouts.idle)
     return (sink) => void followRemoteStream(findRecording, { findStream, request, sink }, replay)
   }
-  if ('answer' in found) {
-    const text = textAfter(found.answer, replay)
+  if ('answer' in recording) {
+    const text = textAfter(recording.answer, replay)
     return (sink) => sendText(text, sink)
   }
-  checkPosition(after, found.live.count())
-  const unsubscribe = found.subscribers?.join() ?? (() => {})
+  checkPosition(after, recording.live.count())
+  const unsubscribe = recording.subscribers?.join() ?? (() => {})
   return (sink) => {
-    const stopReading = found.live.follow(after, sink)
+    const stopReading = recording.live.follow(after, sink)
     request.onDisconnect(() => {
       stopReading()
       unsubscribe()
@@ -74,7 +74,7 @@ async function followRemoteStream(
   replay: ReplayRequest,
 ): Promise<void> {
   const { runtime, timeouts } = replay.services
-  const until = runtime.now() + timeouts.total
+  const deadline = runtime.now() + timeouts.total
   let isDisconnected = false
   let wake: () => void = () => {}
   let stopReading: () => void = () => sink.detach()
@@ -85,14 +85,14 @@ async function followRemoteStream(
   })
   try {
     while (!isDisconnected) {
-      const found = await findRecording()
-      if (found !== 'elsewhere') return sendText(storedText(found, replay), sink)
+      const recording = await findRecording()
+      if (recording !== 'elsewhere') return sendText(storedText(recording, replay), sink)
       const live = await findStream()
       if (live !== undefined && !isDisconnected) {
         stopReading = live.follow(skipReceivedEvents(replay.after, sink))
         return
       }
-      if (runtime.now() >= until) throw messageLost()
+      if (runtime.now() >= deadline) throw messageLost()
       await new Promise<void>((resolve) => {
         wake = resolve
         runtime.after(POLL_MS, resolve)
@@ -131,9 +131,9 @@ function skipReceivedEvents(after: number, sink: EventSink): EventSink {
   }
 }
 
-function storedText(found: FoundRecording | undefined, replay: ReplayRequest): string {
-  if (found === undefined || found === 'elsewhere' || 'live' in found) throw messageLost()
-  return textAfter(found.answer, replay)
+function storedText(recording: FoundRecording | undefined, replay: ReplayRequest): string {
+  if (recording === undefined || recording === 'elsewhere' || 'live' in recording) throw messageLost()
+  return textAfter(recording.answer, replay)
 }
 
 function sendText(text: string, sink: EventSink): void {
@@ -202,7 +202,7 @@ async function readOptionalBody(request: HttpRequest, { limits, runtime }: Servi
 
 /** Delay between polls for a message that another process generates, in milliseconds. */
 const POLL_MS = 500
-/** Maximum size of the body, which contains only one number. */
+/** Maximum size of the body in bytes. The body contains only one number. */
 const MAX_BODY_BYTES = 64 * 1024
 
 function parsePosition(value: unknown, param: string): number {

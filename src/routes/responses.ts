@@ -17,7 +17,7 @@ export interface ResponseHandlers {
 }
 
 /**
- * Returns the handlers for stored responses. If a provider stores the response, they forward the request to it.
+ * Returns the handlers for stored responses. If a provider stores the response, the handlers forward the request to it.
  * Otherwise, they use the stored turns. Only the key that created a response can access it.
  */
 export function responseHandlers(services: Services): ResponseHandlers {
@@ -92,9 +92,9 @@ async function callProvider(
 }
 
 async function readTurn(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
-  const found = await services.turns.find(key, pathId(call))
-  if (found === undefined) throw notFound(call)
-  return found
+  const turn = await services.turns.find(key, pathId(call))
+  if (turn === undefined) throw notFound(call)
+  return turn
 }
 
 function notStreamed(): GatewayError {
@@ -107,7 +107,7 @@ function notStreamed(): GatewayError {
 function notSettled(): GatewayError {
   return new GatewayError(
     'conflict',
-    'The background response is not billed yet. Retry after the delay in Retry-After, or cancel the response first.',
+    'The background response has not been billed yet. Retry after the delay in Retry-After, or cancel the response first.',
     { param: 'response_id', retryAfterSeconds: SETTLE_SECONDS },
   )
 }

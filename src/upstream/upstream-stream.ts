@@ -3,7 +3,7 @@ import type { StreamChunk, AnswerSource, SourceReceiver } from '../core/answer.t
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
 
-/** Maximum wait for the first content of a stream after the upstream responds with 200, in milliseconds. */
+/** Maximum wait for the first content of a stream, from the first upstream call of the request, in milliseconds. */
 export const MAX_HOLD_MS = 5000
 
 /** Exactly one of these functions is called, exactly once. */

@@ -2,7 +2,7 @@ import { lazy } from '../core/async.ts'
 import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
-import type { Traffic } from '../pipeline/services.ts'
+import type { RequestTracker } from '../pipeline/services.ts'
 
 export const checkBatches: OptionCheck = optionsOf({
   concurrency: integerFrom(0, 1000),
@@ -51,7 +51,7 @@ export function createBatches(options: BatchOptions | undefined, dependencies: B
   }
 }
 
-export interface TrafficOptions {
+export interface RequestTrackerOptions {
   readonly after: Runtime['after']
   /** Maximum number of running requests at which batches are processed. @default 8 */
   readonly maxRequests?: number
@@ -65,7 +65,7 @@ export interface TrafficOptions {
 const MAX_REQUESTS = 8
 const MAX_WAIT_MS = 30_000
 
-export function createTraffic(options: TrafficOptions): Traffic {
+export function createRequestTracker(options: RequestTrackerOptions): RequestTracker {
   const { after, maxRequests = MAX_REQUESTS, maxWaitMs = MAX_WAIT_MS } = options
   const running = new Set<string>()
   const waiting = new Set<() => void>()

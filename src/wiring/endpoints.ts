@@ -11,7 +11,7 @@ import { rateStatusOfCaller } from '../pipeline/authenticate.ts'
 import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
-import { modelHandler, IncomingCall, countAsTraffic, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointDependencies } from './other-endpoints.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
@@ -66,12 +66,12 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
 
 /** Creates the endpoints of model calls. The first request to another endpoint loads `other-endpoints.ts`. */
 function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
-  const { services, traffic, basePath } = dependencies
+  const { services, requestTracker, basePath } = dependencies
   checkProviders(dependencies)
   const post = (path: string, load: () => Promise<Handler>): Endpoint<Handler> => ({
     method: 'POST',
     path: `${basePath}/v1/${path}`,
-    handle: countAsTraffic(traffic, lazyHandler(load)),
+    handle: trackRequests(requestTracker, lazyHandler(load)),
   })
   const endpoints = [
     post('chat/completions', async () =>

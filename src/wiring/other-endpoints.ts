@@ -8,12 +8,12 @@ import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
 import { countStages, embeddingStages } from '../pipeline/embedding-and-count-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
-import type { Services, Traffic } from '../pipeline/services.ts'
+import type { Services, RequestTracker } from '../pipeline/services.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
 import type { CircuitReport } from '../providers/circuit-breaker.ts'
-import { adminEndpoints, type AdminParts } from '../routes/admin.ts'
+import { adminEndpoints, type AdminDependencies } from '../routes/admin.ts'
 import { batchHandlers, type BatchHandlers } from '../routes/batches.ts'
-import { modelHandler, createExchange, IncomingCall, countAsTraffic, type Handler } from '../routes/endpoint.ts'
+import { modelHandler, createExchange, IncomingCall, trackRequests, type Handler } from '../routes/endpoint.ts'
 import { getModel, greeting, health, listModels, ready } from '../routes/info.ts'
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
@@ -33,8 +33,8 @@ export interface EndpointDependencies {
   readonly circuits: () => Readonly<Record<string, CircuitReport>>
   readonly providers: readonly { readonly name: string }[]
   readonly basePath: string
-  readonly admin: Omit<AdminParts, 'services'>
-  readonly traffic: Traffic
+  readonly admin: Omit<AdminDependencies, 'services'>
+  readonly requestTracker: RequestTracker
   readonly batches: Batches
   readonly passthrough: PassthroughOptions | undefined
 }
@@ -86,13 +86,13 @@ function pathVariants(path: string, basePath: string): readonly string[] {
 }
 
 function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<Handler>[] {
-  const { services, store, traffic, servesWithoutStore, directory, admin } = dependencies
+  const { services, store, requestTracker, servesWithoutStore, directory, admin } = dependencies
   const states = (): ProviderStates => providerStates(dependencies.providers, dependencies.circuits())
   const status = { store, providers: states, runtime: services.runtime, servesWithoutStore }
   const models = directory.list().map((route) => ({ ...route, provider: route.provider.name }))
   const responses = responseHandlers(services)
   const batch = (name: keyof BatchHandlers): Handler => batchHandler(name, dependencies)
-  const tracked = (handle: Handler): Handler => countAsTraffic(traffic, handle)
+  const tracked = (handle: Handler): Handler => trackRequests(requestTracker, handle)
   return [
     {
       method: 'POST',

@@ -451,7 +451,7 @@ describe('deadlines', () => {
     runtime.advance(timeouts.idle)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
-      message: 'The provider "tiny" sent no more data within 60 seconds.',
+      message: 'The provider "tiny" did not send more data within 60 seconds.',
     })
     await upstream.last.leaving
     expect(runtime.pending()).toBe(0)

@@ -1,36 +1,37 @@
 import { describe, expect, it } from 'vitest'
-import { createTraffic } from '../../src/wiring/batches.ts'
+import { createRequestTracker } from '../../src/wiring/batches.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 function setUp() {
   const runtime = manualRuntime(noNetwork)
-  const traffic = createTraffic({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
+  const requestTracker = createRequestTracker({ after: runtime.after, maxRequests: 2, maxWaitMs: 1000 })
   const stopping = new AbortController()
   const went: string[] = []
-  const wait = (name: string): Promise<void> => traffic.waitForQuiet(stopping.signal).then(() => void went.push(name))
-  const enter = (...ids: string[]): void => ids.forEach((id) => traffic.enter(id))
-  return { runtime, traffic, stopping, went, wait, enter }
+  const wait = (name: string): Promise<void> =>
+    requestTracker.waitForQuiet(stopping.signal).then(() => void went.push(name))
+  const enter = (...ids: string[]): void => ids.forEach((id) => requestTracker.enter(id))
+  return { runtime, requestTracker, stopping, went, wait, enter }
 }
 
 describe('batch work', () => {
   it('continues immediately while few requests are running', async () => {
-    const { traffic, enter, stopping } = setUp()
+    const { requestTracker, enter, stopping } = setUp()
     enter('a', 'b')
 
-    await expect(traffic.waitForQuiet(stopping.signal)).resolves.toBeUndefined()
+    await expect(requestTracker.waitForQuiet(stopping.signal)).resolves.toBeUndefined()
   })
 
   it('waits while many requests are running, until enough of them are answered', async () => {
-    const { traffic, enter, wait, went, runtime } = setUp()
+    const { requestTracker, enter, wait, went, runtime } = setUp()
     enter('a', 'b', 'c', 'd')
     const waiting = Promise.all([wait('first'), wait('second')])
 
-    traffic.leave('unknown')
-    traffic.leave('a')
+    requestTracker.leave('unknown')
+    requestTracker.leave('a')
     await Promise.resolve()
     const early = [...went]
-    traffic.leave('b')
+    requestTracker.leave('b')
     await waiting
 
     expect(early).toEqual([])
