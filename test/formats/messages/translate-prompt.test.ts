@@ -298,7 +298,6 @@ describe('content that a message upstream does not support is refused with the n
     ['top_logprobs', { top_logprobs: 3 }],
     ['modalities', { modalities: ['text', 'audio'] }],
     ['audio', { audio: { voice: 'alloy', format: 'wav' } }],
-    ['prediction', { prediction: { type: 'content', content: 'a' } }],
     ['web_search_options', { web_search_options: {} }],
     ['field_of_tomorrow', { field_of_tomorrow: 0 }],
     ['__proto__', JSON.parse('{"__proto__":1}') as JsonObject],
