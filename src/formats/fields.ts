@@ -75,7 +75,7 @@ export function readModelName(value: Json | undefined): string {
   if (isSafeModelName(value)) return value
   throw new GatewayError(
     'invalid-request',
-    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, such as <provider>/<model_id>',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
     { param: 'model', code: 'invalid_model' },
   )
 }

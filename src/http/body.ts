@@ -13,9 +13,13 @@ export function checkJsonHeaders(request: Pick<HttpRequest, 'header'>, maxBytes:
   }
   const type = request.header('content-type')
   if (type !== JSON_TYPE && (type === undefined || !/^application\/([\w.-]+\+)?json\b/i.test(type))) {
-    throw new GatewayError('unsupported-media', 'The body must be JSON with Content-Type: application/json.', {
-      param: 'Content-Type',
-    })
+    throw new GatewayError(
+      'unsupported-media',
+      'The Content-Type is not application/json. Send a JSON body with Content-Type: application/json.',
+      {
+        param: 'Content-Type',
+      },
+    )
   }
   if (Number(request.header('content-length') ?? 0) > maxBytes) throw bodyTooLarge(maxBytes)
 }

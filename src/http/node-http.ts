@@ -116,7 +116,7 @@ function readIncoming(incoming: NodeIncoming, { maxBytes, readMs, after }: BodyL
     const collect = (chunk: Uint8Array): void => {
       if (!isSettled && !collector.add(chunk)) giveUp(bodyTooLarge(maxBytes))
     }
-    /** The listeners stay registered, because later events have no effect. */
+    /** Leaves the listeners registered, because later events have no effect. */
     const end = (): void => {
       isSettled = true
       cancel()
@@ -166,7 +166,7 @@ function waitingClosersOf(socket: Socket): Set<() => void> {
   return closers
 }
 
-/** Maximum time for which a client may continue its upload after the response, in milliseconds. */
+/** Maximum time to read the rest of an upload after the response, in milliseconds. */
 const LINGER_MS = 1_000
 /** Time after which a finished response that the client does not read is aborted, in milliseconds. */
 const UNREAD_MS = 60_000

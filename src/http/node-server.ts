@@ -33,7 +33,7 @@ const checkServeOptions = optionsOf(
   ['port'],
 )
 
-/** Time that `close` waits for the first request of a connection, in milliseconds. */
+/** Maximum time that `close` waits for the first request of a connection, in milliseconds. */
 const FIRST_REQUEST_TIMEOUT_MS = 1_000
 /**
  * Number of event loop turns without new data before the server is closed: one to accept, one to read, and one for data

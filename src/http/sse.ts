@@ -69,8 +69,8 @@ function tooManyUnknownLines(): GatewayError {
 }
 
 /**
- * Serializes an event. Writes the id first, because a forwarded event is sent unchanged after its id line. Each line of
- * the data becomes a data line, which parsers join with LF. Line breaks and NUL are removed from event names and ids.
+ * Serializes an event. Writes the id first, as in a forwarded event, which is sent unchanged after its id line. Writes
+ * each line of the data as a data line, which parsers join with LF. Removes line breaks and NUL from event names and ids.
  */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent

@@ -77,7 +77,7 @@ class FetchCall implements TransportCall {
     const reader = response.body?.getReader()
     this.#reader = reader
     if (this.#isOver) return void reader?.cancel().catch(() => {})
-    // The platform has already decoded the body but keeps the header.
+    // The platform has already decoded the body but keeps the Content-Encoding header.
     this.#handler.onHead(response.status, (name) =>
       name === 'content-encoding' ? undefined : (response.headers.get(name) ?? undefined),
     )

@@ -72,7 +72,7 @@ function valueOf({ native }: Completion): JsonObject {
 
 /** A background response, from its acceptance to its settlement. */
 class BackgroundWork {
-  /** Never rejects. */
+  /** Resolves when the response is registered as unsettled. Never rejects. */
   readonly registered: Promise<void>
   readonly #answered: Answered
   readonly #services: Services

@@ -28,7 +28,7 @@ async function claim(parsed: Parsed, idempotencyKey: string, services: Services)
   const claimed = await services.idempotency.claim({
     owner: key.id,
     idempotencyKey,
-    // SHA-256, because a request with a forged fingerprint would receive the answer of another request.
+    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
     fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
     subscribers,
     signal: cancellation.signal,

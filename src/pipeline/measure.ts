@@ -68,7 +68,7 @@ export class PromptSize implements Size {
     const window = contextWindowOf(route.model)
     if (this.#isOpenEnded) return window
     const bound = this.#boundFor(route)
-    // A prompt that exceeds the window can be answered only if a tier shortens it. It is then billed by the local count.
+    // A prompt that exceeds the window can be answered only if a tier shortens it, and is billed by the local count.
     return bound <= window ? bound : Math.max(window, Math.min(bound, this.estimate))
   }
 

@@ -66,7 +66,7 @@ function excessUsageFields(
 }
 
 /** Returns the record of a finished request. The settlement, the metrics and the log share it. */
-function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): FinishedRequest {
+function finishedOf(exchange: Exchange, outcome: RequestOutcome, finishedAt: number): FinishedRequest {
   const { finished, id, key, resolved, plan, startedAt } = exchange
   if (finished !== undefined) return finished
   const optimization = plan?.kind === 'upstream' ? plan.optimization : undefined
@@ -76,8 +76,8 @@ function finishedOf(exchange: Exchange, outcome: RequestOutcome, at: number): Fi
     model: resolved?.name,
     status: outcome.status,
     failure: outcome.failure?.kind,
-    at,
-    latencyMs: at - startedAt,
+    at: finishedAt,
+    latencyMs: finishedAt - startedAt,
     tier: optimization?.rewrite?.tier,
     bill: outcome.bill,
     tiers: optimization?.verdicts,

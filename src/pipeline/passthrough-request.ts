@@ -74,7 +74,7 @@ export interface ParsedPassthrough {
   readonly resolved: ResolvedModel
   readonly endpoint: PassthroughEndpoint
   readonly request: PassthroughRequest
-  /** Maximum price. */
+  /** Maximum price, before the margin. */
   readonly maxPrice: NanoUsd
   readonly isStreamed: boolean
   readonly call: Pick<PassthroughCall, 'method' | 'path' | 'body' | 'contentType'>
@@ -84,7 +84,7 @@ interface PassthroughBody {
   readonly fields: JsonObject
   readonly bytes: number
   readonly contentType?: string
-  /** Returns the body with the vendor's model name. Undefined if the body is sent unchanged. */
+  /** Returns the body, with the model name replaced if `model` is set. Returns undefined if there is no body. */
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 

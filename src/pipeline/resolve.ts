@@ -70,7 +70,7 @@ export function toResolvedModel(name: string, [first, ...others]: readonly Route
 function invalidModelName(): GatewayError {
   return new GatewayError(
     'invalid-request',
-    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /, such as <provider>/<model_id>',
+    'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',
     { param: 'model' },
   )
 }

@@ -128,7 +128,8 @@ export interface Limits {
   /**
    * How to handle requests that make the vendor read content outside their body or run tools: server tools, MCP
    * servers, and images and documents by URL or id. `reserve` reserves the model's whole context window. `refuse`
-   * responds with 403. `allow` reserves the cost of the body only, so a request can exceed the budget. @default 'reserve'
+   * responds with 403. `allow` reserves only the cost of the body, so a request can exceed the budget. @default
+   * 'reserve'
    */
   readonly vendorTools: 'reserve' | 'refuse' | 'allow'
   /**
@@ -140,7 +141,7 @@ export interface Limits {
   readonly heartbeatMs: number
 }
 
-/** Computed once from `Limits`. */
+/** Limits on request bodies, computed once from `Limits`. */
 export interface RequestBodyLimits extends BodyLimits {
   readonly json: ParseLimits
 }

@@ -138,7 +138,8 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
 
 /**
  * Sends the error to the waiting requests with the same Idempotency-Key, unless the caller has disconnected. Stores the
- * error for later requests only if the upstream rejected the request itself, because a retry would then fail again.
+ * error for later requests only if the upstream rejected the request itself (except with 409), because a retry would
+ * then fail again.
  */
 async function answerDuplicates({ idempotencyClaim }: Exchange, failure: GatewayError, body: string): Promise<void> {
   if (idempotencyClaim === undefined) return

@@ -250,7 +250,7 @@ export interface EventReader {
 
 /**
  * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
- * reader that accepts no bytes for `timeouts.total`. Otherwise, it would hold its buffers and its reservation
+ * reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its reservation
  * indefinitely.
  */
 export function eventSinkOf(

@@ -23,7 +23,7 @@ export interface CircuitRequest {
   readonly circuit: string
   readonly keyId: string
   readonly now: number
-  /** True if the circuit of another candidate is closed. */
+  /** True if the circuit of a later candidate is closed. */
   readonly hasAlternative: boolean
 }
 
@@ -180,7 +180,7 @@ export class CircuitPermit {
     else this.#probedOpening.openedAt = now
   }
 
-  /** For a request that reveals nothing about the upstream, because the caller disconnected or caused the failure. */
+  /** Ends a request that reveals nothing about the upstream: its caller disconnected or caused the failure. */
   discard(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -219,7 +219,10 @@ const SLOT_COUNT = 10
 /** Maximum number of keys with a separate count per slot. Other keys share one count. */
 const MAX_KEYS = 64
 const SHARED_COUNT_KEY = ''
-/** Divides the failure-rate threshold for the other keys. Their requests differ, so a lower rate suffices. */
+/**
+ * Divisor of `failureRate` for all keys except the one with the most failures. The requests of these keys differ, so a
+ * lower rate suffices.
+ */
 const OTHER_KEYS_DIVISOR = 2
 
 /** Counts recent requests to an upstream by key. */

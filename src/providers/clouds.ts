@@ -44,6 +44,7 @@ export function gemini(options: VendorOptions = {}): Provider {
 
 /** Options of `vertex()`. */
 export interface VertexOptions extends VendorOptions {
+  /** The id of the Google Cloud project. */
   readonly project: string
   /** @default 'global' */
   readonly location?: string

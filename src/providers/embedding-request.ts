@@ -5,7 +5,7 @@ import { after } from '../http/runtime.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
 import { sendRequest } from './http-call.ts'
 
-/** An endpoint that uses OpenAI's format. */
+/** An embeddings endpoint in OpenAI's format. */
 export interface EmbeddingEndpoint {
   readonly url: string
   readonly model: string

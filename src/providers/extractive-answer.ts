@@ -35,7 +35,7 @@ function composeText(prompt: Prompt, model: Model): string {
   return shape?.type === 'json' ? JSON.stringify({ answer: text }) : text
 }
 
-/** Maximum length of a last message that counts as a question. A longer message that asks no question is summarized. */
+/** A last message that asks no question and is longer than this, in characters, is summarized instead of answered. */
 const MAX_QUESTION_LENGTH = 2000
 const ANSWER_SENTENCES = 5
 /** Maximum length of a summary, as a fraction of the length of the text. */
@@ -116,8 +116,8 @@ function splitIntoGroups(chunk: StreamChunk): readonly StreamChunk[] {
 const DIMENSIONS = 1024
 
 /**
- * Returns similar vectors for texts with similar words. If fewer dimensions are requested, the vectors are truncated and
- * normalized to length 1.
+ * Returns similar vectors for texts with similar words. If fewer dimensions are requested, truncates the vectors and
+ * normalizes them to length 1.
  */
 export function embedOffline({ request, model }: EmbedCall): EmbeddingResult {
   const { dimensions = DIMENSIONS, inputs } = request

@@ -48,7 +48,7 @@ export function priceList(file: unknown, options: PriceListOptions): PriceList {
 
 type ListVendorModels = (vendorId: string) => readonly Omit<KnownModel, 'pricedAt'>[]
 
-/** `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
+/** Reads `{ [vendor]: { models: { [id]: { cost: { input, output } } } } }`, in dollars per million tokens. */
 function readModelsDev(file: JsonObject): ListVendorModels | undefined {
   const isModelsDev = Object.values(file).some((vendor) => isJsonObject(asObject(vendor)?.['models']))
   if (!isModelsDev) return undefined
@@ -84,7 +84,7 @@ function modelsDevPrice(id: string, cost: JsonObject): Price {
   return over200k === undefined ? rates(cost) : { ...rates(cost), long: { ...rates(over200k), above: 200_000 } }
 }
 
-/** `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
+/** Reads `{ [id]: { litellm_provider, input_cost_per_token, … } }`, in dollars per token. */
 function readLitellm(file: JsonObject): ListVendorModels | undefined {
   const entries = Object.entries(file).flatMap(([id, value]) => {
     const vendor = asString(asObject(value)?.['litellm_provider'])

@@ -93,7 +93,7 @@ interface VendorDefinition extends Pick<
   readonly known: readonly KnownModel[]
   /** Headers that the format requires. @default none */
   readonly headers?: Readonly<Record<string, string>>
-  /** @default none are sent */
+  /** @default no credentials are sent */
   readonly credentials?: Credentials | undefined
 }
 

@@ -190,8 +190,8 @@ export interface AdminOptions {
   /** The admin key, sent as `Authorization: Bearer` or `x-admin-key`. At least 16 characters. */
   readonly key?: string
   /**
-   * Returns true to permit the request. May read the body. Any other value, a rejection, or no result within 10 seconds
-   * rejects the request with 401. If `key` is also set, either check suffices.
+   * Returns true to permit the request. May read the body. For any other value, a rejection, or no result within 10
+   * seconds, the gateway responds with 401. If `key` is also set, either check suffices.
    */
   readonly authorize?: (request: Request) => boolean | Promise<boolean>
 }

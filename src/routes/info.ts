@@ -166,7 +166,7 @@ export function ready(dependencies: StatusDependencies): Handler {
   }
 }
 
-/** GET /: a plain text for browsers and for clients that check the address. */
+/** GET /: a plain-text response for browsers and for clients that check the address. */
 export const greeting: Handler = (call) => {
   const headers = { ...noStoreHeaders(call), 'content-type': 'text/plain; charset=utf-8' }
   call.sink.send(200, headers, 'sluice is running. Send requests to /v1 with a virtual key.\n')
