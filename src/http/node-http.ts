@@ -97,7 +97,7 @@ function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Arr
   try {
     return Buffer.from(JSON.stringify(consumed))
   } catch (cause) {
-    const message = 'The request body is nested too deeply. Send at most 64 levels.'
+    const message = 'The parsed request body cannot be serialized: it may be nested too deeply. Send fewer levels.'
     throw new GatewayError('invalid-request', message, { cause })
   }
 }

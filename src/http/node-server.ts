@@ -56,7 +56,7 @@ export interface RunningServer {
 
 /**
  * Serves a gateway with node:http, with limits that are suitable for the public internet: 10 s for the headers of a
- * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the port is not available.
+ * request, 60 s for the complete request, and 200 headers. Rejects if an option is invalid or the port is unavailable.
  */
 export async function serve(gateway: HttpHandling, options: ServeOptions): Promise<RunningServer> {
   checkOptions('serve', options, checkServeOptions)

@@ -66,7 +66,7 @@ async function addCacheMarkers(planned: Planned, promptCache: PromptCache, { obs
     const markedPrompt = await promptCache(request)
     if (markedPrompt !== undefined) planned.plan = { ...plan, prompt: markedPrompt.prompt, markedPrompt }
   } catch (cause) {
-    observers.reportFailure('markers for the prompt cache could not be placed', cause)
+    observers.reportFailure('markers for the prompt cache could not be added', cause)
   }
   return planned
 }

@@ -148,11 +148,11 @@ function providersByName(providers: readonly Provider[]): ReadonlyMap<string, Pr
     const { name } = provider
     if (!providerNameSchema.safeParse(name).success) {
       throw optionError(
-        `providers[${index}].name: expected letters, digits, dots, dashes and underscores, not "${name}"`,
+        `providers[${index}].name: expected letters, digits, dots, dashes and underscores, got "${name}"`,
       )
     }
     if (named.has(name)) {
-      throw optionError(`providers[${index}]: the name "${name}" is used by another provider: set another name`)
+      throw optionError(`providers[${index}]: the name "${name}" is used by another provider. Set a different name`)
     }
     named.set(name, enforceDeadlines(provider))
   }
@@ -170,14 +170,14 @@ function configuredModels(
     const provider = modelName && providers.get(modelName.provider)
     if (modelName === undefined || provider === undefined) {
       throw optionError(
-        `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, not "${entry.id}"`,
+        `catalog.models[${index}].id: expected <provider>/<model_id> of a configured provider, got "${entry.id}"`,
       )
     }
     const known = provider.model(modelName.id)
     const price = entry.price ?? known?.price
     if (price === undefined) {
       throw optionError(
-        `catalog.models[${index}]: the model "${entry.id}" has no price: set price: { input, output } in dollars ` +
+        `catalog.models[${index}]: the model "${entry.id}" has no price. Set price to { input, output } in dollars ` +
           'per million tokens',
       )
     }
@@ -200,9 +200,12 @@ function aliasRoutes(
   const configuredIds = new Set(configured.map((alias) => alias.id))
   for (const alias of anthropic.aliases) if (!configuredIds.has(alias.id)) addRoute(alias)
   for (const [index, alias] of configured.entries()) {
-    if (routes.has(alias.id)) throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice`)
+    if (routes.has(alias.id))
+      throw optionError(`catalog.aliases[${index}]: the alias "${alias.id}" is listed twice. Remove one of the entries`)
     if (addRoute(alias)) continue
-    throw optionError(`catalog.aliases[${index}].target: no configured provider serves "${alias.target}"`)
+    throw optionError(
+      `catalog.aliases[${index}].target: no configured provider serves "${alias.target}". Choose another model, or configure its provider`,
+    )
   }
   return routes
 }

@@ -94,7 +94,7 @@ export function createProviderModels(options: ProviderModelsOptions): Pick<Provi
   const configuredIds = new Set<string>()
   for (const [index, entry] of entries.entries()) {
     if (configuredIds.has(entry.id))
-      throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice`)
+      throw optionError(options, `models[${index}]: the model "${entry.id}" is listed twice. Remove one of the entries`)
     configuredIds.add(entry.id)
     listedIds.add(entry.id)
     byId.set(entry.id, modelFor(entry, byId.get(entry.id), options, index))
@@ -115,7 +115,7 @@ function modelFor(entry: ModelEntry, known: Model | undefined, options: Provider
   if (price !== undefined) return completeModel({ ...known, ...entry, price }, options.family)
   throw optionError(
     options,
-    `models[${index}]: the model "${entry.id}" has no price: set price: { input, output } in dollars per million ` +
+    `models[${index}]: the model "${entry.id}" has no price. Set price to { input, output } in dollars per million ` +
       'tokens, or set defaultPrice for all models',
   )
 }

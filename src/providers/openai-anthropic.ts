@@ -56,7 +56,7 @@ export function openaiCompatible(options: OpenaiCompatibleOptions): Provider {
   if ((parsed.models ?? []).length === 0 && parsed.defaultPrice === undefined && parsed.prices === undefined) {
     throw new GatewayError(
       'invalid-request',
-      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
+      'openaiCompatible: models: expected at least one model unless defaultPrice or prices is set, got none.',
     )
   }
   return chatProvider('openaiCompatible', parsed, parsed.prices?.applyTo([], parsed.name) ?? [])

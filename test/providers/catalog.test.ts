@@ -193,11 +193,11 @@ describe('the directory', () => {
   it.each([
     [
       { models: [{ id: 'gpt-4o' }] },
-      'createGateway: catalog.models[0].id: expected <provider>/<model_id> of a configured provider, not "gpt-4o".',
+      'createGateway: catalog.models[0].id: expected <provider>/<model_id> of a configured provider, got "gpt-4o".',
     ],
     [
       { models: [{ id: 'openai/new' }] },
-      'createGateway: catalog.models[0]: the model "openai/new" has no price: set price: { input, output } in dollars per million tokens.',
+      'createGateway: catalog.models[0]: the model "openai/new" has no price. Set price to { input, output } in dollars per million tokens.',
     ],
     [
       { aliases: [{ id: 'a b', target: 'openai/gpt-4o' }] },
@@ -209,7 +209,7 @@ describe('the directory', () => {
     ],
     [
       { aliases: [{ id: 'a', target: 'local/x' }] },
-      'createGateway: catalog.aliases[0].target: no configured provider serves "local/x".',
+      'createGateway: catalog.aliases[0].target: no configured provider serves "local/x". Choose another model, or configure its provider.',
     ],
     [
       {
@@ -218,7 +218,7 @@ describe('the directory', () => {
           { id: 'a', target: 'openai/o3' },
         ],
       },
-      'createGateway: catalog.aliases[1]: the alias "a" is listed twice.',
+      'createGateway: catalog.aliases[1]: the alias "a" is listed twice. Remove one of the entries.',
     ],
     [
       { extra: 1 } as CatalogOptions,
@@ -232,7 +232,7 @@ describe('the directory', () => {
   it('refuses two providers with the same name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createModelDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
-      'createGateway: providers[1]: the name "local" is used by another provider: set another name.',
+      'createGateway: providers[1]: the name "local" is used by another provider. Set a different name.',
     )
   })
 })

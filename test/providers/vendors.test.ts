@@ -286,11 +286,11 @@ describe('invalid options', () => {
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test' }),
-      'openaiCompatible: models: expected at least one model, or a defaultPrice in dollars per million tokens, or prices; got none of them.',
+      'openaiCompatible: models: expected at least one model unless defaultPrice or prices is set, got none.',
     ],
     [
       () => openaiCompatible({ name: 'x', baseUrl: 'https://x.test', models: [{ id: 'm' }] }),
-      'openaiCompatible: models[0]: the model "m" has no price: set price: { input, output } in dollars per million tokens, or set defaultPrice for all models.',
+      'openaiCompatible: models[0]: the model "m" has no price. Set price to { input, output } in dollars per million tokens, or set defaultPrice for all models.',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price: { input: 0.000003, output: 1 } }] }),
@@ -309,7 +309,7 @@ describe('invalid options', () => {
             { id: 'm', price },
           ],
         }),
-      'openai: models[1]: the model "m" is listed twice.',
+      'openai: models[1]: the model "m" is listed twice. Remove one of the entries.',
     ],
     [
       () => openai({ apiKey: 'k', models: [{ id: 'm', price, small: 'claude-haiku-4-5' }] }),
