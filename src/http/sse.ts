@@ -70,7 +70,7 @@ function tooManyUnknownLines(): GatewayError {
 
 /**
  * Serializes an event. Writes the id first, as in a forwarded event, which is sent unchanged after its id line. Writes
- * each line of the data as a data line. Parsers join these lines with LF. Removes line breaks and NUL from names and ids.
+ * each line of the data as a data line, which parsers join with LF. Removes line breaks and NUL from names and ids.
  */
 export function writeSseEvent(sseEvent: SseEvent, eventId: string | undefined = sseEvent.id): string {
   const { event = '', data } = sseEvent
