@@ -7,6 +7,7 @@ import {
   ENGLISH_HINTS,
   ENGLISH_MARKERS,
   FILLERS,
+  FOREIGN_HINTS,
   NEGATIONS,
   NUMBER_WORDS,
   ORDER_MATTERS,
@@ -70,15 +71,16 @@ function traitsOf(tokens: readonly Token[]): Traits {
   tokens.forEach((token, index) => {
     if (!SIZE_UNITS.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
   })
-  let [marks, hints, isAboutLetters, isAboutWords] = [0, 0, false, false]
+  let [marks, hints, isForeign, isAboutLetters, isAboutWords] = [0, 0, false, false, false]
   for (const key of keys) {
     if (ENGLISH_MARKERS.has(key)) marks += 1
     if (ENGLISH_HINTS.has(key)) hints += 1
+    isForeign ||= FOREIGN_HINTS.has(key)
     isAboutLetters ||= ABOUT_LETTERS.has(key)
     isAboutWords ||= ABOUT_WORDS.has(key)
   }
   const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
-  return { isEnglish: marks > 0 || hints >= 2 || hasArticle, isAboutLetters, isAboutWords }
+  return { isEnglish: marks > 0 || (hints >= 2 && !isForeign) || hasArticle, isAboutLetters, isAboutWords }
 }
 
 function isNumber(token: Token | undefined): boolean {

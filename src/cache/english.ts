@@ -10,6 +10,11 @@ export const ENGLISH_MARKERS: ReadonlySet<string> = words(
 /** Words of which any two identify a text as English. A single word may belong to another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
+/** Words of languages that share several of these words with English: Dutch `of` means or, Norwegian `for at` means so that. */
+export const FOREIGN_HINTS: ReadonlySet<string> = words(
+  'de het een van voor niet ik je jeg og det som ikke til på att och är er der das und nicht ein eine',
+)
+
 /**
  * Words after which `a` is an article that may be missing, because it cannot be a letter (vitamin A) or a foreign word.
  */
@@ -24,7 +29,7 @@ export const BEFORE_ARTICLE: ReadonlySet<string> = words(
 /** Words before which an article is significant: a few is not few, the most is not most. */
 export const AFTER_SIGNIFICANT_ARTICLE: ReadonlySet<string> = words(
   `few little lot bit number couple great good most least more less best worst first last second third one other others
-  same only half who whole all while`,
+  same only half who whole all while front charge possession control care view sight case time question`,
 )
 
 /** Words that make the order of a pair significant: a cross between a horse and a donkey. */
@@ -167,7 +172,11 @@ export const ABOUT_WORDS: ReadonlySet<string> = words(
 export const CASE_SENSITIVE_WORDS: ReadonlySet<string> = words(
   `us it who aids am pm or in polish turkey china nice reading bath march may august will mark bill grant jack rose dawn
   hope faith grace apple amazon shell target gap oracle windows word excel access teams swift go rust ruby cat pin ram
-  job mercury mars lima chile chad jordan georgia java mobile orange guinea`,
+  job mercury mars lima chile chad jordan georgia java mobile orange guinea cork split nancy cologne jersey panama bermuda
+  mass lent catholic republican democrat liberal pat art gene ray penny iris violet olive pearl robin carol cliff dean earl
+  duke miles rich rod skip wade ward frank chase sue drew chrome edge safari opera slack zoom signal discord notion canvas
+  square block stripe meta dart crystal elixir flask spring express react angular puppet chef salt vault spark hive pig
+  storm beam lambda cocoa shell snowflake sie ihr ihre ihrem ihren ihrer ihres ihnen`,
 )
 
 function pairs(list: string): ReadonlyMap<string, string> {

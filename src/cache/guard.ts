@@ -40,7 +40,13 @@ export interface GuardOptions {
  */
 export function findDifference(left: Canonical, right: Canonical, options: GuardOptions = {}): Difference | undefined {
   const lexicon = mayForgiveTypos(left, right) ? (options.lexicon ?? noLexicon) : noLexicon
-  const state = { left: left.items, right: right.items, lexicon, remainingTypos: options.maxTypos ?? 1 }
+  const state = {
+    left: left.items,
+    right: right.items,
+    lexicon,
+    isCaseSensitive: [left, right].every((form) => form.language !== 'english' && form.items.some(hasCapital)),
+    remainingTypos: options.maxTypos ?? 1,
+  }
   let [i, j] = [0, 0]
   while (i < left.items.length || j < right.items.length) {
     const [a, b] = [left.items[i], right.items[j]]
@@ -83,6 +89,7 @@ interface ComparisonState {
   readonly left: readonly CanonicalToken[]
   readonly right: readonly CanonicalToken[]
   readonly lexicon: Lexicon
+  readonly isCaseSensitive: boolean
   remainingTypos: number
 }
 
@@ -101,7 +108,7 @@ function compare(
 ): Difference | undefined {
   if (a.article !== undefined && a.article === b.article) return undefined
   if (a.kind === b.kind && a.key === b.key) {
-    return isCaseSignificant(a, b, before) ? 'case' : undefined
+    return isCaseSignificant(a, b, before, state) ? 'case' : undefined
   }
   if (isLowerCaseOf(a, b) || isLowerCaseOf(b, a)) return undefined
   if (state.remainingTypos > 0 && (hasMovedCapital(a, b) || hasMovedCapital(b, a))) {
@@ -116,17 +123,36 @@ function compare(
   return kind === 'word' ? kindOfDifference(b, state) : kind
 }
 
-/** Case is significant in units (mb, MB) and in words such as us and US. */
-function isCaseSignificant(a: CanonicalToken, b: CanonicalToken, before: CanonicalToken | undefined): boolean {
+/** Symbols after which case has no meaning. After other symbols, a word may be an option (-v), a variable or a format. */
+const PUNCTUATION = ',;:()¿¡'
+
+/**
+ * In an English text, case is significant in units (mb, MB), letters (g, G), options (-v, -V), abbreviations (Co, CO) and
+ * words such as us and US. In another language, it is significant in each word that does not begin a sentence, if both
+ * texts have capital letters.
+ */
+function isCaseSignificant(
+  a: CanonicalToken,
+  b: CanonicalToken,
+  before: CanonicalToken | undefined,
+  { isCaseSensitive }: ComparisonState,
+): boolean {
   if (a.kind !== 'word' || a.raw === b.raw) return false
   if (before?.kind === 'number' && a.key.length <= 4) return true
-  return !a.startsSentence && !b.startsSentence && CASE_SENSITIVE_WORDS.has(a.key) && hasCapital(a) !== hasCapital(b)
+  if (before?.kind === 'symbol' && !PUNCTUATION.includes(before.raw)) return true
+  if (a.startsSentence || b.startsSentence) return false
+  if (isCaseSensitive || (a.key.length === 1 && a.key !== 'i')) return true
+  if (hasCapital(a) && hasCapital(b)) return a.key.length <= 4
+  return CASE_SENSITIVE_WORDS.has(a.key)
 }
+
+/** Matches YouTube, iPhone and macOS, but not the identifier getName. */
+const PROPER_NAME = /^(?:\p{Ll}?\p{Lu}|mac)\p{L}+$/u
 
 /** Returns true for `youtube` and YouTube. Two words with different capitals are different identifiers. */
 function isLowerCaseOf(lower: CanonicalToken, proper: CanonicalToken): boolean {
   const isLower = lower.kind === 'word' && lower.raw === lower.key && proper.kind === 'exact'
-  return isLower && /^\p{L}+$/u.test(proper.key) && proper.key.toLowerCase() === lower.key
+  return isLower && PROPER_NAME.test(proper.key) && proper.key.toLowerCase() === lower.key
 }
 
 function hasMovedCapital(swapped: CanonicalToken, proper: CanonicalToken): boolean {

@@ -154,7 +154,13 @@ function removeEnding(items: readonly Token[]): readonly Token[] {
 
 export function removeFinalPunctuation(items: readonly Token[]): readonly Token[] {
   const last = items.findLastIndex((item) => item.kind !== 'stop')
-  return last < 0 || last === items.length - 1 ? items : items.slice(0, last + 1)
+  if (last < 0 || last === items.length - 1) return items
+  return items.slice(0, isFactorial(items[last], items[last + 1]) ? last + 2 : last + 1)
+}
+
+/** Returns true for an exclamation mark after a number, a letter or a symbol, as in 5! and (n - 1)! */
+function isFactorial(operand: Token | undefined, mark: Token | undefined): boolean {
+  return mark?.raw === '!' && !(operand?.kind === 'word' && operand.key.length > 1)
 }
 
 /**

@@ -94,7 +94,13 @@ function pushMatch(match: RegExpExecArray, text: string, push: Push): void {
   else if (identifier !== undefined) push('exact', identifier)
   else if (number !== undefined) push('number', number)
   else if (word !== undefined) push('word', word, word.replaceAll('’', "'").toLowerCase())
+  else if (character !== undefined && isDetachedEnd(text, match.index)) push('symbol', character)
   else if (character !== undefined) pushCharacter(character, text[match.index + character.length], push)
+}
+
+/** Returns true for a separate mark at the end, which may be the subject of the text: `what is the meaning of !` */
+function isDetachedEnd(text: string, index: number): boolean {
+  return index === text.length - 1 && /^\s[!.]$/.test(text.slice(-2))
 }
 
 type Push = (kind: TokenKind, raw: string, key?: string) => void
@@ -125,7 +131,9 @@ function stopKey(character: string): string {
 }
 
 function unquote(text: string): string {
-  return text.startsWith('`') ? text : `"${text.slice(1, -1)}"`
+  // In code, 'a' and "a" differ.
+  if (text.startsWith('`') || text.startsWith("'")) return text
+  return `"${text.slice(1, -1)}"`
 }
 
 /** Returns true for a word without a capital letter that could mark a name. */
