@@ -15,6 +15,8 @@ export interface CacheKeyOptions {
   /** The id of the calling key, or `global` if all keys share answers. */
   readonly owner: string
   readonly modelName: string
+  /** The header `anthropic-beta`, which is forwarded to the upstream. @default none */
+  readonly beta?: string | undefined
 }
 
 export interface CacheKey {
@@ -32,7 +34,7 @@ export interface CacheKey {
 const PARSED_FIELDS: Readonly<Record<Dialect, ReadonlySet<string>>> = {
   openai: bodyFields('messages max_tokens max_completion_tokens stream stream_options temperature top_p top_k stop n'),
   anthropic: bodyFields('messages system max_tokens stream temperature top_p top_k stop_sequences'),
-  responses: bodyFields('input instructions max_output_tokens stream stream_options temperature top_p store metadata'),
+  responses: bodyFields('input instructions max_output_tokens stream stream_options temperature top_p store'),
 }
 
 function bodyFields(names: string): ReadonlySet<string> {
@@ -67,6 +69,7 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
   const keyText = new KeyText()
   keyText.add('owner', options.owner)
   keyText.add('model', options.modelName)
+  if (options.beta !== undefined) keyText.add('beta', options.beta)
   addSettings(keyText, prompt)
   for (let index = 0; index < prompt.messages.length; index += 1) {
     const message = prompt.messages[index]
@@ -130,9 +133,12 @@ function addMessage(keyText: KeyText, message: Message): void {
 
 function addQuestion(keyText: KeyText, message: Message): void {
   keyText.add('question', serializeOtherFields(message.native, MESSAGE_FIELDS))
+  const hasOnlyText = message.parts.every((part) => part.type === 'text')
   for (const part of message.parts) {
     if (part.type !== 'text') keyText.add('part', serializeNative(part.native, part))
     else if (!isPlainText(part)) keyText.add('text of', serializeOtherFields(part.native, ['text']))
+    // The position of an image between the texts is significant.
+    if (part.type === 'text' && !hasOnlyText) keyText.add('text', normalizeText(part.text))
   }
 }
 
@@ -179,6 +185,8 @@ function sortedJson(value: JsonObject): string {
 const CODE_FENCE = /```|~~~/
 /** An indented line counts as code or structured data only if the text contains a code character. */
 const INDENTED_LINE = /\n[ \t]+\S/
+/** A nested list or the cells of a table. */
+const STRUCTURED_TEXT = /\n[ \t]+(?:[-*+•]|\d+[.)])\s|\S\t\S/
 const CODE_CHARACTER = /[={}();:<>[\]#]/
 /** White space in quotations is significant. */
 const QUOTED = /("[^"]*"|`[^`]*`|“[^“”]*”|«[^«»]*»)/u
@@ -188,7 +196,7 @@ const WHITE_SPACE = /\s{2,}|[^\S ]/gu
 const MAX_NORMALIZED_LENGTH = 100_000
 
 function looksLikeCode(text: string): boolean {
-  return CODE_FENCE.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
+  return CODE_FENCE.test(text) || STRUCTURED_TEXT.test(text) || (INDENTED_LINE.test(text) && CODE_CHARACTER.test(text))
 }
 
 /**

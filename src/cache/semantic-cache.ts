@@ -27,6 +27,8 @@ export interface CacheQuery {
   readonly keyId: string
   /** The model name as requested. */
   readonly modelName: string
+  /** The header `anthropic-beta`, which is forwarded to the upstream. @default none */
+  readonly beta?: string | undefined
   /** @default read and write */
   readonly directives?: CacheDirectives
   readonly cancellation?: Cancellation
@@ -168,7 +170,7 @@ function lookUp(context: CacheContext, query: CacheQuery): MaybePromise<CacheHit
   const { keyId, modelName, cancellation, directives = NO_DIRECTIVES, smallModel = () => undefined } = query
   if (options.enabled === false || (!directives.allowsRead && !directives.allowsWrite)) return UNCACHEABLE
   const owner = options.scope === 'global' ? 'global' : `key ${keyId}`
-  const key = cacheKeyOf(query.prompt, { owner, modelName })
+  const key = cacheKeyOf(query.prompt, { owner, modelName, beta: query.beta })
   if (key === undefined) return UNCACHEABLE
   const lookup: Lookup = {
     key,

@@ -50,6 +50,7 @@ function lookUp(reserved: Reserved, answerCache: AnswerCache, services: Services
     prompt,
     keyId: key.id,
     modelName: resolved.name,
+    beta: request.header('anthropic-beta'),
     directives: readCacheDirectives((name) => request.header(name)),
     cancellation,
     requestId: id,

@@ -157,6 +157,26 @@ describe('the scope', () => {
     expect([one.comparable, other.comparable, none.comparable]).toEqual([false, false, true])
   })
 
+  it('differs by the position of an image between the texts of the last message', async () => {
+    const text = (value: string): JsonObject => ({ type: 'text', text: value })
+    const image = { type: 'image_url', image_url: { url: 'https://images.example/1.png' } }
+    const orders = [
+      [text('Bob:'), image, text('Al:')],
+      [image, text('Bob:'), text('Al:')],
+      [text('Bob:'), text('Al:'), image],
+    ]
+    const scopes = await Promise.all(orders.map((content) => scopeOf(chat({ messages: [{ role: 'user', content }] }))))
+
+    expect(new Set(scopes).size).toBe(orders.length)
+  })
+
+  it('differs by the beta header', () => {
+    const betas = [undefined, 'context-1m', 'other']
+    const scopes = betas.map((beta) => cacheKeyOf(asks('What?'), { owner, modelName, beta })?.scope)
+
+    expect(new Set(scopes).size).toBe(betas.length)
+  })
+
   it('is exact for a request whose last turn has tool results', async () => {
     const after = (result: string): Prompt =>
       chat({

@@ -24,6 +24,11 @@ describe('normalizeText', () => {
     expect(normalizeText(`\n\n${inner}  \r\n`)).toBe(inner)
   })
 
+  it('keeps the levels of a nested list and the cells of a table', () => {
+    expect(normalizeText('Count:\n- a\n  - b')).not.toBe(normalizeText('Count:\n- a\n- b'))
+    expect(normalizeText('a\tb c')).not.toBe(normalizeText('a b\tc'))
+  })
+
   it('is linear in the length of any text', () => {
     for (const sign of ['"', '«', '`', '\n', ' ', '“', '{\n ', 'a\n  ']) {
       expect(normalizeText(sign.repeat(300_000)).length).toBeGreaterThanOrEqual(0)

@@ -54,6 +54,45 @@ describe('tier 1 over a real port', () => {
     expect(upstream.requests).toHaveLength(4)
   })
 
+  it.each([false, true])(
+    'stores no answer that the vendor interrupted or that refers to sources (stream: %s)',
+    async (stream) => {
+      const endings = [
+        { finish_reason: 'insufficient_system_resource', sources: {} },
+        { finish_reason: 'sensitive', sources: {} },
+        { finish_reason: 'stop', sources: { citations: ['https://a.test'] } },
+      ]
+      let ending = endings[0]
+      const { openai, upstream } = await stage({
+        reply: (request) => {
+          const message = { [request.stream ? 'delta' : 'message']: { role: 'assistant', content: 'Yes [1]' } }
+          const { finish_reason = 'stop', sources = {} } = ending ?? {}
+          const value = { id: 'c', model: 'large', choices: [{ index: 0, ...message, finish_reason }], ...sources }
+          return request.stream
+            ? { kind: 'events', items: [{ data: JSON.stringify(value) }, { data: '[DONE]' }] }
+            : { kind: 'json', value }
+        },
+      })
+
+      for (ending of endings) {
+        const body = { ...ask(`What is ${JSON.stringify(ending)}?`), stream }
+        await (await openai.chat.completions.create(body).asResponse()).text()
+        await (await openai.chat.completions.create(body).asResponse()).text()
+      }
+      expect(upstream.requests).toHaveLength(2 * endings.length)
+    },
+  )
+
+  it('does not answer a request with other beta headers', async () => {
+    const { anthropic, upstream } = await stage()
+    const body = { model: MESSAGE_MODEL, max_tokens: 60, messages: ask('What is a sluice?').messages }
+    await anthropic.messages.create(body)
+    await anthropic.messages.create(body, { headers: { 'anthropic-beta': 'context-1m-2025-08-07' } })
+    await anthropic.messages.create(body)
+
+    expect(upstream.requests).toHaveLength(2)
+  })
+
   it('answers a repeated question from memory, without an upstream call and free of charge', async () => {
     const { openai, upstream } = await stage()
     const first = await openai.chat.completions.create(ask('What is a sluice?')).withResponse()

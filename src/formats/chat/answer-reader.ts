@@ -31,7 +31,8 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   }
   const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
-  const content = [...contentParts(message['content']), ...refusalParts(refusal), ...ownParts(message)]
+  const content = [...contentParts(message['content']), ...refusalParts(refusal), ...ownParts(message, OWN_FIELDS)]
+  content.push(...ownParts(body, SOURCE_FIELDS))
   const parts = [...thinkingParts(message), ...content, ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
   const otherChoicesText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
@@ -59,9 +60,14 @@ function refusalParts(refusal: string): readonly Part[] {
 
 /** Fields of an answer that only this format has, besides log probabilities. */
 const OWN_FIELDS = ['annotations', 'audio', 'images'] as const
+/** Sources beside the choices, to which the text refers by number. */
+const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
-function ownParts(message: JsonObject): readonly Extract<Part, { readonly type: 'opaque' }>[] {
-  return OWN_FIELDS.flatMap((type) => {
+function ownParts(
+  message: JsonObject,
+  fields: readonly string[],
+): readonly Extract<Part, { readonly type: 'opaque' }>[] {
+  return fields.flatMap((type) => {
     const field = message[type]
     return isUnset(field)
       ? []
@@ -179,6 +185,7 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
     state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
+  if (choices.length > 0) parts.push(...ownParts(chunk, SOURCE_FIELDS))
   for (const choice of choices) if (choice !== undefined) parts.push(...readChoice(state, choice))
   // If a chunk contains both usage and a finish reason, the finish reason must come last.
   const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
@@ -221,7 +228,7 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
     state.hasRefusal = true
     parts.push(...blockParts(state, 'refusal', refusal))
   }
-  parts.push(...ownParts(delta))
+  parts.push(...ownParts(delta, OWN_FIELDS))
   const calls = state.calls.read(delta)
   if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...calls]
