@@ -39,10 +39,10 @@ export interface Completion {
   readonly model: string
   readonly parts: readonly Part[]
   /**
-   * The text of all choices after the first (`n`). Its tokens are counted for the bill if the upstream reports no
-   * usage. `native` contains the choices.
+   * Output that no part contains: all choices after the first (`n`), and the input of calls that only one format
+   * supports. Its tokens are counted for the bill if the upstream reports no usage.
    */
-  readonly otherChoicesText?: string
+  readonly unmappedText?: string
   readonly finish: FinishReason
   readonly stopSequence?: string
   /** Absent if the upstream reported no usage. */
@@ -80,8 +80,8 @@ export type StreamPart =
 /** One received event of a streamed answer and its parts, if any. */
 export interface StreamChunk {
   readonly parts: readonly StreamPart[]
-  /** The text that this event appends to `Completion.otherChoicesText`. */
-  readonly otherChoicesText?: string
+  /** The text that this event appends to `Completion.unmappedText`. */
+  readonly unmappedText?: string
   /** The received event. A writer of the same dialect forwards the event unchanged. */
   readonly native?: { readonly dialect: Dialect; readonly event: SseEvent }
 }

@@ -35,7 +35,7 @@ type Block = TextBlock | ThinkingBlock | ToolCallBlock | { readonly type: 'opaqu
 export class Collector {
   readonly #blocks: Block[] = []
   readonly #calls = new Map<number, ToolCallBlock>()
-  readonly #otherChoicesTexts: string[] = []
+  readonly #unmappedTexts: string[] = []
   #id = ''
   #model = ''
   #text: TextBlock | undefined
@@ -47,7 +47,7 @@ export class Collector {
 
   add(chunk: StreamChunk): void {
     for (const part of chunk.parts) this.#addPart(part)
-    if (chunk.otherChoicesText !== undefined) this.#otherChoicesTexts.push(chunk.otherChoicesText)
+    if (chunk.unmappedText !== undefined) this.#unmappedTexts.push(chunk.unmappedText)
   }
 
   /** Returns the current answer. `finish` is `stop` until the upstream sends a finish reason. */
@@ -56,7 +56,7 @@ export class Collector {
       id: this.#id,
       model: this.#model,
       parts: this.#blocks.map(toPart),
-      ...(this.#otherChoicesTexts.length === 0 ? {} : { otherChoicesText: this.#otherChoicesTexts.join('') }),
+      ...(this.#unmappedTexts.length === 0 ? {} : { unmappedText: this.#unmappedTexts.join('') }),
       finish: this.#finish ?? 'stop',
       ...(this.#stopSequence === undefined ? {} : { stopSequence: this.#stopSequence }),
       ...(this.#usage === undefined ? {} : { usage: { ...NO_USAGE, ...this.#usage } }),

@@ -37,8 +37,8 @@ export function billFor(answered: Answered, answer: BilledAnswer, meter: Meter):
 
 function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
   if (usage.outputTokens > 0) return true
-  const { parts, otherChoicesText = '' } = answer.completion()
-  return parts.length === 0 && otherChoicesText === ''
+  const { parts, unmappedText = '' } = answer.completion()
+  return parts.length === 0 && unmappedText === ''
 }
 
 /**
@@ -49,9 +49,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
   if (plan.kind === 'replay') return plan.bill
-  const { parts, otherChoicesText = '' } = answer.completion()
+  const { parts, unmappedText = '' } = answer.completion()
   const limit = reservation.outputTokens * (prompt.settings.choices ?? 1)
-  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), otherChoicesText], meter)
+  const countedOutput = countUpTo(limit, [...parts.map(textOfPart), unmappedText], meter)
   const route = routeOf(answered)
   const reported = addMissingPromptTokens(answer.usage ?? NO_USAGE, () => countedPrompt(answered, route))
   const usage = { ...reported, outputTokens: Math.max(reported.outputTokens, countedOutput) }
@@ -85,9 +85,14 @@ export function countUpTo(
  * calls.
  */
 export function billForFailure(planned: Planned): Bill | undefined {
-  const { plan, margin, reservation } = planned
+  const { plan } = planned
   if (plan.kind === 'replay') return undefined
-  const { spent, requestedCost = ZERO, rewrite } = plan.optimization
+  return billForSmallModels(planned, plan, plan.optimization.requestedCost ?? ZERO)
+}
+
+function billForSmallModels(planned: Planned, plan: UpstreamPlan, billedCost: NanoUsd): Bill | undefined {
+  const { margin, reservation } = planned
+  const { spent, rewrite } = plan.optimization
   const actual = add(
     spent,
     plan.attempts.cost(() => plan.counts.sent),
@@ -100,7 +105,7 @@ export function billForFailure(planned: Planned): Bill | undefined {
     completionTokens: 0,
     theoretical: ZERO,
     actual,
-    billed: toNanoUsd(Math.min(scale(requestedCost, margin), reserved)),
+    billed: toNanoUsd(Math.min(scale(billedCost, margin), reserved)),
     margin,
     cache: 'MISS',
     strategy: rewrite?.strategy ?? PASSTHROUGH,
@@ -108,11 +113,15 @@ export function billForFailure(planned: Planned): Bill | undefined {
   }
 }
 
-/** Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. */
+/**
+ * Returns the bill for a request whose caller disconnected. It covers the prompt and the output received so far. If only
+ * small models were called, it covers these calls, whether or not a header requested them.
+ */
 export function billForDisconnect(planned: Planned): Bill | undefined {
   const { plan } = planned
-  const last = plan.kind === 'upstream' ? plan.attempts.lastIfBillable() : undefined
-  if (plan.kind === 'replay' || last === undefined) return billForFailure(planned)
+  if (plan.kind === 'replay') return undefined
+  const last = plan.attempts.lastIfBillable()
+  if (last === undefined) return billForSmallModels(planned, plan, plan.optimization.spent)
   const usage = addMissingPromptTokens(last.usage, () => countedPrompt(planned, last.route))
   return billOf(planned, plan, { route: last.route, usage, isEstimated: true })
 }

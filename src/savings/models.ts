@@ -79,7 +79,12 @@ export function pauseAfterFailures(
   return { name: small.name, ask, price, report, isPaused }
 }
 
-/** Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. */
+const CHARACTERS_PER_TOKEN = 4
+
+/**
+ * Returns a small model that sums the cost of its calls, because a tier that throws does not report its cost. An aborted
+ * call costs its prompt, because the vendor has received it.
+ */
 export function trackSpending(small: SmallModel | undefined): {
   readonly small: SmallModel | undefined
   readonly spent: () => NanoUsd
@@ -87,9 +92,17 @@ export function trackSpending(small: SmallModel | undefined): {
   let spent: NanoUsd = ZERO
   if (small === undefined) return { small, spent: () => spent }
   const ask: SmallModel['ask'] = async (question) => {
-    const reply = await small.ask(question)
-    spent = add(spent, reply.spent)
-    return reply
+    const { instruction, text, signal } = question
+    const wasAborted = signal.aborted
+    try {
+      const reply = await small.ask(question)
+      spent = add(spent, reply.spent)
+      return reply
+    } catch (error) {
+      const tokens = Math.ceil((instruction.length + text.length) / CHARACTERS_PER_TOKEN)
+      if (signal.aborted && !wasAborted) spent = add(spent, small.price(tokens, 0))
+      throw error
+    }
   }
   return { small: { ...small, ask }, spent: () => spent }
 }

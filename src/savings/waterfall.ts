@@ -256,13 +256,15 @@ interface Attempt {
 /** Never rejects. A failure is reported as a verdict. */
 async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: WaterfallContext): Promise<Attempt> {
   let embeddingCost: NanoUsd = ZERO
+  const { small, spent: spentSoFar } = trackSpending(job.small)
+  // A tier does not report the cost of aborted calls.
+  const totalOf = (reported: NanoUsd): NanoUsd => add(reported > spentSoFar() ? reported : spentSoFar(), embeddingCost)
   const withoutRewrite = (outcome: 'declined' | 'failed', reason: string, spent: NanoUsd): Attempt => ({
     tokens: job.tokens,
-    spent: add(spent, embeddingCost),
+    spent: totalOf(spent),
     verdict: { tier: tier.tier, outcome, reason },
     continues: false,
   })
-  const { small, spent: spentSoFar } = trackSpending(job.small)
   const metered = addSemantics({ ...job, small }, ranker, (cost) => {
     embeddingCost = add(embeddingCost, cost)
   })
@@ -273,8 +275,8 @@ async function attemptTier(tier: Tier, job: TierJob, { meter, ranker }: Waterfal
     const { rewrite, spent, continues = false } = result
     if (rewrite.tokens >= originalTokens) return withoutRewrite('declined', 'not smaller than before', spent)
     const verdict: TierVerdict = { tier: tier.tier, outcome: 'chosen', reason: rewrite.strategy }
-    return { rewrite, tokens: originalTokens, spent: add(spent, embeddingCost), continues, verdict }
+    return { rewrite, tokens: originalTokens, spent: totalOf(spent), continues, verdict }
   } catch (error) {
-    return withoutRewrite('failed', error instanceof Error ? error.message : 'unknown error', spentSoFar())
+    return withoutRewrite('failed', error instanceof Error ? error.message : 'unknown error', ZERO)
   }
 }

@@ -122,8 +122,8 @@ export class AnswerTranslator {
   /** True if the answer received so far has text, thinking or a tool call. */
   get hasOutput(): boolean {
     if (this.#hasForwarded) return true
-    const { parts, otherChoicesText = '' } = this.completion()
-    return otherChoicesText !== '' || parts.some((part) => textOfPart(part) !== '')
+    const { parts, unmappedText = '' } = this.completion()
+    return unmappedText !== '' || parts.some((part) => textOfPart(part) !== '')
   }
 
   get usage(): Usage | undefined {
@@ -228,6 +228,7 @@ export class AnswerTranslator {
       this.hasContent ||= isContent(part)
       if (part.type === 'done') this.isComplete = true
     }
+    this.hasContent ||= chunk.unmappedText !== undefined
     if (this.isComplete && !this.#hasAnswer) throw this.#options.toError('ended its stream without an answer')
     this.#collector.add(chunk)
   }

@@ -93,6 +93,24 @@ describe.each(FRONTS)('small-model calls of a request on the $name front whose m
     expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
   })
 
+  it.each([{ 'x-svc-rlm': 'true' }, {}])(
+    'are billed when the caller disconnects during them (headers: %j)',
+    async (headers) => {
+      const savings = { thresholds: { vanishing: 1e9, recursive: 5000, family: 1e9 } }
+      const stage = await startOne(() => ({ kind: 'hang' }), { savings, smallPrice: { input: 0.1, output: 0.2 } })
+      const controller = new AbortController()
+      const left = post(stage, front.path, { body, headers, signal: controller.signal })
+      const request = await stage.upstream.arrival(1)
+      controller.abort()
+      await Promise.all([left, request.leaving])
+
+      expect(stage.upstream.requests.every(isSmall)).toBe(true)
+      const { billed, actual } = await booksOf(stage)
+      expect(actual).toBeGreaterThan(100 * INPUT)
+      expect(billed).toBe(actual * MARGIN)
+    },
+  )
+
   it('are billed at most the reserved amount', async () => {
     const stage = await startOne((request) =>
       isSmall(request)

@@ -94,7 +94,9 @@ describe('streams of the message format', () => {
       fc.property(completion, (answer) => {
         const events = written(toStreamChunks(answer))
         checkOrder(events)
-        expect(collect(stepsFrom(events))).toEqual(answer)
+        // The input of an opaque block also counts as unmapped text.
+        const { unmappedText: _, ...read } = collect(stepsFrom(events))
+        expect(read).toEqual(answer)
       }),
       { numRuns: 300 },
     )

@@ -35,13 +35,13 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   content.push(...ownParts(body, SOURCE_FIELDS))
   const parts = [...thinkingParts(message), ...content, ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
-  const otherChoicesText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
+  const unmappedText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
   const { id, model } = identityOf(body)
   const finish = readFinishReason(choice['finish_reason'], calls.length > 0, refusal !== '')
   const native = nativeAnswer('openai', body, received, text)
   const completion =
     usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
-  return otherChoicesText.length === 0 ? completion : { ...completion, otherChoicesText: otherChoicesText.join('') }
+  return unmappedText.length === 0 ? completion : { ...completion, unmappedText: unmappedText.join('') }
 }
 
 function textOfMessage(message: JsonObject = {}): string {
@@ -162,10 +162,10 @@ export function createReader(): StreamReader {
     // An event that is not a chunk is not forwarded, because clients fail on it.
     if (!Array.isArray(chunk['choices'])) return { parts: usageParts(chunk) }
     const forwarded = chunk === received ? event : { ...event, data: JSON.stringify(chunk) }
-    const otherChoicesText = otherChoicesTextOf(chunk)
+    const unmappedText = otherChoicesTextOf(chunk)
     return {
       parts: readChunk(state, chunk),
-      ...(otherChoicesText !== '' && { otherChoicesText }),
+      ...(unmappedText !== '' && { unmappedText }),
       native: { dialect: 'openai', event: forwarded },
     }
   }

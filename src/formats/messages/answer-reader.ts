@@ -58,8 +58,19 @@ export function createReader(): StreamReader {
     const type = typeOf(data)
     const text = data === received ? event.data : JSON.stringify(data)
     const native = { dialect: 'anthropic', event: { ...event, event: type, data: text } } as const
-    return { parts: parseUpstream(() => readEvent(state, type, data)), native }
+    const parts = parseUpstream(() => readEvent(state, type, data))
+    const unmappedText = parts.length === 0 ? unmappedTextOf(type, data) : ''
+    return unmappedText === '' ? { parts, native } : { parts, unmappedText, native }
   }
+}
+
+/** Returns the text that a delta adds to a block without an equivalent, such as the input of a tool that the vendor runs. */
+function unmappedTextOf(type: string, { delta }: JsonObject): string {
+  if (type !== 'content_block_delta' || !isJsonObject(delta)) return ''
+  const { type: _type, ...fields } = delta
+  return Object.values(fields)
+    .map((value) => asString(value) ?? '')
+    .join('')
 }
 
 /** Some servers send an error without a type. */

@@ -71,13 +71,15 @@ interface Call {
 interface ReaderState {
   hasStarted: boolean
   hasRefusal: boolean
+  /** Output indexes of the items whose unmapped text was streamed. */
+  readonly unmappedItems: Set<unknown>
   /** Calls by the output index of their items. */
   readonly calls: Map<unknown, Call>
 }
 
 /** Keeps the data of an event, adds missing call ids, and uses the type in the data as the event name. */
 export function createReader(): StreamReader {
-  const state: ReaderState = { hasStarted: false, hasRefusal: false, calls: new Map() }
+  const state: ReaderState = { hasStarted: false, hasRefusal: false, unmappedItems: new Set(), calls: new Map() }
   const fillCallIds = createResponseCallIdFiller()
   return (event) => {
     const received = parseUpstreamEvent(event.data)
@@ -85,8 +87,36 @@ export function createReader(): StreamReader {
     const type = asString(data['type']) ?? ''
     const text = data === received ? event.data : JSON.stringify(data)
     const native = { dialect: 'responses', event: { ...event, event: type, data: text } } as const
-    return { parts: readEvent(state, type, data), native }
+    const parts = readEvent(state, type, data)
+    const unmappedText = unmappedTextOf(state, type, data)
+    return unmappedText === '' ? { parts, native } : { parts, unmappedText, native }
   }
+}
+
+const MAPPED_ITEMS: ReadonlySet<unknown> = new Set(['message', 'reasoning', 'function_call'])
+/** Deltas that become parts, and audio data, which is not text. */
+const MAPPED_DELTA = /^response\.(output_text|refusal|reasoning\w*|function_call_arguments|audio)\.delta$/
+
+/** Returns the text that the model wrote in items without an equivalent, such as the input of a custom tool. */
+function unmappedTextOf(state: ReaderState, type: string, data: JsonObject): string {
+  const index = data['output_index']
+  if (type === 'response.output_item.done') {
+    const item = asObject(data['item']) ?? {}
+    return MAPPED_ITEMS.has(item['type']) || state.unmappedItems.has(index) ? '' : writtenText(item)
+  }
+  const delta = MAPPED_DELTA.test(type) ? '' : (asString(data['delta']) ?? '')
+  if (delta !== '') state.unmappedItems.add(index)
+  return delta
+}
+
+/** Fields of a call that the model writes. The vendor writes the other fields, such as the results of a search. */
+const WRITTEN_FIELDS = ['input', 'arguments', 'code', 'action', 'operation'] as const
+
+function writtenText(item: JsonObject): string {
+  return WRITTEN_FIELDS.map((name) => {
+    const value = item[name] ?? ''
+    return typeof value === 'string' ? value : JSON.stringify(value)
+  }).join('')
 }
 
 function readEvent(state: ReaderState, type: string, data: JsonObject): readonly StreamPart[] {
