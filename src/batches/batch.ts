@@ -148,7 +148,7 @@ export interface BatchContext {
 
 /** Returns options that store a small value even if the quota is full, because the batch has already been accepted. */
 export function smallValueOptions(keyId: string): WriteOptions {
-  return { quota: quotaOf('batch', keyId), mustFit: true }
+  return { quota: quotaOf('batch', keyId), mayExceedQuota: true }
 }
 
 const PAGE_SIZE = 100

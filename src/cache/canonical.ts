@@ -20,7 +20,7 @@ import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
 import { toWordTokens, isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
 
 export interface CanonicalToken extends Token {
-  /** Set for an article that the other text may omit: `the`, or `a` for `a` and `an`. */
+  /** Set for an article that an equivalent text may omit: `the`, or `a` for `a` and `an`. */
   readonly article?: 'the' | 'a'
 }
 
@@ -52,12 +52,12 @@ function formOf(written: readonly Token[]): Canonical {
 }
 
 /** Returns the text to embed, without omissible articles. Converts English text to lower case. */
-export function meaningOf(canonical: Canonical): string {
-  let meaning = ''
+export function textToEmbed(canonical: Canonical): string {
+  let text = ''
   for (const item of canonical.items) {
-    if (item.article === undefined) meaning = meaning === '' ? item.key : `${meaning} ${item.key}`
+    if (item.article === undefined) text = text === '' ? item.key : `${text} ${item.key}`
   }
-  return canonical.language === 'english' ? meaning.toLowerCase() : meaning
+  return canonical.language === 'english' ? text.toLowerCase() : text
 }
 
 interface Traits {
@@ -166,7 +166,7 @@ function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
 }
 
 /**
- * Returns true if the other text may omit the article. `around` contains the preceding token (if any), the article, and
+ * Returns true if an equivalent text may omit the article. `around` contains the preceding token (if any), the article, and
  * the next two tokens.
  */
 function isOmissible(article: Token, around: readonly Token[], hasBefore: boolean): boolean {

@@ -1,5 +1,5 @@
 import type { Embedder } from '../core/cache-ports.ts'
-import { canonicalize, meaningOf } from './canonical.ts'
+import { canonicalize, textToEmbed } from './canonical.ts'
 
 /** Hashes UTF-16 code units to 32 bits (FNV-1a with a final mix). The result is the same on every platform. */
 export function hash32(text: string, seed: number): number {
@@ -47,7 +47,7 @@ export function hashingEmbedder(): Embedder {
 }
 
 export function hashEmbedding(text: string): Float32Array {
-  return embedMeaning(meaningOf(canonicalize(shorten(text))))
+  return embedText(textToEmbed(canonicalize(shorten(text))))
 }
 
 function shorten(text: string): string {
@@ -55,8 +55,8 @@ function shorten(text: string): string {
   return text.length <= MAX_LENGTH ? text : `${text.slice(0, half)} ${text.slice(-half)}`
 }
 
-function embedMeaning(meaning: string): Float32Array {
-  const words = meaning.split(' ').filter((word) => word !== '')
+function embedText(text: string): Float32Array {
+  const words = text.split(' ').filter((word) => word !== '')
   const pairs = words.slice(1).map((word, index) => `${words[index] ?? ''} ${word}`)
   const sum = new Float64Array(DIMENSIONS)
   addFeatures(sum, words, lettersOf, SHARES.letters)
@@ -68,8 +68,8 @@ function embedMeaning(meaning: string): Float32Array {
 }
 
 /**
- * Counts each letter once, combined with the first letter of its word. Swapped or doubled letters have no effect, and
- * a wrong letter has a small effect.
+ * Counts each letter once, combined with the first letter of its word. Swapping or doubling later
+ * letters has no effect, and a wrong letter has a small effect.
  */
 function lettersOf(word: string): readonly number[] {
   const first = word.charCodeAt(0)

@@ -21,7 +21,7 @@ const MEASURES: readonly (readonly [string, string])[] = [
   ['deep', 'depth'],
   ['wide', 'width'],
 ]
-const REQUESTS: readonly (readonly [string, string])[] = [
+const REQUEST_NOUNS: readonly (readonly [string, string])[] = [
   ['summary', 'summarize'],
   ['explanation', 'explain'],
   ['description', 'describe'],
@@ -87,17 +87,17 @@ const REWORDINGS: ReadonlyMap<string, readonly Rewording[]> = byFirstWord({
   sum: [['^sum up ', 'summarize']],
   difference: [['^difference between ', 'what is the difference between']],
   ...Object.fromEntries(
-    ['give', 'write', 'provide', 'create', 'make', 'show', 'list'].map((verb) => [verb, requestsOf(verb)]),
+    ['give', 'write', 'provide', 'create', 'make', 'show', 'list'].map((verb) => [verb, requestRules(verb)]),
   ),
 })
 
-function requestsOf(verb: string): readonly (readonly [string, string])[] {
+function requestRules(verb: string): readonly (readonly [string, string])[] {
   const examples: readonly [string, string] = [
     `^(?:give|show|provide|list) (?:me |us )?(?:some |a few )?examples of `,
     'give examples of',
   ]
   if (verb === 'list') return [examples]
-  const requests = REQUESTS.map(([noun, verbForm]): readonly [string, string] => [
+  const requests = REQUEST_NOUNS.map(([noun, verbForm]): readonly [string, string] => [
     `^${verb} (?:me |us )?(?:a|an|the) ${noun} of `,
     verbForm,
   ])

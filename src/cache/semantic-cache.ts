@@ -68,7 +68,7 @@ export interface CacheStatistics {
   readonly exactHits: number
   /** Number of candidates above the threshold that the guard or the verifier rejected, by reason. */
   readonly rejections: Readonly<Partial<Record<Difference | 'verifier', number>>>
-  /** Number of lookups in which an embedder, index, store or verifier failed or timed out. */
+  /** Number of lookups, writes, clears and reports in which a cache component failed or timed out. */
   readonly failures: number
   readonly entries: number
   readonly bytes: number
@@ -143,8 +143,8 @@ interface SearchDependencies extends Pick<CacheContext, 'pause' | 'timeoutMs'> {
 }
 
 /**
- * With the offline embedder, candidates are found by their words, without vectors. A local index needs no limits, because
- * the memory store removes the vector of each entry that it evicts.
+ * An in-memory cache with the offline embedder finds candidates by their words, without vectors. A local index needs no
+ * limits, because the memory store removes the vector of each entry that it evicts.
  */
 function createSearch(options: SemanticCacheOptions, dependencies: SearchDependencies): CandidateSearch {
   const {

@@ -125,7 +125,7 @@ export interface WriteOptions {
    * quota.
    * @default false
    */
-  readonly mustFit?: boolean
+  readonly mayExceedQuota?: boolean
 }
 
 export interface NewLogEntry {

@@ -218,22 +218,22 @@ function createBudgetKind(reports: UsageReports): SharedKind<Budget, WireForm<Bu
       })
     },
     createPresenter: async (budgets) => {
-      const windows = await reports.budgetWindows(budgets)
-      return (budget) => toBudgetRecord(budget, windows.get(budget.id))
+      const statuses = await reports.budgetStatuses(budgets)
+      return (budget) => toBudgetRecord(budget, statuses.get(budget.id))
     },
     toPage: (budgets, has_more) => ({ budgets, has_more }),
   }
 }
 
-function toBudgetRecord({ id, name, limit }: Budget, window: BudgetStatus | undefined): WireForm<BudgetRecord> {
+function toBudgetRecord({ id, name, limit }: Budget, status: BudgetStatus | undefined): WireForm<BudgetRecord> {
   return {
     id,
     object: 'budget',
     name,
     max_limit: limit.max / 1e9,
     reset_duration: limit.every,
-    current_usage_cents: window?.spentCents ?? 0,
-    resets_at: window?.resetsAt ?? '',
+    current_usage_cents: status?.spentCents ?? 0,
+    resets_at: status?.resetsAt ?? '',
   }
 }
 

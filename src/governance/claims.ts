@@ -159,6 +159,6 @@ export function limitError(
   const text =
     limit.kind === 'requests'
       ? `${limit.max} requests per ${window}. Retry after ${retryAt}.`
-      : `this prompt has ${tokens} tokens, and fewer remain of ${limit.max} per ${window}. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
+      : `this prompt has ${tokens} tokens, which is more than remain of the ${limit.max} per ${window}. ${isTooLarge ? 'Send a shorter prompt.' : `Retry after ${retryAt}.`}`
   return new GatewayError('rate-limited', `${limit.label} is reached: ${text}`, details)
 }

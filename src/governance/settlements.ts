@@ -187,7 +187,7 @@ export function buildSettlement({ reservationId, windows, limits, usage, entries
 
 /**
  * Clamps usage to non-negative integers, except `savedTokens`, which is negative if the prompt grew. If the billed
- * amount is not a number, bills the reserved amount.
+ * amount is not a finite number, bills the reserved amount.
  */
 export function sanitizeUsage(usage: RequestUsage, reserved: number): RequestUsage {
   return {

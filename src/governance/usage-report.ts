@@ -29,8 +29,8 @@ export interface UsageReports {
   usage(key: VirtualKey): Promise<WireForm<KeyUsage>>
   /** Returns the amount that each key spent in the window of its usage report, in cents. */
   spentCents(keys: readonly VirtualKey[]): Promise<readonly number[]>
-  /** Returns the current windows of shared budgets, by budget id. */
-  budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
+  /** Returns the spending and the reset time of shared budgets in their current windows, by budget id. */
+  budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>>
 }
 
 export interface BudgetStatus {
@@ -64,7 +64,7 @@ export function createUsageReports(dependencies: {
     ]
     const statuses = [...rateLimits, ...budgets].map(({ kind, max, period }, index) => {
       const { spent, held } = levels[index] ?? { spent: 0, held: 0 }
-      // Reserved amounts count as used, as in a reservation.
+      // Held amounts count as used, because a new reservation cannot claim them.
       return { kind, max, remaining: Math.max(0, max - spent - held), spent, resetAt: iso(period.end) }
     })
     const resetAt = iso(periodOf(at, '1h').end)
@@ -124,7 +124,7 @@ export function createUsageReports(dependencies: {
     return readSpentCents(keys.map((key) => ({ owner: keyOwner(key.id), every: reportWindow(key) })))
   }
 
-  async function budgetWindows(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>> {
+  async function budgetStatuses(budgets: readonly Budget[]): Promise<ReadonlyMap<string, BudgetStatus>> {
     const spent = await readSpentCents(budgets.map(({ id, limit }) => ({ owner: sharedOwner(id), every: limit.every })))
     return new Map(
       budgets.map(({ id, limit }, index) => [
@@ -143,7 +143,7 @@ export function createUsageReports(dependencies: {
     return (await readSpent(store, windows, at)).map(({ spent }) => toCents(toNanoUsd(spent)))
   }
 
-  return { limits, rateLimit, usage, spentCents, budgetWindows }
+  return { limits, rateLimit, usage, spentCents, budgetStatuses }
 }
 
 function toUsageTotals(sums: UsageSums): WireForm<UsageTotals> {

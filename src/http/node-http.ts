@@ -97,7 +97,8 @@ function rebuildBody({ rawBody, body, readableDidRead }: NodeIncoming): Uint8Arr
   try {
     return Buffer.from(JSON.stringify(consumed))
   } catch (cause) {
-    const message = 'The parsed request body cannot be serialized: it may be nested too deeply. Send fewer levels.'
+    const message =
+      'The parsed request body cannot be serialized: it may be nested too deeply. Reduce its nesting depth.'
     throw new GatewayError('invalid-request', message, { cause })
   }
 }

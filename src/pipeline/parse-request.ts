@@ -125,7 +125,7 @@ export function parseLimits(limits: Limits): ParseLimits {
 }
 
 /**
- * Returns the margin of a request. Throws if the margin is negative or not a number, because no budget would stop such
+ * Returns the margin of a request. Throws if the margin is negative or not finite, because no budget would stop such
  * a request.
  */
 export function marginOf(services: Pick<Services, 'margin'>, key: VirtualKey, modelName: string): number {
@@ -180,11 +180,12 @@ function withDefaults(prompt: Prompt, model: Model): Prompt {
   const { settings } = prompt
   if (model.defaults === undefined && model.rejectsTemperatureWithTopP !== true) return prompt
   const merged: Settings = { ...model.defaults, ...settings }
-  const supportedSettings = model.rejectsTemperatureWithTopP === true ? withoutSecondSampler(merged, settings) : merged
+  const supportedSettings =
+    model.rejectsTemperatureWithTopP === true ? withOneSamplingParameter(merged, settings) : merged
   return { ...prompt, settings: supportedSettings }
 }
 
-function withoutSecondSampler(merged: Settings, requested: Settings): Settings {
+function withOneSamplingParameter(merged: Settings, requested: Settings): Settings {
   if (merged.temperature === undefined || merged.topP === undefined) return merged
   const { temperature, topP, ...others } = merged
   return requested.temperature === undefined && requested.topP !== undefined
@@ -203,7 +204,7 @@ export function readSteering(
   if (!mayHaveSteeringHeader(request.headerNames())) return UNSTEERED
   const headers = headersOf(request)
   checkSteeringNames(headers)
-  if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw cannotExplain()
+  if (readFlag(headers, 'X-Svc-Explain') && !options.canExplain) throw explainUnavailableError()
   readFlag(headers, 'X-Svc-Detach')
   readCacheDirectives((name) => headers.get(name))
   return readSteeringHeaders(headers)
@@ -211,7 +212,7 @@ export function readSteering(
 
 const UNSTEERED: Steering = { vanishing: false, recursive: false }
 
-function cannotExplain(): GatewayError {
+function explainUnavailableError(): GatewayError {
   return new GatewayError(
     'invalid-request',
     'X-Svc-Explain is not available for this path. Send it with a request for a chat completion, a message or a response.',

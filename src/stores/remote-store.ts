@@ -93,8 +93,8 @@ export function createRemoteCounters(call: CallOperation, limits: BulkLimits): R
       if (error === 'duplicate') throw duplicateReservationError()
       if (error === 'expired') throw expiredCounterError(decodeText(toText(fieldOf(reply, 'counter'))))
       const levels = toList(fieldOf(reply, 'levels')).map(toNumber)
-      const refused = fieldOf(reply, 'refused')
-      if (refused !== undefined) return { accepted: false, rejectedIndex: toNumber(refused), levels }
+      const rejectedIndex = fieldOf(reply, 'refused')
+      if (rejectedIndex !== undefined) return { accepted: false, rejectedIndex: toNumber(rejectedIndex), levels }
       return { accepted: true, granted: toNumber(fieldOf(reply, 'granted')), levels }
     },
     settle: async (settlement) =>
@@ -107,7 +107,7 @@ export function createRemoteCounters(call: CallOperation, limits: BulkLimits): R
 /** Without a value, the request deletes the key. */
 function toValueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
   if (value === undefined) return { key: encodeText(key) }
-  const { ttlMs, quota, mustFit = false } = options
+  const { ttlMs, quota, mayExceedQuota = false } = options
   const pool = poolOf(options)
   const bytes = bytesOf(key, value)
   if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
@@ -117,7 +117,7 @@ function toValueRequest(key: string, value: string | undefined, options: WriteOp
     pool,
     share: encodeText(shareOf(key, quota)),
     bytes,
-    mustFit,
+    mustFit: mayExceedQuota,
     ...(pool !== 'durable' && { limit: limits[pool] }),
     ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
     ...(quota !== undefined && { quota: limitOf(quota) }),

@@ -211,10 +211,10 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
       expect(await keysOf('a')).toEqual(['a:0'])
     })
 
-    it('accept and count values with mustFit even when full', async () => {
+    it('accept and count values with mayExceedQuota even when full', async () => {
       await fill('a', 'q:one')
-      await suite.store.set('a:3', 'x', { quota: quota('q:one'), mustFit: true })
-      expect(await suite.store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mustFit: true })).toBe(true)
+      await suite.store.set('a:3', 'x', { quota: quota('q:one'), mayExceedQuota: true })
+      expect(await suite.store.swap('a:4', undefined, 'x', { quota: quota('q:one'), mayExceedQuota: true })).toBe(true)
       await suite.store.delete('a:0')
       await expect(suite.store.set('a:5', 'x', { quota: quota('q:one') })).rejects.toMatchObject(quotaError)
     })

@@ -75,7 +75,7 @@ export function createServices(dependencies: ServiceDependencies): Services {
     }),
     promptCache: createPromptCache(savings, { store, runtime }),
     dryRun: () => {
-      const dryRunDependencies = { store: ignoreWrites(store), meter, runtime, ...NO_SHADOW_REPORTS }
+      const dryRunDependencies = { store: ignoreSet(store), meter, runtime, ...NO_SHADOW_REPORTS }
       // The embedder is omitted, because its calls may cost money.
       const { embedder: _, ...withoutEmbedder } = savings ?? {}
       return {
@@ -105,7 +105,7 @@ export function createServices(dependencies: ServiceDependencies): Services {
 const NO_SHADOW_REPORTS = { onShadow: () => {}, onShadowFailure: () => {} }
 
 /** Returns a store for dry runs, whose `set` has no effect. */
-function ignoreWrites(store: Store): Store {
+function ignoreSet(store: Store): Store {
   return { ...store, set: () => Promise.resolve() }
 }
 
@@ -123,8 +123,9 @@ function shadowFields(record: ShadowRecord, job: TierJob): LogEventFields {
 type WarningSource = Pick<Store | VectorIndex, 'warnings'>
 
 /**
- * Returns a function that logs each store's warnings once. Every request calls the function, so that a gateway without
- * configured records does no I/O before its first request. If a store fails, the next request reads the warnings again.
+ * Returns a function that logs each store's warnings once. The function is called for each request, so that creating a
+ * gateway whose configuration has no keys or budgets does no I/O. If a store fails, the next request reads the warnings
+ * again.
  */
 export function createWarningLogger(
   sources: readonly (WarningSource | undefined)[],

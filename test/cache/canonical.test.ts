@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalize, meaningOf } from '../../src/cache/canonical.ts'
+import { canonicalize, textToEmbed } from '../../src/cache/canonical.ts'
 
-const meaning = (text: string): string => meaningOf(canonicalize(text))
+const embedded = (text: string): string => textToEmbed(canonicalize(text))
 
 describe('the canonical form', () => {
   it.each([
@@ -17,7 +17,7 @@ describe('the canonical form', () => {
     ['Is 50% of ~7 fine? #3', 'is 50 % of ~ 7 fine ? # 3'],
     ['Wo ist der Bahnhof?', 'wo ist der bahnhof'],
   ])('%s means %s', (text, expected) => {
-    expect(meaning(text)).toBe(expected)
+    expect(embedded(text)).toBe(expected)
   })
 
   it('marks only the first token of a reworded question as the start of a sentence', () => {
@@ -31,7 +31,7 @@ describe('the canonical form', () => {
   })
 
   it('keeps each letter of a text about spelling', () => {
-    expect(meaning("Is Don't spelled so?")).toBe("Is Don't spelled so ?")
+    expect(embedded("Is Don't spelled so?")).toBe("Is Don't spelled so ?")
   })
 
   it('keeps the case of code, addresses and identifiers', () => {
@@ -43,16 +43,16 @@ describe('the canonical form', () => {
   })
 
   it('keeps an article that is a letter, a name or the only word before the end', () => {
-    expect(meaning('is vitamin a good for you')).toContain('vitamin a good')
-    expect(meaning('Explain The Matrix to me')).toContain('the matrix')
-    expect(meaning('What is the cloud?')).toBe('what is the cloud')
+    expect(embedded('is vitamin a good for you')).toContain('vitamin a good')
+    expect(embedded('Explain The Matrix to me')).toContain('the matrix')
+    expect(embedded('What is the cloud?')).toBe('what is the cloud')
   })
 
   it('keeps pleasantries that are the subject of a text', () => {
-    expect(meaning('How do you say thank you?')).toBe('how do you say thank you')
-    expect(meaning('Hello Kitty is what?')).toBe('hello kitty is what')
-    expect(meaning('please')).toBe('please')
-    expect(meaning('Thanks!')).toBe('thanks')
-    expect(meaning('?')).toBe('?')
+    expect(embedded('How do you say thank you?')).toBe('how do you say thank you')
+    expect(embedded('Hello Kitty is what?')).toBe('hello kitty is what')
+    expect(embedded('please')).toBe('please')
+    expect(embedded('Thanks!')).toBe('thanks')
+    expect(embedded('?')).toBe('?')
   })
 })

@@ -50,13 +50,13 @@ export function createValues(now: () => number, limits: Readonly<Record<ValuePoo
   }
 
   function set(key: string, value: string, options: WriteOptions = {}): void {
-    const { ttlMs, quota, mustFit = false } = options
+    const { ttlMs, quota, mayExceedQuota = false } = options
     const old = find(key)
     const pool = pools[poolOf(options)]
     const bytes = bytesOf(key, value)
     const entry: PoolEntry = { key, value, bytes, pool, share: shareOf(key, quota), dueAt: Infinity }
     if (pool === expiring) rejectOversized(entry, quota)
-    else if (!mustFit) throwIfFull(entry, old, quota)
+    else if (!mayExceedQuota) throwIfFull(entry, old, quota)
     if (old !== undefined) remove(old)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     if (pool === expiring) dropUntilFits(entry, quota)

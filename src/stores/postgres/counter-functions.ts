@@ -3,8 +3,8 @@ import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 /**
  * Returns the SQL functions for counters, reservations and tallies.
  *
- * Each operation locks the reservation, then the counters, tallies and log shares, each group in order of name, which
- * prevents deadlocks. A held amount changes only while its counter is locked.
+ * Each operation locks an existing reservation first, then the counters, tallies and log shares, each group in order of
+ * name, which prevents deadlocks. A held amount changes only while its counter is locked.
  */
 export function counterFunctions(schema: string): string {
   return `${lockFunctions(schema)}${reserveFunctions(schema)}${settleFunctions(schema)}${readFunctions(schema)}`
@@ -62,7 +62,7 @@ function reserveFunctions(schema: string): string {
       claim record;
       levels bigint[] := '{}';
       granted bigint;
-      refused integer;
+      rejected_index integer;
       remaining bigint;
     BEGIN
       FOR claim IN
@@ -78,15 +78,15 @@ function reserveFunctions(schema: string): string {
       LOOP
         levels := levels || claim.level;
         remaining := claim.max - claim.level;
-        IF refused IS NULL THEN
+        IF rejected_index IS NULL THEN
           IF (CASE WHEN claim.elastic THEN least(claim.amount, coalesce(minimum, claim.amount)) ELSE claim.amount END) > remaining THEN
-            refused := claim.ordinal;
+            rejected_index := claim.ordinal;
           ELSIF claim.elastic THEN
             granted := least(coalesce(granted, claim.amount), claim.amount, remaining);
           END IF;
         END IF;
       END LOOP;
-      IF refused IS NOT NULL THEN RETURN jsonb_build_object('refused', refused, 'levels', to_jsonb(levels)); END IF;
+      IF rejected_index IS NOT NULL THEN RETURN jsonb_build_object('refused', rejected_index, 'levels', to_jsonb(levels)); END IF;
       RETURN jsonb_build_object('granted', coalesce(granted, 0), 'levels', to_jsonb(levels));
     END $f$;
 

@@ -42,14 +42,14 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
 
   function write(key: string, value: string, options: WriteOptions): void {
     sweep()
-    const { ttlMs, quota, mustFit = false } = options
+    const { ttlMs, quota, mayExceedQuota = false } = options
     const pool = poolOf(options)
     const name = encodeText(key)
     const share = encodeText(shareOf(key, quota))
     const bytes = bytesOf(key, value)
     if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
     const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', name)
-    if (pool === 'owned' && quota !== undefined && !mustFit) throwIfFull(share, bytes, old, quota)
+    if (pool === 'owned' && quota !== undefined && !mayExceedQuota) throwIfFull(share, bytes, old, quota)
     if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', name)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     if (pool === 'expiring') dropUntilFits(sql, { pool, share, bytes, quota, limit: limits.expiring })
