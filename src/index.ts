@@ -11,7 +11,7 @@
  * @module
  */
 export { createGateway, type Gateway } from './gateway.ts'
-export type { CacheOptions, GatewayOptions, MarginCall } from './options.ts'
+export type { CacheOptions, GatewayOptions, MarginRequest } from './options.ts'
 export type { Limits } from './pipeline/services.ts'
 export type { AdminOptions } from './routes/admin.ts'
 export type { CacheMetrics, MetricsReports } from './routes/info.ts'
@@ -99,7 +99,7 @@ export type {
   LogRecord,
   RequestLogRecord,
 } from './records/request-log.ts'
-export type { Ending, TierOutcome } from './records/finished-request.ts'
+export type { FinalOutcome, TierOutcome } from './records/finished-request.ts'
 export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 
 // Stores

@@ -29,7 +29,7 @@ import { checkStreams, type StreamsOptions } from './wiring/services.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 
 /** The request for which a margin is computed. */
-export interface MarginCall {
+export interface MarginRequest {
   readonly keyId: string
   readonly keyName: string
   /** The model name in the request. */
@@ -85,7 +85,7 @@ export interface GatewayOptions {
    */
   readonly keyCacheMs?: number
   /** Factor in billed = theoretical cost × margin: a number, or a function of the key and the model. @default 1.5 */
-  readonly margin?: number | ((call: MarginCall) => number)
+  readonly margin?: number | ((request: MarginRequest) => number)
   /** Custom models, prices and aliases. */
   readonly catalog?: CatalogOptions
   /** Options for tiers 2 to 5. @default the tiers run if they save money */

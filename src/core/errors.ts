@@ -14,7 +14,7 @@ export type FailureKind =
   | 'method-not-allowed'
   | 'request-timeout'
   | 'conflict'
-  /** The client disconnected before it received the answer. No response is sent. */
+  /** The client disconnected, or the gateway canceled the request. Nothing is sent to a disconnected client. */
   | 'cancelled'
   | 'too-large'
   | 'quota-exceeded'
@@ -58,7 +58,7 @@ export interface FailureDetails {
   readonly advice?: RetryAdvice
   readonly details?: Json
   /** True if the caller or the gateway caused the failure. Circuit breakers do not count such failures. */
-  readonly isCallerSide?: boolean
+  readonly isLocalFault?: boolean
   /** True if the request timed out before it was sent. The upstream does not bill such a request. */
   readonly isUnsent?: boolean
   readonly cause?: unknown

@@ -226,6 +226,12 @@ export interface Provider {
   ping?(call: Pick<ProviderCall, 'signal' | 'runtime' | 'timeouts'>): Promise<void>
 }
 
+/** A provider and a model that can answer a request. */
+export interface Route {
+  readonly provider: Provider
+  readonly model: Model
+}
+
 /**
  * `degraded`: at least one circuit of the provider is not closed. `unavailable`: the circuits of all recently used models are
  * open for all keys.

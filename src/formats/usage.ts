@@ -1,7 +1,7 @@
 import { type FinishReason, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
-/** Maximum token count. Higher counts are treated as upstream errors and are not billed. */
+/** Maximum plausible token count. A higher count is treated as missing, so an upstream's mistake is not billed. */
 const MAX_TOKENS = 1e9
 
 export function asTokens(value: unknown): number | undefined {

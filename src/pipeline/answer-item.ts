@@ -109,7 +109,7 @@ interface PostponedSettlement {
 }
 
 /**
- * Defers settlement and records until `commit`. The worker stores the result together with its settlement before it
+ * Defers settlement and recording until `commit`. The worker stores the result together with its settlement before it
  * settles. Otherwise, a worker that takes over from a dead one would bill the item twice.
  */
 function postponeSettlement(services: Services): PostponedSettlement {

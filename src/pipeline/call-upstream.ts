@@ -2,7 +2,7 @@ import type { Completion, AnswerSource } from '../core/answer.ts'
 import { type Cancellation, type MaybePromise, lazy } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { supportsDialect } from '../core/ports.ts'
+import { supportsDialect, type Route } from '../core/ports.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
@@ -10,9 +10,9 @@ import type { Attempts } from '../upstream/attempts.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
-import { type Answer, type Answered, newAnswerId, type Planned, type Route, type UpstreamPlan } from './exchange.ts'
+import { type Answer, type Answered, newAnswerId, type Planned, type UpstreamPlan } from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
-import { writeContext } from './response.ts'
+import { createWriteContext } from './response.ts'
 
 /** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
@@ -126,7 +126,7 @@ function replay(stored: Completion | AnswerSource, planned: Planned, services: S
 
 function openReplay(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
   const translator = new AnswerTranslator({
-    writer: planned.format.createStreamWriter(writeContext(planned)),
+    writer: planned.format.createStreamWriter(createWriteContext(planned)),
     isNumbered: planned.format.answerId !== undefined,
     toError: (problem) => upstreamError('cache', problem),
   })
@@ -143,7 +143,7 @@ function translatorFor(planned: Planned, { provider }: Route, source: AnswerSour
   const { format, prompt } = planned
   return new AnswerTranslator({
     format: source.format,
-    writer: format.createStreamWriter(writeContext(planned)),
+    writer: format.createStreamWriter(createWriteContext(planned)),
     isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
     isNumbered: format.answerId !== undefined,
     toError: (problem, cause) => upstreamError(provider.name, problem, cause),

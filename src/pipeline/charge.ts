@@ -2,10 +2,10 @@ import { type Bill, makeBill, makeHitBill, reductionPercent, savings, savingsPer
 import { type Completion, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
 import { add, toNanoUsd, type NanoUsd, scale, toDollars, ZERO } from '../core/money.ts'
-import type { Meter } from '../core/ports.ts'
+import type { Meter, Route } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
-import type { Answered, UpstreamPlan, Planned, Route } from './exchange.ts'
+import type { Answered, UpstreamPlan, Planned } from './exchange.ts'
 import { quote } from './reserve.ts'
 import type { SvcMetrics } from '../formats/format.ts'
 

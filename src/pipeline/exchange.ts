@@ -1,7 +1,7 @@
 import { Cancellation, type MaybePromise } from '../core/async.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
-import type { EmbeddingRequest, Provider, Runtime } from '../core/ports.ts'
+import type { EmbeddingRequest, Route, Runtime } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { FinishedRequest } from '../records/finished-request.ts'
 import type { ClientFormat } from '../formats/format.ts'
@@ -16,7 +16,6 @@ import type { OccupiedCapacity } from './body-capacity.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, Completion } from '../core/answer.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { Model } from '../core/model.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -135,11 +134,6 @@ export type Reserved = Parsed & { readonly reservation: Reservation }
 export type Planned = Reserved & { readonly plan: Plan }
 
 export type Answered = Planned & { readonly answer: Answer }
-
-export interface Route {
-  readonly provider: Provider
-  readonly model: Model
-}
 
 /** The routes of a model name: the first route to try, then its fallbacks. */
 export interface ResolvedModel {

@@ -1,7 +1,8 @@
+import type { Route } from '../core/ports.ts'
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
 import { outputLimit } from '../governance/access.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { Exchange, Parsed, Reserved, Route } from './exchange.ts'
+import type { Exchange, Parsed, Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
 import { storeError } from '../core/errors.ts'
 

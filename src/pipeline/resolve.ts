@@ -4,8 +4,8 @@ import { mayUse, orderProviders } from '../governance/access.ts'
 import { editDistance } from '../core/option-checks.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Resolve } from './services.ts'
-import type { ResolvedModel, Route } from './exchange.ts'
-import { supportsDialect } from '../core/ports.ts'
+import type { ResolvedModel } from './exchange.ts'
+import { supportsDialect, type Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
 export interface ModelNames {

@@ -8,10 +8,10 @@ import {
   baseHeaders,
   requestsJsonByInstruction,
   isRecorded,
-  loadJsonCheck,
+  loadJsonUnwrapper,
   sendJson,
   storeTurn,
-  writeContext,
+  createWriteContext,
 } from './response.ts'
 import { respondWithStream } from './stream-answer.ts'
 import { settle } from './settle.ts'
@@ -34,7 +34,7 @@ function respondWithCompleteAnswer(
   services: Services,
 ): MaybePromise<undefined> {
   if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
-  return loadJsonCheck().then(({ unwrapJson }) => sendCompleteAnswer(answered, unwrapJson(completion), services))
+  return loadJsonUnwrapper().then(({ unwrapJson }) => sendCompleteAnswer(answered, unwrapJson(completion), services))
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
@@ -42,7 +42,7 @@ function sendCompleteAnswer(answered: Answered, completion: Completion, services
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
   const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
-  const body = format.writeCompletion(completion, metrics, writeContext(answered))
+  const body = format.writeCompletion(completion, metrics, createWriteContext(answered))
   const headers = answerHeaders(bill, answered.ignoredFields)
   const settled = settle(answered, { status: 200, bill, completion: () => completion }, services)
   const stored = chain(settled, () => keepAnswer(answered, { headers, body, id: completion.id, metrics }, services))

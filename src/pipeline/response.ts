@@ -54,7 +54,7 @@ export function requestsJsonByInstruction({ prompt, route }: Pick<Answered, 'pro
   return route?.provider.dialect === 'anthropic'
 }
 
-export const loadJsonCheck: () => Promise<{ unwrapJson(completion: Completion): Completion }> = lazy(
+export const loadJsonUnwrapper: () => Promise<{ unwrapJson(completion: Completion): Completion }> = lazy(
   () => import('./on-demand.ts'),
 )
 
@@ -90,6 +90,6 @@ export function storeTurn(
   }
 }
 
-export function writeContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
+export function createWriteContext({ prompt, startedAt, id, requestBody }: Parsed): WriteContext {
   return { prompt, createdSeconds: Math.floor(startedAt / 1000), requestId: id, requestBody }
 }

@@ -14,18 +14,18 @@ import { hasFlag } from '../core/http.ts'
 /**
  * Returns the stages of a model request, in order.
  *
- * @param authenticateBy Authenticates the request. Batch items have no key in their headers and use the key of the
+ * @param authenticateStage Authenticates the request. Batch items have no key in their headers and use the key of the
  * batch.
  */
-export function modelStages(authenticateBy: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
-  return Stages.begin(authenticateBy) // key: 401
-    .next(parseRequest) //               prompt, model, permissions: 400 403 404 413
-    .next(explain) //                    X-Svc-Explain: returns the plan without running it
-    .next(deduplicate) //                Idempotency-Key: replays the first answer, 409
-    .next(reserve) //                    rate limits and worst-case cost: 402 429
-    .next(plan) //                       finds a cached answer, or optimizes the prompt
-    .next(callUpstream) //               retries and fallbacks: 502 503 504
-    .next(respond) //                    answers in the caller's format; settles once
+export function modelStages(authenticateStage: Stage<Exchange, Authenticated> = authenticate): Stages<Exchange> {
+  return Stages.begin(authenticateStage) // key: 401
+    .next(parseRequest) //                  prompt, model, permissions: 400 403 404 413
+    .next(explain) //                       X-Svc-Explain: returns the plan without running it
+    .next(deduplicate) //                   Idempotency-Key: replays the first answer, 409
+    .next(reserve) //                       rate limits and worst-case cost: 402 429
+    .next(plan) //                          finds a cached answer, or optimizes the prompt
+    .next(callUpstream) //                  retries and fallbacks: 502 503 504
+    .next(respond) //                       answers in the caller's format; settles once
 }
 
 /** Sets more fields of the exchange and returns it. Returns undefined if the stage has answered the request. */

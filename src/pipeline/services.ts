@@ -10,6 +10,7 @@ import type {
   Runtime,
   ProviderAnswer,
   Timeouts,
+  Route,
 } from '../core/ports.ts'
 import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
@@ -31,7 +32,7 @@ import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
 import type { BodyCapacity } from './body-capacity.ts'
 import type { SmallModel } from '../savings/models.ts'
-import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel, Route } from './exchange.ts'
+import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 
 /** Returns the routes of a model name for a key. Throws `invalid-model`. */
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel

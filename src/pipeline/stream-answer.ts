@@ -12,7 +12,7 @@ import {
   baseHeaders,
   requestsJsonByInstruction,
   isRecorded,
-  loadJsonCheck,
+  loadJsonUnwrapper,
   storeTurn,
   storingProvider,
   STREAM_HEADERS,
@@ -70,7 +70,7 @@ class StreamAnswer {
     idempotencyClaim?.share(headers, this.#buffer)
     this.#share()
     if (isDetached) this.#detach(leave)
-    this.#buffer.onDemand = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
+    this.#buffer.onDemandChange = (isWanted) => (isWanted ? this.#stream.resume() : this.#stream.pause())
     this.#stream.attach({
       onChunk: (chunk) => {
         this.#register()
@@ -152,7 +152,7 @@ class StreamAnswer {
 
   #end(): void {
     if (!requestsJsonByInstruction(this.#answered)) return this.#complete()
-    loadJsonCheck()
+    loadJsonUnwrapper()
       .then(({ unwrapJson }) => unwrapJson(this.#stream.translator.completion()))
       .then(
         () => this.#guard(() => this.#complete()),

@@ -1,9 +1,9 @@
 import type { AnswerSource, StreamChunk } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { ProviderCall, Runtime, Timeouts } from '../core/ports.ts'
+import type { ProviderCall, Runtime, Timeouts, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { AttemptRecord, Attempts, Candidate } from '../upstream/attempts.ts'
+import type { AttemptRecord, Attempts } from '../upstream/attempts.ts'
 import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import { createChunkSource, isAnswerSource, UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { CircuitBreaker, CircuitPermit } from './circuit-breaker.ts'
@@ -20,12 +20,12 @@ export interface FailoverRequest extends Pick<ProviderCall, 'headers'> {
 
 export interface FailoverCall extends FailoverRequest {
   /** The prompt depends on the candidate, because providers require different fields. */
-  readonly promptFor: (candidate: Candidate) => Prompt
+  readonly promptFor: (candidate: Route) => Prompt
 }
 
 export interface FailoverStreamCall extends FailoverCall {
   /** Called once for each provider call. */
-  readonly translatorFor: (candidate: Candidate, source: AnswerSource) => AnswerTranslator
+  readonly translatorFor: (candidate: Route, source: AnswerSource) => AnswerTranslator
 }
 
 export interface FailoverOptions {
@@ -39,7 +39,7 @@ export interface FailoverOptions {
 export interface UpstreamAttempt {
   readonly options: Required<FailoverOptions>
   readonly call: FailoverRequest
-  readonly candidate: Candidate
+  readonly candidate: Route
   /** `<provider>/<model_id>`. */
   readonly circuit: string
   readonly isFirstCandidate: boolean
@@ -62,7 +62,7 @@ const UPSTREAM_FAULTS: ReadonlySet<string> = new Set(['upstream', 'upstream-time
 export function reportFailure(attempt: UpstreamAttempt, error: unknown): void {
   const { options, call, permit, isFirstCandidate, number } = attempt
   if (call.cancellation.isCanceled || !GatewayError.is(error)) return permit.discard()
-  const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isCallerSide !== true
+  const isFault = UPSTREAM_FAULTS.has(error.kind) && error.details.isLocalFault !== true
   // Later attempts have less time than `timeouts.total`, so their timeouts are not the upstream's fault.
   const hadFullTimeout = isFirstCandidate && number === 1
   const isCutShort = error.kind === 'upstream-timeout' && !hadFullTimeout && remainingMs(options, call) <= 0
@@ -117,7 +117,7 @@ export async function openStream(
 
 function totalTimeoutError(provider: string, totalMs: number): GatewayError {
   const message = `The provider "${provider}" did not finish its answer within ${totalMs / 1000} seconds.`
-  return new GatewayError('upstream-timeout', message, { isCallerSide: true })
+  return new GatewayError('upstream-timeout', message, { isLocalFault: true })
 }
 
 function noop(): void {}

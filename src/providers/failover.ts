@@ -9,9 +9,9 @@ import type {
   Runtime,
   ProviderAnswer,
   Timeouts,
+  Route,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Candidate } from '../upstream/attempts.ts'
 import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { waitForRetry } from './retry.ts'
 import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
@@ -32,26 +32,26 @@ export interface FailoverEmbedCall extends FailoverRequest {
 }
 
 export interface FailoverAnswer<T> extends ProviderAnswer<T> {
-  readonly route: Candidate
+  readonly route: Route
 }
 
 export interface Failover {
-  complete(candidates: readonly Candidate[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
+  complete(candidates: readonly Route[], call: FailoverCall): Promise<FailoverAnswer<Completion>>
   /**
    * Resolves when an upstream has responded with status 200 and either its stream has content or 5 seconds have passed
    * since this call. Until then, another candidate can replace it.
    */
-  stream(candidates: readonly Candidate[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
+  stream(candidates: readonly Route[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that do not support embeddings. */
-  embed(candidates: readonly Candidate[], call: FailoverEmbedCall): Promise<FailoverAnswer<EmbeddingResult>>
+  embed(candidates: readonly Route[], call: FailoverEmbedCall): Promise<FailoverAnswer<EmbeddingResult>>
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
   circuits(): Readonly<Record<string, CircuitReport>>
 }
 
 /**
- * Calls candidates in order until one answers. A candidate that fails before its answer begins is retried after a
+ * Calls candidates in order until one answers. A failure before the answer begins, except a timeout, is retried after a
  * random delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates. A
- * rejection of the request itself is not retried. If every candidate fails, the call rejects with the first failure.
+ * rejection of the request itself ends the call. If every candidate fails, the call rejects with the first failure.
  */
 export function createFailover({
   runtime,
@@ -113,7 +113,7 @@ interface ProviderMethod<T> {
  */
 function callInOrder<T>(
   options: ResolvedOptions,
-  candidates: readonly Candidate[],
+  candidates: readonly Route[],
   call: FailoverRequest,
   method: ProviderMethod<T>,
   { index, firstFailure }: Progress = FIRST_CANDIDATE,
@@ -143,7 +143,7 @@ const FIRST_CANDIDATE: Progress = { index: 0 }
 /** Returns the first attempt with a candidate. Throws `overloaded` if the circuit of the candidate is open. */
 function firstAttempt(
   options: ResolvedOptions,
-  candidates: readonly Candidate[],
+  candidates: readonly Route[],
   index: number,
   call: FailoverRequest,
 ): UpstreamAttempt {
@@ -152,7 +152,7 @@ function firstAttempt(
   const { breaker, runtime } = options
   const { keyId } = call
   const circuit = circuitOf(candidate)
-  const isOpen = (other: Candidate): boolean => breaker.isOpen(circuitOf(other), keyId)
+  const isOpen = (other: Route): boolean => breaker.isOpen(circuitOf(other), keyId)
   const hasAlternative = index + 1 < candidates.length && !candidates.slice(index + 1).every(isOpen)
   const now = runtime.now()
   const permit = breaker.admit({ circuit, keyId, now, hasAlternative })
@@ -242,7 +242,7 @@ function noProvider(): GatewayError {
   return new GatewayError('internal', 'The request has no candidate provider.')
 }
 
-function circuitOf({ provider, model }: Candidate): string {
+function circuitOf({ provider, model }: Route): string {
   return `${provider.name}/${model.id}`
 }
 

@@ -31,7 +31,7 @@ export const dimensionsSchema: Schema<number> = positiveInteger('dimension')
 
 export const millisecondsSchema: Schema<number> = positiveInteger('millisecond')
 
-/** The bounds reject most prices that are mistakenly given per token or per thousand tokens. */
+/** The lower bound rejects prices that are mistakenly given per token. */
 const dollarsSchema = z.number({ error: 'expected dollars per million tokens' }).check(
   z.refine((value) => value === 0 || (value >= 0.001 && value <= 10_000), {
     error: 'expected dollars per million tokens: 0, or from 0.001 to 10000 (0.000003 per token is 3)',

@@ -1,8 +1,7 @@
 import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
 import { costOf } from '../core/money.ts'
-import type { Runtime, Timeouts } from '../core/ports.ts'
+import type { Runtime, Timeouts, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { Candidate } from '../upstream/attempts.ts'
 import type { SmallModel } from '../savings/models.ts'
 
 export interface SmallModelOptions {
@@ -18,14 +17,14 @@ type Question = Parameters<SmallModel['ask']>[0]
  * Returns the small model of the same provider and family, or undefined if there is none. Prompts are never sent to
  * another family.
  */
-export function smallModelFor(candidate: Candidate, options: SmallModelOptions): SmallModel | undefined {
+export function smallModelFor(candidate: Route, options: SmallModelOptions): SmallModel | undefined {
   const { provider, model } = candidate
   const small = model.small === undefined ? undefined : provider.model(model.small)
   if (small === undefined || small.family !== model.family) return undefined
   return createSmallModel({ provider, model: small }, options)
 }
 
-export function createSmallModel(candidate: Candidate, options: SmallModelOptions): SmallModel {
+export function createSmallModel(candidate: Route, options: SmallModelOptions): SmallModel {
   const { provider, model } = candidate
   const { runtime, timeouts, deadlineMs = 30_000 } = options
   return {
@@ -48,7 +47,7 @@ export function createSmallModel(candidate: Candidate, options: SmallModelOption
 }
 
 /** Disables reasoning, because the short output limit leaves no tokens for it. */
-function promptFor(question: Question, { provider, model }: Candidate): Prompt {
+function promptFor(question: Question, { provider, model }: Route): Prompt {
   return {
     // No client uses the gemini format, so prompts never have that dialect.
     native:

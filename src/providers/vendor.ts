@@ -205,7 +205,7 @@ export function missingKey(provider: string, variables: readonly string[]): Gate
   const remedy = variables.length === 0 ? 'the apiKey option' : `${variables.join(' or ')}, or the apiKey option`
   return new GatewayError('overloaded', `The provider "${provider}" has no valid API key. Set ${remedy}.`, {
     advice: { shouldRetry: 'false' },
-    isCallerSide: true,
+    isLocalFault: true,
   })
 }
 

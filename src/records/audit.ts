@@ -4,7 +4,7 @@ import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
-import { endingOf, truncateName, tokensUsed, type Ending, type FinishedRequest } from './finished-request.ts'
+import { outcomeOf, truncateName, tokensUsed, type FinalOutcome, type FinishedRequest } from './finished-request.ts'
 
 /** The audit record of one request. */
 export interface AuditRecord {
@@ -22,7 +22,7 @@ export interface AuditRecord {
   readonly costUsd: number
   /** The response's `X-Request-Id`. */
   readonly requestId: string
-  readonly outcome: Ending
+  readonly outcome: FinalOutcome
   /** The HTTP status of the response; 499 if the caller disconnected. */
   readonly status: number
   readonly failure: FailureKind | null
@@ -128,7 +128,7 @@ function toRecord(finished: FinishedRequest): WireAuditRecord {
     cost_cents: toCents(billed),
     cost_usd: toDollars(billed),
     request_id: finished.requestId,
-    outcome: endingOf(finished),
+    outcome: outcomeOf(finished),
     status: finished.status,
     failure: finished.failure ?? null,
   }

@@ -42,12 +42,12 @@ export interface FinishedRequest {
 }
 
 /** The outcome of a request. `left`: the caller disconnected. */
-export type Ending = 'answered' | 'refused' | 'failed' | 'left'
+export type FinalOutcome = 'answered' | 'refused' | 'failed' | 'left'
 
 /** Status recorded for a request whose caller disconnected. Never sent. */
 const CLIENT_CLOSED_REQUEST = 499
 
-export function endingOf(finished: FinishedRequest): Ending {
+export function outcomeOf(finished: FinishedRequest): FinalOutcome {
   if (finished.failure === 'cancelled' || finished.status === CLIENT_CLOSED_REQUEST) return 'left'
   if (finished.status >= 500) return 'failed'
   return finished.status >= 400 ? 'refused' : 'answered'

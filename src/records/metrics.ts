@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
-import { type Ending, endingOf, type FinishedRequest } from './finished-request.ts'
+import { type FinalOutcome, outcomeOf, type FinishedRequest } from './finished-request.ts'
 
 /** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {
@@ -37,7 +37,7 @@ type TierCounts = Record<1 | 2 | 3 | 4 | 5, number>
 
 /** Totals that can be added up across processes. */
 export interface MetricsTotals {
-  readonly endings: Readonly<Record<Ending, number>>
+  readonly outcomes: Readonly<Record<FinalOutcome, number>>
   readonly tiers: Readonly<TierCounts>
   readonly cacheHits: number
   readonly cacheMisses: number
@@ -52,7 +52,7 @@ export interface MetricsTotals {
 
 /** Aggregates of this process since its start, in constant memory. */
 export class Metrics {
-  readonly #endings: Record<Ending, number> = { answered: 0, refused: 0, failed: 0, left: 0 }
+  readonly #outcomes: Record<FinalOutcome, number> = { answered: 0, refused: 0, failed: 0, left: 0 }
   readonly #tiers: TierCounts = { 1: 0, 2: 0, 3: 0, 4: 0, 5: 0 }
   readonly #sums = { cacheHits: 0, cacheMisses: 0, theoretical: 0, actual: 0, billed: 0, latencySum: 0 }
   readonly #latencies = new Histogram()
@@ -65,16 +65,16 @@ export class Metrics {
   record(finished: FinishedRequest): void {
     const { bill, latencyMs } = finished
     const sums = this.#sums
-    const ending = endingOf(finished)
+    const outcome = outcomeOf(finished)
     const tier = bill?.cache === 'HIT' ? 1 : finished.tier
-    this.#endings[ending] += 1
+    this.#outcomes[outcome] += 1
     this.#latencies.record(latencyMs)
     sums.latencySum += Math.max(0, latencyMs)
     this.#rate.count(finished.at)
     if (tier !== undefined) this.#tiers[tier] += 1
     if (bill === undefined) return
     // A failed request can also have a bill, because of its upstream calls.
-    if (ending === 'answered' || ending === 'left') sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
+    if (outcome === 'answered' || outcome === 'left') sums[bill.cache === 'HIT' ? 'cacheHits' : 'cacheMisses'] += 1
     sums.theoretical += bill.theoretical
     sums.actual += bill.actual
     sums.billed += bill.billed
@@ -83,13 +83,13 @@ export class Metrics {
   summary(now: number): MetricsSummary {
     const { theoretical, actual, billed } = this.#sums
     const tiers = this.#tiers
-    const requests = Object.values(this.#endings).reduce((sum, count) => sum + count, 0)
+    const requests = Object.values(this.#outcomes).reduce((sum, count) => sum + count, 0)
     const latencyMs = (probability: number): number => Math.round(this.#latencies.quantile(probability) * 1000) / 1000
     return {
       optimizer: {
         requestsTotal: requests,
         requestsPerSecond: this.#rate.perSecond(now),
-        errorRate: fraction(this.#endings.failed, requests),
+        errorRate: fraction(this.#outcomes.failed, requests),
         latencyP50Ms: latencyMs(0.5),
         latencyP95Ms: latencyMs(0.95),
         latencyP99Ms: latencyMs(0.99),
@@ -113,7 +113,7 @@ export class Metrics {
 
   totals(): MetricsTotals {
     const { counts } = this.#latencies
-    return { endings: { ...this.#endings }, tiers: { ...this.#tiers }, ...this.#sums, latencies: counts }
+    return { outcomes: { ...this.#outcomes }, tiers: { ...this.#tiers }, ...this.#sums, latencies: counts }
   }
 }
 

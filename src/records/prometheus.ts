@@ -1,7 +1,7 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
 import { Histogram, type MetricsTotals } from './metrics.ts'
 
-export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+export const PROMETHEUS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
 /** Dropped records by sink. */
 export interface Drops {
@@ -19,7 +19,7 @@ export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSett
   const costs = Object.entries({ theoretical, actual, billed })
   const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
   return [
-    ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.endings),
+    ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.outcomes),
     ...counterLines('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
     ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
     ...counterLines(

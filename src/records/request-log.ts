@@ -1,7 +1,13 @@
 import { isThenable } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import { type Ending, endingOf, type FinishedRequest, truncateName, type TierOutcome } from './finished-request.ts'
+import {
+  type FinalOutcome,
+  outcomeOf,
+  type FinishedRequest,
+  truncateName,
+  type TierOutcome,
+} from './finished-request.ts'
 
 /**
  * Severity of a log record. A request record has the level WARN if the request was rejected, ERROR if the request
@@ -43,7 +49,7 @@ export interface RequestLogRecord extends LogLine {
   readonly latency_ms: number
   /** The HTTP status of the response; 499 if the caller disconnected. */
   readonly status: number
-  readonly outcome: Ending
+  readonly outcome: FinalOutcome
   readonly failure: FailureKind | null
 }
 
@@ -156,15 +162,15 @@ function requestRecord(finished: FinishedRequest, service: string): RequestLogRe
     })),
     latency_ms: Math.round(finished.latencyMs),
     status: finished.status,
-    outcome: endingOf(finished),
+    outcome: outcomeOf(finished),
     failure: finished.failure ?? null,
   }
 }
 
 function levelOf(finished: FinishedRequest): LogLevel {
-  const ending = endingOf(finished)
-  if (ending === 'failed') return 'ERROR'
-  return ending === 'refused' ? 'WARN' : 'INFO'
+  const outcome = outcomeOf(finished)
+  if (outcome === 'failed') return 'ERROR'
+  return outcome === 'refused' ? 'WARN' : 'INFO'
 }
 
 /** Receives log records. Requests do not wait for the result. If the sink throws or rejects, the record is dropped. */

@@ -43,7 +43,7 @@ export class EventBuffer {
   /** Resolves when the stream has ended. Never rejects. */
   readonly ended: Promise<StreamEnd>
   /** Called with false when all readers are blocked, and with true when a reader accepts events again. */
-  onDemand: ((hasDemand: boolean) => void) | undefined
+  onDemandChange: ((hasDemand: boolean) => void) | undefined
 
   readonly #capacity: CapacityShare | undefined
   readonly #readers = new Set<Reader>()
@@ -202,7 +202,7 @@ export class EventBuffer {
     for (const reader of this.#readers) hasDemand ||= !reader.isBlocked
     if (hasDemand === this.#hasDemand || this.#hasEnded) return
     this.#hasDemand = hasDemand
-    this.onDemand?.(hasDemand)
+    this.onDemandChange?.(hasDemand)
   }
 }
 

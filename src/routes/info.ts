@@ -11,7 +11,7 @@ import type { ProviderStates, Runtime } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { sendJson } from '../pipeline/response.ts'
 import type { MetricsSummary } from '../records/metrics.ts'
-import { PROMETHEUS_TYPE } from '../records/prometheus.ts'
+import { PROMETHEUS_CONTENT_TYPE } from '../records/prometheus.ts'
 
 /** A model of the catalog. */
 export interface ListedModel {
@@ -220,7 +220,7 @@ export function metrics(reports: MetricsReports): Handler {
     if (!prefersText(call.request.header('accept') ?? '')) {
       return sendJson(call.sink, 200, headers, JSON.stringify(toWire(reports.summary())))
     }
-    call.sink.send(200, { ...headers, 'content-type': PROMETHEUS_TYPE }, await reports.prometheus())
+    call.sink.send(200, { ...headers, 'content-type': PROMETHEUS_CONTENT_TYPE }, await reports.prometheus())
   }
 }
 

@@ -27,8 +27,8 @@ const MAX_AMEND_ATTEMPTS = 3
 const MAX_COUNTED_ANSWERS = 10_000
 
 /**
- * Creates an answer store in a general-purpose store, with one value per answer. The id contains the hash of the scope,
- * so a request cannot read answers of another scope. Keys with the prefix `answer-of` list the answers of one API key,
+ * Creates an answer store in a general-purpose store. The id contains the hash of the scope, so a request cannot read
+ * answers of another scope. Keys with the prefix `answer-of` list the answers of one API key,
  * and keys with the prefix `answer-in` list the comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {

@@ -1,17 +1,10 @@
 import { NO_USAGE, promptTokens, type Usage, type StreamReader } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Model } from '../core/model.ts'
 import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Route } from '../core/ports.ts'
 import { Collector } from '../core/stream-chunks.ts'
 import { createSseParser, type SseParser } from '../http/sse.ts'
-
-/** A provider and a model that can answer a request. */
-export interface Candidate {
-  readonly provider: Provider
-  readonly model: Model
-}
 
 /** The usage may increase while the answer is received. */
 type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
@@ -22,14 +15,14 @@ type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
  * the upstream are free.
  */
 export class AttemptRecord {
-  readonly route: Candidate
+  readonly route: Route
   isBillable = false
   readonly #cancellation: Cancellation
   /** True if the client disconnected before the call was sent. */
   readonly #isUnsent: boolean
   #answer: AnswerWithUsage = {}
 
-  constructor(route: Candidate, cancellation: Cancellation) {
+  constructor(route: Route, cancellation: Cancellation) {
     this.route = route
     this.#cancellation = cancellation
     this.#isUnsent = cancellation.isCanceled
@@ -45,7 +38,7 @@ export class AttemptRecord {
   }
 
   recordFailure(error: unknown): void {
-    this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCanceled || isTimeout(error))
+    this.isBillable ||= !this.#isUnsent && (this.#cancellation.isCanceled || isTimeoutAfterSend(error))
   }
 }
 
@@ -58,7 +51,7 @@ export class Attempts {
     this.#cancellation = cancellation
   }
 
-  begin(route: Candidate): AttemptRecord {
+  begin(route: Route): AttemptRecord {
     const record = new AttemptRecord(route, this.#cancellation)
     this.#records.push(record)
     return record
@@ -69,7 +62,7 @@ export class Attempts {
     return this.#records.some(({ isBillable, usage }) => isBillable && promptTokens(usage) === 0)
   }
 
-  /** Returns the cost of all billable calls. `countPrompt` replaces prompt tokens that the upstream did not report. */
+  /** Returns the cost of all billable calls. `countPrompt` supplies prompt tokens that an upstream did not report. */
   cost(countPrompt: () => number): NanoUsd {
     return costOfBillable(this.#records, countPrompt)
   }
@@ -100,12 +93,12 @@ export function addMissingPromptTokens(usage: Usage, countPrompt: () => number):
   return promptTokens(usage) > 0 ? usage : { ...usage, inputTokens: countPrompt() }
 }
 
-function isTimeout(error: unknown): boolean {
+function isTimeoutAfterSend(error: unknown): boolean {
   return GatewayError.is(error) && error.kind === 'upstream-timeout' && error.details.isUnsent !== true
 }
 
 const INITIAL_BUFFER_BYTES = 16 * 1024
-/** Maximum number of bytes that are parsed together. Parsing short events of this total size takes about 20 ms. */
+/** Number of unparsed bytes at which the next `add` parses them. Parsing short events of this size takes about 20 ms. */
 const MAX_UNREAD_BYTES = 256 * 1024
 
 /**

@@ -20,7 +20,7 @@ export function addResponseDetails(
     ...failure.details,
     ...retry,
     ...(rejectsGateway && { advice: { ...retry.advice, shouldRetry: 'false' } }),
-    ...(status < 500 && { isCallerSide: true }),
+    ...(status < 500 && { isLocalFault: true }),
   })
   return redactSecrets(rejection, secrets)
 }

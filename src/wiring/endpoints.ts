@@ -31,7 +31,7 @@ export function createHandler(dependencies: EndpointDependencies, onRequest: () 
       writeFailure = failureWriterFor(call.request)
       rate = await rateStatusOfCaller(call.request, services)
     } catch {
-      // The error is sent without the rate limits if they cannot be read.
+      // If the rate limits cannot be read, the error is sent with zeros.
     }
     sendFailure(call, failure, { writeFailure, rate })
   }
@@ -117,8 +117,8 @@ export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Run
 }
 
 /** Loads the Fetch API adapter on the first call, because Node servers do not need it. */
-export function lazyFetch(handling: HttpHandling): FetchHandler {
+export function lazyFetch(gateway: HttpHandling): FetchHandler {
   let fetch: FetchHandler | undefined
-  const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(handling)))
+  const load = lazy(async () => (fetch = (await import('../http/web-handler.ts')).toFetch(gateway)))
   return (input, init) => fetch?.(input, init) ?? load().then((loaded) => loaded(input, init))
 }

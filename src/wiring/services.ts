@@ -6,7 +6,7 @@ import type { Store } from '../core/store.ts'
 import { BodyCapacity } from '../pipeline/body-capacity.ts'
 import { bodyLimitsOf } from '../pipeline/parse-request.ts'
 import { createResolve } from '../pipeline/resolve.ts'
-import { writeContext } from '../pipeline/response.ts'
+import { createWriteContext } from '../pipeline/response.ts'
 import type { Limits, Services, Turns } from '../pipeline/services.ts'
 import { createObservers, type ObserverTargets } from '../pipeline/observe-requests.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
@@ -249,7 +249,7 @@ function lazyTurns(store: Store): Turns {
     store: (answered, serialized) => {
       const { turns: format } = answered.format
       if (format === undefined || serialized === undefined) return undefined
-      const turn = format.turnToStore(writeContext(answered), serialized)
+      const turn = format.turnToStore(createWriteContext(answered), serialized)
       return turn === undefined ? undefined : load().then((turns) => turns.store(answered, format, turn))
     },
     find: async (key, id) => (await load()).find(key, id),

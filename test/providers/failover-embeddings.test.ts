@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureKind } from '../../src/core/errors.ts'
-import type { EmbedCall, EmbeddingResult, Provider } from '../../src/core/ports.ts'
+import type { EmbedCall, EmbeddingResult, Provider, Route } from '../../src/core/ports.ts'
 import { createFailover } from '../../src/providers/failover.ts'
-import type { Candidate } from '../../src/upstream/attempts.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
@@ -10,7 +9,7 @@ import { failureOf, testModel, timeouts } from '../support/provider-call.ts'
 const answer: EmbeddingResult = { model: 'm', embeddings: [[1]], inputTokens: 1 }
 const request = { native: {}, model: 'm', inputs: ['a'], encoding: 'float' } as const
 
-interface Played extends Candidate {
+interface Played extends Route {
   readonly calls: EmbedCall[]
 }
 
@@ -37,7 +36,7 @@ function played(name: string, ...kinds: readonly FailureKind[]): Played {
   return { provider, model: testModel, calls }
 }
 
-function embedBy(...candidates: readonly Candidate[]) {
+function embedBy(...candidates: readonly Route[]) {
   const runtime = { ...manualRuntime(unused), random: () => 0, after: atOnce }
   const failover = createFailover({ runtime, timeouts })
   return failover.embed(candidates, { request, ...failoverRequest({ startedAt: runtime.now() }) })

@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { StreamChunk } from '../../src/core/answer.ts'
-import type { ClosableTransport } from '../../src/core/ports.ts'
+import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic, openai } from '../../src/providers/openai-anthropic.ts'
 import { createFailover, type Failover } from '../../src/providers/failover.ts'
 import type { FailoverStreamCall } from '../../src/providers/attempt.ts'
-import type { Candidate } from '../../src/upstream/attempts.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
@@ -18,7 +17,7 @@ let second: Upstream
 let transport: ClosableTransport
 let runtime: ManualRuntime
 let failover: Failover
-let candidates: readonly Candidate[]
+let candidates: readonly Route[]
 
 beforeEach(async () => {
   first = await startUpstream()
@@ -39,7 +38,7 @@ afterEach(async () => {
   await second.close()
 })
 
-function candidate(provider: Candidate['provider'], id: string): Candidate {
+function candidate(provider: Route['provider'], id: string): Route {
   const model = provider.model(id)
   if (model === undefined) throw new Error(`no model ${id}`)
   return { provider, model }

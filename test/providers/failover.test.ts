@@ -1,11 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { Completion, StreamChunk } from '../../src/core/answer.ts'
 import { GatewayError, type FailureDetails, type FailureKind } from '../../src/core/errors.ts'
-import type { Provider, ProviderCall } from '../../src/core/ports.ts'
+import type { Provider, ProviderCall, Route } from '../../src/core/ports.ts'
 import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
 import { createFailover } from '../../src/providers/failover.ts'
 import type { FailoverOptions, FailoverStreamCall } from '../../src/providers/attempt.ts'
-import type { Candidate } from '../../src/upstream/attempts.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
@@ -22,7 +21,7 @@ const done: StreamChunk = { parts: [{ type: 'done' }] }
 /** What a provider does with each call in turn: an error it throws, a whole answer, the steps of a stream. */
 type Turn = Error | Completion | readonly (StreamChunk | Error)[]
 
-interface Played extends Candidate {
+interface Played extends Route {
   readonly calls: ProviderCall[]
   readonly left: () => number
 }
@@ -427,7 +426,7 @@ describe('circuits', () => {
   const CLOSED = { state: 'closed', isForAllKeys: true }
 
   /** Requests of two keys in turn. */
-  async function asks(place: World, candidates: readonly Candidate[], times: number): Promise<void> {
+  async function asks(place: World, candidates: readonly Route[], times: number): Promise<void> {
     for (let count = 0; count < times; count += 1) {
       const asked = place.failover.complete(candidates, call(undefined, `key-${count % 2}`, place.runtime.now()))
       await place.run(asked).catch(() => {})
@@ -505,8 +504,8 @@ describe('circuits', () => {
   it('do not open for failures that the provider did not cause', async () => {
     const harmless = [
       failure('upstream-rejected', { upstream: { status: 400 } }),
-      failure('upstream', { advice: { shouldRetry: 'false' }, isCallerSide: true }),
-      failure('upstream-timeout', { isCallerSide: true }),
+      failure('upstream', { advice: { shouldRetry: 'false' }, isLocalFault: true }),
+      failure('upstream-timeout', { isLocalFault: true }),
       failure('upstream-rate-limited'),
       failure('invalid-request'),
     ]
@@ -537,7 +536,7 @@ describe('circuits', () => {
     for (const spent of [0, 6000]) {
       const breaker = createCircuitBreaker({ minRequests: 1 })
       const place = world({ tries: 1, breaker, timeouts: { ...timeouts, total: 10_000 } })
-      const slow = (name: string, ms: number): Candidate => {
+      const slow = (name: string, ms: number): Route => {
         const complete: Provider['complete'] = () => {
           place.runtime.advance(ms)
           return Promise.reject(failure(ms === spent ? 'upstream-rate-limited' : 'upstream-timeout'))

@@ -186,7 +186,7 @@ describe('an error status', () => {
     expect(failure.details).toEqual({
       advice: { retryAfter: '7', retryAfterMs: '6500', shouldRetry: 'true' },
       retryAfterSeconds: 7,
-      isCallerSide: true,
+      isLocalFault: true,
     })
   })
 
@@ -422,7 +422,7 @@ describe('deadlines', () => {
     const failure = failureOf(complete())
     await begun
     runtime.advance(timeouts.total)
-    expect(await failure).toMatchObject({ kind: 'upstream-timeout', details: { isCallerSide: true } })
+    expect(await failure).toMatchObject({ kind: 'upstream-timeout', details: { isLocalFault: true } })
     await transport.close()
   })
 

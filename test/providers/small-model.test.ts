@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { NO_USAGE } from '../../src/core/answer.ts'
 import { costOf } from '../../src/core/money.ts'
-import type { ClosableTransport } from '../../src/core/ports.ts'
+import type { ClosableTransport, Route } from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic, openai } from '../../src/providers/openai-anthropic.ts'
-import type { Candidate } from '../../src/upstream/attempts.ts'
 import { createSmallModel, smallModelFor } from '../../src/providers/small-model.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { failureOf, timeouts } from '../support/provider-call.ts'
@@ -25,7 +24,7 @@ afterEach(async () => {
   await upstream.close()
 })
 
-function routeTo(id: string): Candidate {
+function routeTo(id: string): Route {
   const provider = id.startsWith('claude')
     ? anthropic({ apiKey: 'sk-test-key', baseUrl: upstream.url })
     : openai({ apiKey: 'sk-test-key', baseUrl: upstream.baseUrl })

@@ -68,7 +68,7 @@ class Reader implements EventSink {
 function bufferOf(bounds = ROOMY): { readonly buffer: EventBuffer; readonly demands: boolean[] } {
   const buffer = new EventBuffer(new RecordingCapacity(bounds).reserve('key'))
   const demands: boolean[] = []
-  buffer.onDemand = (isWanted) => demands.push(isWanted)
+  buffer.onDemandChange = (isWanted) => demands.push(isWanted)
   return { buffer, demands }
 }
 

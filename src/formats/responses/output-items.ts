@@ -38,7 +38,7 @@ export interface OutputWriter {
 
 interface OutputState {
   readonly stem: string
-  /** Tools that the caller did not declare as functions, by the names that the model uses. */
+  /** Custom and namespaced tools of the caller, by the names that the model uses. */
   readonly originalTools: ReadonlyMap<string, OriginalTool>
   readonly items: JsonObject[]
   current: OpenItem | undefined
