@@ -1,5 +1,6 @@
 import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import type { HeaderRecord } from '../core/http.ts'
 import { ZERO } from '../core/money.ts'
 import type { RateStatus, RequestUsage } from '../governance/reservation.ts'
 import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
@@ -132,7 +133,7 @@ export async function fail(exchange: Exchange, error: unknown, services: Service
   await release(exchange, { status, failure }, services)
   await answerDuplicates(exchange, failure, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
-  const headers = { ...baseHeaders(exchange.id, rate), ...failureHeaders(failure), 'cache-control': 'no-store' }
+  const headers = { ...baseHeaders(exchange.id, rate), ...uncachedHeaders(failure) }
   sendJson(exchange.sink, status, headers, body)
 }
 
@@ -145,9 +146,13 @@ async function answerDuplicates({ idempotencyClaim }: Exchange, failure: Gateway
   if (idempotencyClaim === undefined) return
   if (failure.kind === 'cancelled') return idempotencyClaim.release()
   const status = failureStatus(failure)
-  const answer = { status, head: { ...failureHeaders(failure), 'content-type': 'application/json' }, body }
+  const answer = { status, head: { ...uncachedHeaders(failure), 'content-type': 'application/json' }, body }
   const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
   await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.release(answer))
+}
+
+function uncachedHeaders(failure: GatewayError): HeaderRecord {
+  return { 'cache-control': 'no-store', ...failureHeaders(failure) }
 }
 
 export function clientDisconnected(cause?: unknown): GatewayError {

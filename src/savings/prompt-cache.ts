@@ -1,5 +1,5 @@
 import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
-import { fingerprintOf } from '../core/digest.ts'
+import { fingerprintOf } from '../core/fingerprint.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { fingerprintOf } from '../core/digest.ts'
+import { fingerprintOf } from '../core/fingerprint.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
 import { hasOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { excerptSegment, type Snippet, type TextLocation } from './excerpt.ts'

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { createPause, lazy, measureInSlices } from '../core/async.ts'
-import { fingerprintOf } from '../core/digest.ts'
+import { fingerprintOf } from '../core/fingerprint.ts'
 import type { Vocabulary } from '../core/model.ts'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import { textOfPart, type DocumentPart, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
