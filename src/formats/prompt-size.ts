@@ -47,8 +47,11 @@ const LIST_PRICE_VALUES: ReadonlyMap<string, readonly Json[]> = new Map([
 /** Returns the name of a field for which the vendor charges more than the list price. */
 export function findSurchargedField({ native: { value: body } }: Prompt): string | undefined {
   for (const name in body) {
-    const values = LIST_PRICE_VALUES.get(cachedNormalizedName(name))
+    const normalized = cachedNormalizedName(name)
+    const values = LIST_PRICE_VALUES.get(normalized)
     const value = body[name] ?? null
+    // Some vendors accept betas in the body. Their prices for the long context window are higher.
+    if (normalized === 'anthropicbeta' && JSON.stringify(value).includes('context-1m')) return name
     if (values !== undefined && !isUnset(value) && !values.includes(value)) return name
   }
   return undefined

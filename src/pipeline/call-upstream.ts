@@ -5,12 +5,20 @@ import type { Prompt } from '../core/prompt.ts'
 import { supportsDialect, type Route } from '../core/ports.ts'
 import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
+import { contextWindowOf } from '../tokens/bound.ts'
 import { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import { upstreamError } from '../upstream/upstream-failure.ts'
 import { isTooDeep } from '../core/json.ts'
 import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
-import { type Answer, type Answered, newAnswerId, type Planned, type UpstreamPlan } from './exchange.ts'
+import {
+  type Answer,
+  type Answered,
+  newAnswerId,
+  type Planned,
+  type ResolvedModel,
+  type UpstreamPlan,
+} from './exchange.ts'
 import type { Services, UpstreamStreamCall } from './services.ts'
 import { createWriteContext } from './response.ts'
 
@@ -55,7 +63,7 @@ class RoutedCall implements UpstreamStreamCall {
 
   /** @param translate Absent if all routes use the format of the request. */
   constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
-    this.headers = formatHeaders(planned.request)
+    this.headers = withoutLongContext(formatHeaders(planned.request), planned.resolved)
     this.cancellation = planned.cancellation
     this.keyId = planned.key.id
     this.startedAt = planned.startedAt
@@ -190,3 +198,18 @@ export function formatHeaders(request: Pick<HttpRequest, 'header'>): Readonly<Re
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
+
+const LONG_CONTEXT_BETA = /^context-1m\b/
+const LONG_CONTEXT_TOKENS = 1_000_000
+
+/**
+ * Removes the beta of a context window of a million tokens if a model's entry has a smaller window. The tokens above the
+ * window of the entry are not billed.
+ */
+function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
+  const betas = headers['anthropic-beta']
+  if (betas === undefined || routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
+  const { 'anthropic-beta': _betas, ...others } = headers
+  const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta.trim()))
+  return allowed.length === 0 ? others : { ...others, 'anthropic-beta': allowed.join(',') }
+}

@@ -1,7 +1,7 @@
 import type { SseEvent, StreamChunk, StreamReader, StreamFormat } from '../core/answer.ts'
 import { Cancellation, withTimeout, type MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { type JsonObject, parseObject } from '../core/json.ts'
+import { isTooDeep, type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
 import { upstreamError, timeoutError, redactSecrets } from '../upstream/upstream-failure.ts'
@@ -159,8 +159,15 @@ export function readJson(upstream: LoadedUpstream, call: RequestCall, response: 
   const text = 'text' in response ? response.text : undefined
   if (text === undefined) throw upstreamError(name, 'sent an answer larger than 32 MiB')
   const value = parseObject(text)
-  if (value === undefined) throw upstreamError(name, 'sent an answer that is not a JSON object')
+  if (value === undefined)
+    throw isTooDeep(text) ? tooDeepError(name) : upstreamError(name, 'sent an answer that is not a JSON object')
   return { text, value }
+}
+
+/** A caller can request a tool input that is nested too deeply. A retry would double the cost of the same answer. */
+function tooDeepError(provider: string): GatewayError {
+  const message = `The provider "${provider}" sent an answer that is nested more than 128 levels deep. Request a flatter answer.`
+  return new GatewayError('upstream', message, { advice: { shouldRetry: 'false' }, isLocalFault: true })
 }
 
 /** Throws unless the status is 200 and the body is not compressed. Calls `onAccepted` for status 200. */

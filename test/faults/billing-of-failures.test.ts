@@ -258,3 +258,40 @@ describe('an answered request is settled before its turn is stored', () => {
     expect(await store.spent('budget')).toBeGreaterThan(0)
   })
 })
+
+it('an answer that is not the requested JSON object is billed', async () => {
+  const stage = await startOne((request) => ({ text: 'An essay.', usage: usageOf(request, 50, 10) }))
+  const body = { ...CHAT.body, model: MESSAGE.model, response_format: { type: 'json_object' } }
+  expect((await ask(stage, body)).status).toBe(502)
+
+  const { billed, actual } = await booksOf(stage)
+  expect({ billed, actual }).toEqual({ billed: 70 * INPUT * MARGIN, actual: 70 * INPUT })
+})
+
+it('an answer that is nested too deeply is not requested again', async () => {
+  const body = `{"type":"message","content":[{"type":"tool_use","input":${'['.repeat(200)}${']'.repeat(200)}}]}`
+  const stage = await startOne(() => ({ kind: 'body', body }))
+  const reply = await ask(stage, MESSAGE.body, { path: MESSAGE.path })
+
+  expect([reply.status, reply.headers['x-should-retry']]).toEqual([502, 'false'])
+  expect(stage.upstream.requests).toHaveLength(1)
+})
+
+describe('the beta of a million tokens of context', () => {
+  const headers = { 'anthropic-beta': 'context-1m-2025-08-07, other-2025-01-01' }
+
+  it('is not forwarded for a model whose entry has a smaller context window', async () => {
+    const stage = await startOne(() => 'Hi.')
+    expect((await ask(stage, MESSAGE.body, { path: MESSAGE.path, headers })).status).toBe(200)
+
+    expect(stage.upstream.last.headers['anthropic-beta']?.trim()).toBe('other-2025-01-01')
+  })
+
+  it('is rejected in the body', async () => {
+    const stage = await startOne(() => 'Hi.')
+    const body = { ...MESSAGE.body, anthropic_beta: ['context-1m-2025-08-07'] }
+    const reply = await ask(stage, body, { path: MESSAGE.path })
+
+    expect([reply.status, stage.upstream.requests.length]).toEqual([400, 0])
+  })
+})
