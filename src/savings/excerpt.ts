@@ -59,12 +59,25 @@ function excerptMessage(message: Message, snippets: readonly Snippet[], kind: Se
   const parts = message.parts.flatMap((part, partIndex): readonly Part[] => {
     const partSnippets = snippets.filter((snippet) => snippet.location.part === partIndex)
     if (part.type === 'tool-result') return [shortenResult(part, partSnippets)]
+    if (part.type === 'thinking') return isDetached(partIndex, message, snippets) ? [] : [part]
     // User text next to tool results stays unchanged.
     if (part.type !== 'text' || message.role === 'tool' || (message.role === 'user' && hasToolResult)) return [part]
     return shortenText(part, partSnippets)
   })
   if (hasSameParts(parts, message.parts)) return message
   return withParts(message, parts.length > 0 ? parts : [{ type: 'text', text: GAP }])
+}
+
+/**
+ * Returns true for reasoning in the responses format if the excerpt omits all texts up to the next reasoning or the end.
+ * The vendor rejects reasoning that is not followed by its text or call.
+ */
+function isDetached(index: number, { role, parts }: Message, snippets: readonly Snippet[]): boolean {
+  if (role !== 'assistant' || parts[index]?.native?.dialect !== 'responses') return false
+  const next = parts.findIndex(({ type }, at) => {
+    return at > index && (type !== 'text' || snippets.some(({ location }) => location.part === at))
+  })
+  return next !== index + 1 && (next === -1 ? index + 1 < parts.length : parts[next]?.type === 'thinking')
 }
 
 function shortenText(part: TextPart, snippets: readonly Snippet[]): readonly Part[] {

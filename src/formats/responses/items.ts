@@ -67,13 +67,15 @@ function groupItems(items: readonly InputItem[]): readonly ItemGroup[] {
 }
 
 /**
- * Text after text starts another answer. Text after a call belongs to the same answer if no result precedes it.
+ * Text or reasoning after text starts another answer, because the vendor rejects a text without its reasoning. Text after
+ * a call belongs to the same answer if no result precedes it.
  */
 function belongsTo(group: ItemGroup, { role, parts }: InputItem): boolean {
   if (role !== 'assistant' || group[0].role !== 'assistant') return false
   const containsPart = (type: Part['type']): boolean =>
     group.some((inputItem) => inputItem.parts.some((part) => part.type === type))
-  return !parts.some((part) => part.type === 'text') || !containsPart('text') || containsPart('tool-call')
+  const mayStart = parts.some((part) => part.type === 'text' || part.type === 'thinking')
+  return !mayStart || !containsPart('text') || containsPart('tool-call')
 }
 
 function readItem(value: Json, param: string): InputItem {

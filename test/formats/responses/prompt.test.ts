@@ -435,3 +435,38 @@ describe('requests of other formats for an upstream of the responses format', ()
     expect(failureOf(() => toResponses(from, body)).details.param).toBe(param)
   })
 })
+
+describe('the items of one answer', () => {
+  const thought = (id: string): JsonObject => ({ type: 'reasoning', id, summary: [], encrypted_content: id })
+
+  it('are one message, and reasoning after a text begins another', () => {
+    const input = [
+      user('Hi'),
+      thought('rs_1'),
+      said('First I look.'),
+      thought('rs_2'),
+      call('c1'),
+      output('c1'),
+      thought('rs_3'),
+      said('Found.'),
+      thought('rs_4'),
+      said('Done.'),
+    ]
+    const types = read({ input }).messages.map(({ parts }) => parts.map((part) => part.type).join(' '))
+
+    expect(types).toEqual([
+      'text',
+      'thinking text',
+      'thinking tool-call',
+      'tool-result',
+      'thinking text',
+      'thinking text',
+    ])
+  })
+
+  it('contain parallel calls with the reasoning between them', () => {
+    const input = [user('Hi'), thought('rs_1'), call('c1'), thought('rs_2'), call('c2'), output('c1'), output('c2')]
+
+    expect(read({ input }).messages[1]?.parts).toHaveLength(4)
+  })
+})
