@@ -26,6 +26,8 @@ export interface CacheKey {
   readonly id: string
   /** The normalized text of the last user message. */
   readonly text: string
+  /** The text of the user message before, which may be the subject of a short question. */
+  readonly previousText: string
   /** False if only identical text is a hit. */
   readonly comparable: boolean
 }
@@ -78,7 +80,15 @@ export function cacheKeyOf(prompt: Prompt, options: CacheKeyOptions): CacheKey |
     else addMessage(keyText, message)
   }
   const scope = sha256(keyText.text)
-  return { scope, id: `${scope}.${sha256(text)}`, text, comparable: isComparable(prompt, questionIndex, text) }
+  const previous = prompt.messages.findLast(({ role }, index) => role === 'user' && index < questionIndex)
+  const previousText = previous === undefined ? '' : textOf(previous)
+  return {
+    scope,
+    id: `${scope}.${sha256(text)}`,
+    text,
+    previousText,
+    comparable: isComparable(prompt, questionIndex, text),
+  }
 }
 
 function wantsLogprobs({ value }: Native): boolean {

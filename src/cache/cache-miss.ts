@@ -81,7 +81,8 @@ type NewAnswer = Pick<CachedAnswer, 'completion' | 'promptTokens'>
 function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): MaybePromise<boolean> {
   const { ttlSeconds = 3600, freshTtlSeconds = 60, runtime } = context.options
   const { id, scope, text } = lookup.key
-  const seconds = isTimeSensitive(text) ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
+  const isFresh = isTimeSensitive(text) || isTimeSensitive(lookup.key.previousText)
+  const seconds = isFresh ? Math.min(freshTtlSeconds, ttlSeconds) : ttlSeconds
   const storedAt = runtime.now()
   const expiresAt = storedAt + 1000 * seconds
   const comparable = lookup.key.comparable && context.threshold < 1
@@ -131,14 +132,16 @@ function isRefusal(completion: Completion, text: string): boolean {
 /** Words that mark a time-sensitive question. A false match only shortens the lifetime of an entry. */
 const LATIN_WORDS = [
   'today|tonight|tomorrow|yesterday|now|nowadays|current|currently|latest|newest|recent|recently|upcoming|weather|forecast|news',
+  'stock price|share price|bitcoin|exchange rate|the score|last night|happening|these days|is it (?:raining|snowing)',
+  'what (?:day|date) is|(?:what|which) year is (?:it|this)|next (?:bus|train|flight|game|match)',
   'at the moment|so far|what time|time is it|(?:this|next|last) (?:morning|week|weekend|month|quarter|year)',
-  'heute|gestern|morgen|jetzt|aktuell(?:e[nrs]?)?|derzeit|neueste[nrs]?|wetter|nachrichten|uhrzeit',
-  "aujourd['’]hui|hier|demain|maintenant|actuel|actuelle|actuellement|dernières?|météo",
-  'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|hoje|ontem|amanhã|agora|atual|atualmente',
-  'oggi|ieri|domani|adesso|ora|attuale|vandaag|gisteren|nu|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
+  'heute|gestern|morgen|jetzt|aktuell(?:e[mnrs]?)?|derzeit|gerade|wie spät|neueste[nrs]?|wetter|nachrichten|uhrzeit',
+  "aujourd['’]hui|hier|demain|maintenant|actuel|actuelle|actuellement|derni(?:er|ère)s?|récente?s?|quelle heure|météo",
+  'hoy|ayer|mañana|ahora|actual|actualmente|últim[oa]s?|recientes?|qué hora|noticias|hoje|ontem|amanhã|agora|atual|atualmente|recentes?|que horas|notícias',
+  'oggi|ieri|domani|adesso|ora|attuale|ultim[aeio]|notizie|che or[ae]|vandaag|gisteren|nu|laatste|hoe laat|nieuws|dzisiaj|teraz|bugün|şimdi|idag|nyheter',
 ].join('|')
 const NON_LATIN_WORDS =
-  'сегодня|вчера|завтра|сейчас|последн|текущ|今天|今日|昨天|明天|现在|現在|最新|目前|今の|오늘|지금|현재|최신|اليوم|الآن|आज|अभी'
+  'сегодня|вчера|завтра|сейчас|последн|текущ|новост|недавн|нынешн|который час|今天|今日|昨天|明天|现在|現在|最新|目前|今の|最近|今年|今何時|几点|幾點|新闻|新聞|ニュース|오늘|지금|현재|최신|최근|올해|몇 시|اليوم|الآن|الأخير|أخبار|كم الساعة|आज|अभी'
 const TIME_SENSITIVE = new RegExp(`(?<!\\p{L})(?:${LATIN_WORDS})(?!\\p{L})|${NON_LATIN_WORDS}`, 'iu')
 
 const SEARCHED_LENGTH = 2000

@@ -216,6 +216,25 @@ describe('the semantic cache', () => {
     expect([await recall(CAPITAL), await recall(ALIKE)]).toEqual([undefined, undefined])
   })
 
+  it('keeps an answer for a minute if the user message before is time-sensitive', async () => {
+    const { recall, runtime, teach } = createFixture({ ttlSeconds: 100 })
+    const followUp = chat({
+      messages: [
+        { role: 'user', content: 'What is the weather in Rome today?' },
+        { role: 'assistant', content: 'Rain.' },
+        { role: 'user', content: 'And in Oslo?' },
+      ],
+    })
+    await teach(followUp, 'snow')
+    runtime.advance(59_999)
+
+    expect(await recall(followUp)).toBe('snow')
+
+    runtime.advance(1)
+
+    expect(await recall(followUp)).toBeUndefined()
+  })
+
   it('stays within its maximum entries and bytes', async () => {
     const few = createFixture({ maxEntries: 3 })
     for (let count = 0; count < 10; count += 1) await few.teach(`Question ${count}?`, 'x')
