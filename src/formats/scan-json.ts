@@ -12,7 +12,7 @@ export interface ParseLimits {
   readonly depth?: number
   /** Maximum number of keys and array elements, except numbers in arrays. @default 100,000 */
   readonly keys?: number
-  /** Maximum number of numbers in arrays. @default 500,000 */
+  /** Maximum number of numbers in arrays. Only integers of up to 9 digits count once, others four times. @default 500,000 */
   readonly numbers?: number
   /** Maximum number of bytes outside strings. @default 4 MiB */
   readonly syntaxBytes?: number
@@ -76,6 +76,10 @@ class ScanState implements JsonScan {
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /** Number of bytes between two yields of the scan. */
 const SLICE_BYTES = 256 * 1024
+/** Maximum number of digits of an integer that V8 stores without an object. */
+const MAX_SMALL_INTEGER_DIGITS = 9
+/** Parse time of other numbers, in small integers. */
+const OTHER_NUMBER_WEIGHT = 4
 /** Minimum size of a base64 string in bytes. Shorter strings count as text. */
 const MIN_LONG_STRING_BYTES = 4096
 /**
@@ -125,15 +129,17 @@ const OPEN_BRACE = 123
 const CLOSE_BRACE = 125
 
 const BLANK = 1
-const NUMERIC = 2
-const LETTER = 3
+const DIGIT = 2
+const SIGN = 3
+const LETTER = 4
 const CHARACTER_KINDS: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) =>
   characterKind(String.fromCharCode(byte)),
 )
 
 function characterKind(character: string): number {
   if (/\s/.test(character)) return BLANK
-  if (/[\d+.-]/.test(character)) return NUMERIC
+  if (/\d/.test(character)) return DIGIT
+  if (/[+.-]/.test(character)) return SIGN
   return /[a-z]/i.test(character) ? LETTER : 0
 }
 
@@ -157,7 +163,7 @@ function readToken(state: ScanState): void {
       state.isModelNext = false
       break
     default:
-      if (CHARACTER_KINDS[byte] === NUMERIC) return readNumber(state)
+      if (CHARACTER_KINDS[byte] === DIGIT || CHARACTER_KINDS[byte] === SIGN) return readNumber(state)
       if (CHARACTER_KINDS[byte] === LETTER) return readLiteral(state)
       if (CHARACTER_KINDS[byte] === BLANK) state.position = endOfRun(state.bytes, state.position, BLANK) - 1
   }
@@ -210,14 +216,24 @@ function checkSyntaxBytes({ position, stringBytes, isInString, stringStart, limi
 }
 
 function readNumber(state: ScanState): void {
-  const { numbers } = state.limits
-  if (isInArray(state) && ++state.numberCount > numbers)
-    throw bodyLimitError(`has more than ${numbers} numbers. Send fewer.`)
+  const { bytes, position, limits } = state
+  const integerEnd = endOfRun(bytes, position, DIGIT)
+  let end = integerEnd
+  for (let byte = bytes[end]; byte !== undefined; byte = bytes[end]) {
+    const isExponent = byte === UPPER_E || byte === LOWER_E
+    if (isExponent) state.exponentCount++
+    else if (CHARACTER_KINDS[byte] !== SIGN) break
+    end = endOfRun(bytes, end, DIGIT)
+  }
+  state.position = end
   state.isModelNext = false
-  const end = endOfRun(state.bytes, state.position, NUMERIC)
-  const hasExponent = state.bytes[end] === UPPER_E || state.bytes[end] === LOWER_E
-  if (hasExponent) state.exponentCount++
-  state.position = hasExponent ? endOfRun(state.bytes, end, NUMERIC) : end
+  if (!isInArray(state)) return
+  const isSmallInteger = end === integerEnd && end - position <= MAX_SMALL_INTEGER_DIGITS
+  state.numberCount += isSmallInteger ? 1 : OTHER_NUMBER_WEIGHT
+  if (state.numberCount <= limits.numbers) return
+  throw bodyLimitError(
+    `has more than ${limits.numbers} numbers; only integers of up to ${MAX_SMALL_INTEGER_DIGITS} digits count once, others count ${OTHER_NUMBER_WEIGHT} times. Send fewer.`,
+  )
 }
 
 function readLiteral(state: ScanState): void {

@@ -111,7 +111,8 @@ export interface Limits {
   /** Maximum number of object keys and array elements in a JSON body, except numbers in arrays. @default 100_000 */
   readonly jsonKeys: number
   /**
-   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. @default 500_000
+   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. Each counts four times,
+   * except integers of up to 9 digits. @default 500_000
    */
   readonly jsonNumbers: number
   /**

@@ -1,17 +1,8 @@
-import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
+import { NO_USAGE } from '../core/answer.ts'
 import { costOf } from '../core/money.ts'
-import type { Runtime, Timeouts, Route } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
+import type { Route } from '../core/ports.ts'
 import type { SmallModel } from '../savings/models.ts'
-
-export interface SmallModelOptions {
-  readonly runtime: Runtime
-  readonly timeouts: Timeouts
-  /** Maximum duration of a call in milliseconds. A tier with a shorter deadline passes a signal. @default 30_000 */
-  readonly deadlineMs?: number
-}
-
-type Question = Parameters<SmallModel['ask']>[0]
+import type { SmallModelOptions } from './ask-small-model.ts'
 
 /**
  * Returns the small model of the same provider and family, or undefined if there is none. Prompts are never sent to
@@ -24,56 +15,16 @@ export function smallModelFor(candidate: Route, options: SmallModelOptions): Sma
   return createSmallModel({ provider, model: small }, options)
 }
 
-export function createSmallModel(candidate: Route, options: SmallModelOptions): SmallModel {
-  const { provider, model } = candidate
-  const { runtime, timeouts, deadlineMs = 30_000 } = options
+/** The first question loads the module that asks it. */
+export function createSmallModel(route: Route, options: SmallModelOptions): SmallModel {
+  const { provider, model } = route
   return {
     name: `${provider.name}/${model.id}`,
-    async ask(question) {
-      const { answer } = await provider.complete({
-        prompt: promptFor(question, candidate),
-        model,
-        runtime,
-        signal: question.signal,
-        timeouts: { ...timeouts, total: Math.min(timeouts.total, deadlineMs) },
-        headers: {},
-      })
-      const text = textOf(answer)
-      return { text, spent: costOf(answer.usage ?? estimateUsage(question, text), model.price) }
+    ask: async (question) => {
+      const { askSmallModel } = await import('./ask-small-model.ts')
+      return askSmallModel(question, route, options)
     },
     price: (promptTokens, outputTokens) =>
       costOf({ ...NO_USAGE, inputTokens: promptTokens, outputTokens }, model.price),
-  }
-}
-
-/** Disables reasoning, because the short output limit leaves no tokens for it. */
-function promptFor(question: Question, { provider, model }: Route): Prompt {
-  return {
-    // No client uses the gemini format, so prompts never have that dialect.
-    native:
-      provider.dialect === 'gemini'
-        ? { dialect: 'openai', value: {} }
-        : { dialect: provider.dialect, value: { ...model.withoutThinking } },
-    model: model.id,
-    messages: [
-      { role: 'system', parts: [{ type: 'text', text: question.instruction }] },
-      { role: 'user', parts: [{ type: 'text', text: question.text }] },
-    ],
-    settings: { maxTokens: question.maxTokens, ...(model.rejectsSamplingParameters !== true && { temperature: 0 }) },
-    tools: [],
-    stream: false,
-  }
-}
-
-function textOf({ parts }: Completion): string {
-  return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
-}
-
-/** Estimates the usage of an upstream that reports none, at four characters per token. */
-function estimateUsage(question: Question, text: string): Usage {
-  return {
-    ...NO_USAGE,
-    inputTokens: Math.ceil((question.instruction.length + question.text.length) / 4),
-    outputTokens: Math.ceil(text.length / 4),
   }
 }

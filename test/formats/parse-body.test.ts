@@ -128,7 +128,19 @@ describe('array elements and numbers', () => {
 
   it('have a separate limit for numbers, which accepts embeddings inputs of 300,000 tokens', () => {
     expect(() => parse(list(500_000, '1'))).not.toThrow()
-    expect(failureOf(() => parse(list(500_001, '-1.5e+3'))).message).toMatch(/500000 numbers/)
+    expect(failureOf(() => parse(list(500_001, '1'))).message).toMatch(/500000 numbers/)
+  })
+
+  it.each(['1e300', '1E-7', '0.5', '-1.5e+3', '1234567890'])(
+    'count %s four times, because it is slow to parse',
+    (number) => {
+      expect(() => parse(list(125_000, number))).not.toThrow()
+      expect(failureOf(() => parse(list(125_001, number))).message).toMatch(/500000 numbers/)
+    },
+  )
+
+  it('do not count negative and 9-digit integers more than once', () => {
+    expect(() => parse(list(250_000, '-1,123456789'))).not.toThrow()
   })
 
   it('are refused if the body has more than 4 MiB outside of its strings, including blanks', () => {
