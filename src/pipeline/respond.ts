@@ -1,4 +1,3 @@
-import type { Bill } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
 import type { Completion } from '../core/answer.ts'
 import type { HeaderRecord } from '../core/http.ts'
@@ -15,7 +14,7 @@ import {
   createWriteContext,
 } from './response.ts'
 import { respondWithStream } from './stream-answer.ts'
-import { asFailure, settle } from './settle.ts'
+import { settle } from './settle.ts'
 import type { Services } from './services.ts'
 
 /** Sends the answer in the caller's format, with its bill. A stream is settled at its end, even if it fails. */
@@ -35,31 +34,13 @@ function respondWithCompleteAnswer(
   services: Services,
 ): MaybePromise<undefined> {
   if (!requestsJsonByInstruction(answered)) return sendCompleteAnswer(answered, completion, services)
-  return loadJsonUnwrapper().then(async ({ unwrapJson }) => {
-    let unwrapped: Completion
-    try {
-      unwrapped = unwrapJson(completion)
-    } catch (error) {
-      // The vendor charges for this answer, and callers can provoke it.
-      await settle(
-        answered,
-        { status: 502, failure: asFailure(error), bill: billOf(answered, completion, services) },
-        services,
-      )
-      throw error
-    }
-    return sendCompleteAnswer(answered, unwrapped, services)
-  })
-}
-
-function billOf(answered: Answered, completion: Completion, { meter }: Services): Bill {
-  return billFor(answered, { usage: completion.usage, completion: () => completion }, meter)
+  return loadJsonUnwrapper().then(({ unwrapJson }) => sendCompleteAnswer(answered, unwrapJson(completion), services))
 }
 
 function sendCompleteAnswer(answered: Answered, completion: Completion, services: Services): MaybePromise<undefined> {
   const { format, sink } = answered
   if (format.turns?.isUnfinished(completion) === true) return respondLater(answered, completion, services)
-  const bill = billOf(answered, completion, services)
+  const bill = billFor(answered, { usage: completion.usage, completion: () => completion }, services.meter)
   const metrics = new BillMetrics(bill)
   const body = format.writeCompletion(completion, metrics, createWriteContext(answered))
   const headers = answerHeaders(bill, answered.ignoredFields)

@@ -259,15 +259,6 @@ describe('an answered request is settled before its turn is stored', () => {
   })
 })
 
-it('an answer that is not the requested JSON object is billed', async () => {
-  const stage = await startOne((request) => ({ text: 'An essay.', usage: usageOf(request, 50, 10) }))
-  const body = { ...CHAT.body, model: MESSAGE.model, response_format: { type: 'json_object' } }
-  expect((await ask(stage, body)).status).toBe(502)
-
-  const { billed, actual } = await booksOf(stage)
-  expect({ billed, actual }).toEqual({ billed: 70 * INPUT * MARGIN, actual: 70 * INPUT })
-})
-
 it('an answer that is nested too deeply is not requested again', async () => {
   const body = `{"type":"message","content":[{"type":"tool_use","input":${'['.repeat(200)}${']'.repeat(200)}}]}`
   const stage = await startOne(() => ({ kind: 'body', body }))
