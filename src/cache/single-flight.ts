@@ -119,8 +119,8 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
     get size() {
       return flights.size
     },
-    join: (key, joining = {}) => {
-      const { cancellation, followsStream } = joining
+    join: (key, joinOptions = {}) => {
+      const { cancellation, followsStream } = joinOptions
       if (cancellation?.isCanceled === true) throw cancellation.reason
       const flight = flights.get(key)
       if (flight === undefined) {
@@ -133,7 +133,7 @@ export function createSingleFlight<T, S = never>(options: SingleFlightOptions = 
         return { role: 'stream', stream: flight.stream }
       }
       const followers = (flight.followers ??= new Set())
-      return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, joining)
+      return followers.size >= maxFollowers ? { role: 'alone' } : follow(followers, joinOptions)
     },
   }
 }

@@ -5,7 +5,7 @@ import { expectedText, pathText, unknownOptionText } from '../core/option-checks
 import { DURATION_CODES, type DurationCode } from '../core/store.ts'
 import { UNLIMITED } from './virtual-key.ts'
 
-/** $9,000,000 in cents. A larger amount in nano-dollars would not be a safe integer. */
+/** $9,000,000 in cents. The largest safe integer of nano-dollars is about $9,007,199. */
 const MAX_CENTS = 900_000_000
 const MAX_COUNT = 1_000_000_000_000
 const MAX_NAME_LENGTH = 200

@@ -45,7 +45,7 @@ class FetchCall implements TransportCall {
   async run(fetch: FetchFunction, { method, url, headers, body }: TransportRequest): Promise<void> {
     try {
       const init: RequestInit = { method, headers: { ...headers }, signal: this.#controller.signal, redirect: 'manual' }
-      // BodyInit excludes byte arrays over shared memory in TypeScript, but every fetch accepts them.
+      // The type excludes byte arrays over shared memory, which the gateway never creates.
       if (body !== undefined) init.body = body as BodyInit
       await this.#read(await fetch(url, init))
     } catch (error) {

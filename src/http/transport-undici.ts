@@ -8,7 +8,7 @@ export interface UndiciOptions {
   /** Maximum time to connect, including TLS, in milliseconds. Applies if the request sets none. @default 10_000 */
   readonly connectTimeoutMs?: number
   /**
-   * Idle timeout of a connection, in milliseconds. A shorter timeout requested by the upstream takes precedence.
+   * Idle timeout of a connection, in milliseconds. The upstream's Keep-Alive header takes precedence, up to 10 minutes.
    * @default 30_000
    */
   readonly keepAliveMs?: number
@@ -166,16 +166,16 @@ class UndiciCall implements TransportCall, Dispatcher.DispatchHandler {
   }
 }
 
-/** Maximum number of parsed URLs in the cache. Providers call only a few addresses. */
-const MAX_ADDRESSES = 64
-const addresses = new Map<string, Readonly<Record<'origin' | 'path', string>>>()
+/** Maximum number of parsed URLs in the cache. Providers call only a few URLs. */
+const MAX_PARSED_URLS = 64
+const parsedUrls = new Map<string, Readonly<Record<'origin' | 'path', string>>>()
 
 function splitUrl(url: string): Readonly<Record<'origin' | 'path', string>> {
-  const known = addresses.get(url)
+  const known = parsedUrls.get(url)
   if (known !== undefined) return known
   const { origin, pathname, search } = new URL(url)
   const split = { origin, path: pathname + search }
-  if (addresses.size >= MAX_ADDRESSES) addresses.clear()
-  addresses.set(url, split)
+  if (parsedUrls.size >= MAX_PARSED_URLS) parsedUrls.clear()
+  parsedUrls.set(url, split)
   return split
 }

@@ -62,7 +62,7 @@ export class PacedStream {
 
   end(emitEnd: (receiver: SourceReceiver) => void): void {
     this.#emitEnd = emitEnd
-    if (this.#receiver !== undefined && this.#chunks.length === 0) this.#sendEnding(this.#receiver)
+    if (this.#receiver !== undefined && this.#chunks.length === 0) this.#forwardEnd(this.#receiver)
   }
 
   /** Drops the remaining chunks and the end of the stream. */
@@ -76,10 +76,10 @@ export class PacedStream {
     const receiver = this.#receiver
     if (receiver === undefined) return
     while (this.#chunks.length > 0 && !this.#isYielding) receiver.onBytes(this.#takeSlice())
-    if (this.#chunks.length === 0) this.#sendEnding(receiver)
+    if (this.#chunks.length === 0) this.#forwardEnd(receiver)
   }
 
-  #sendEnding(receiver: SourceReceiver): void {
+  #forwardEnd(receiver: SourceReceiver): void {
     const emitEnd = this.#emitEnd
     this.#emitEnd = undefined
     emitEnd?.(receiver)

@@ -13,7 +13,7 @@ export interface MetricsSummary {
     readonly latencyP95Ms: number
     readonly latencyP99Ms: number
   }
-  /** Number of requests that each tier served or rewrote. */
+  /** Number of requests that each tier served or rewrote, and the total savings. */
   readonly optimization: {
     readonly tier1CacheHits: number
     readonly tier2VanishingContext: number

@@ -15,7 +15,7 @@ export type StoredAnswer =
 export type FoundRecording = LiveRecording | { readonly answer: StoredAnswer } | 'elsewhere'
 
 interface LiveRecording {
-  readonly live: Recording
+  readonly buffer: Recording
   readonly subscribers: Subscribers | undefined
 }
 
@@ -76,8 +76,8 @@ export class Recordings {
     const { owner, id, subscribers, isDetached } = registration
     if (!this.isEnabled || !SAFE_ID.test(id)) return
     const name = nameOf(owner, id)
-    if (this.#live.get(name)?.live === recording) return
-    const live = { live: recording, subscribers }
+    if (this.#live.get(name)?.buffer === recording) return
+    const live = { buffer: recording, subscribers }
     this.#live.set(name, live)
     void this.#storeWhenEnded(live, registration, isDetached ? this.#acquireName(registration) : undefined)
     if (isDetached) void this.#trackWrite(`${name} live`, this.#publish(live, name, owner))
@@ -106,7 +106,7 @@ export class Recordings {
     return createStreamSearch(location, { ...this.#options, idleMs })
   }
 
-  /** Resolves when the writes of all ended recordings have settled. */
+  /** Resolves when all writes have settled, including the publication of recordings in progress. */
   async flush(): Promise<void> {
     while (this.#writes.size > 0) await Promise.all(this.#writes.values())
   }
@@ -117,7 +117,7 @@ export class Recordings {
     pendingLease: Promise<Lease | undefined> | undefined,
   ): Promise<void> {
     const name = nameOf(owner, id)
-    const { text } = await recording.live.ended
+    const { text } = await recording.buffer.ended
     const lease = await pendingLease
     const stored = text === undefined ? undefined : this.#serialize({ kind: 'events', text })
     if (lease !== undefined) await this.#trackWrite(name, lease.end(stored, this.#retentionMs))
@@ -134,10 +134,10 @@ export class Recordings {
     return acquireLease({ store, after }, { ...request, quota: quotaOf('recording', owner) }).catch(() => undefined)
   }
 
-  async #publish({ live, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {
+  async #publish({ buffer, subscribers }: LiveRecording, name: string, owner: string): Promise<void> {
     const { publishStream } = await import('./live-stream.ts')
-    const follow: LiveStream['follow'] = (sink) => live.follow(0, sink)
-    const stream = { metadata: {}, ended: live.ended, follow, summary: () => ({}), subscribers }
+    const follow: LiveStream['follow'] = (sink) => buffer.follow(0, sink)
+    const stream = { metadata: {}, ended: buffer.ended, follow, summary: () => ({}), subscribers }
     const location = { store: this.#options.store, name, quota: quotaOf('live-stream', owner) }
     return publishStream(stream, location, this.#options)
   }

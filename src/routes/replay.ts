@@ -56,10 +56,10 @@ async function prepareReplay({ variables, request }: Call, key: VirtualKey, repl
     const text = textAfter(recording.answer, replay)
     return (sink) => sendText(text, sink)
   }
-  checkPosition(after, recording.live.count())
+  checkPosition(after, recording.buffer.count())
   const unsubscribe = recording.subscribers?.join() ?? (() => {})
   return (sink) => {
-    const stopReading = recording.live.follow(after, sink)
+    const stopReading = recording.buffer.follow(after, sink)
     request.onDisconnect(() => {
       stopReading()
       unsubscribe()
@@ -132,7 +132,7 @@ function skipReceivedEvents(after: number, sink: EventSink): EventSink {
 }
 
 function storedText(recording: FoundRecording | undefined, replay: ReplayRequest): string {
-  if (recording === undefined || recording === 'elsewhere' || 'live' in recording) throw messageLost()
+  if (recording === undefined || recording === 'elsewhere' || !('answer' in recording)) throw messageLost()
   return textAfter(recording.answer, replay)
 }
 

@@ -177,19 +177,19 @@ function certainTurns(turns: number): number {
 
 export function costsOf(option: SendOption, { model, turns, growth, staysWarm }: Outlook): SendCosts {
   const thisRequest = add(sendingCost(model, option.tokens, option.cachedTokens), option.callCost)
-  const { steady, callCostPerTurn = ZERO } = option
+  const { nextCut, callCostPerTurn = ZERO } = option
   let total = thisRequest
   let size = option.tokens
   for (let turn = 0; turn < turns; turn++) {
     let cachedTokens = 0
     let callCost = callCostPerTurn
-    if (steady !== undefined) {
+    if (nextCut !== undefined) {
       cachedTokens = staysWarm ? size : 0
       size += growth
-      if (size > steady.limit) {
-        size = steady.target
+      if (size > nextCut.limit) {
+        size = nextCut.target
         cachedTokens = 0
-        callCost = steady.callCost
+        callCost = nextCut.callCost
       }
     }
     total = add(total, add(sendingCost(model, size, cachedTokens), callCost))
@@ -200,7 +200,7 @@ export function costsOf(option: SendOption, { model, turns, growth, staysWarm }:
 const NEVER_CUT = { limit: Number.POSITIVE_INFINITY, target: 0, callCost: ZERO }
 
 export function createUnchangedOption(tokens: number, cachedTokens: number): SendOption {
-  return { tokens, cachedTokens, callCost: ZERO, steady: NEVER_CUT }
+  return { tokens, cachedTokens, callCost: ZERO, nextCut: NEVER_CUT }
 }
 
 /**
@@ -231,7 +231,7 @@ interface Risk {
  */
 export function isSafe({ debt, option, tokens, cachedTokens, unchangedCost }: Risk, { model }: Outlook): boolean {
   // The next turn may send a prompt above the limit without cutting it again.
-  const uncut = option.steady === undefined ? option : { ...option, steady: NEVER_CUT }
+  const uncut = option.nextCut === undefined ? option : { ...option, nextCut: NEVER_CUT }
   const { thisRequest, total } = costsOf(uncut, { model, growth: 0, turns: 1, staysWarm: true })
   const nextUnchangedCost = sendingCost(model, tokens, tokens)
   const isCostlierNext = subtract(total, thisRequest) > nextUnchangedCost

@@ -133,15 +133,15 @@ export function createFamilyLock(
     const target = targetFor(job)
     const snapshot = await recallSnapshot(memory, job, KIND)
     const limit = limitFor(job, snapshot)
-    const steady = { limit, target, callCost: summaryCost(job, summarizedTokens(job, limit)) }
+    const nextCut = { limit, target, callCost: summaryCost(job, summarizedTokens(job, limit)) }
     const size = expectedSize(conversationOf(job.prompt), cutOptionsFor(job), tools.meter)
     if (snapshot === undefined) {
-      return { tokens: size, callCost: summaryCost(job, summarizedTokens(job, job.tokens - target)), steady }
+      return { tokens: size, callCost: summaryCost(job, summarizedTokens(job, job.tokens - target)), nextCut }
     }
     const { tokens } = await repeatCut(job, snapshot)
     return tokens > limit
-      ? { tokens: size, callCost: steady.callCost, steady }
-      : { tokens, callCost: ZERO, steady, continues: true }
+      ? { tokens: size, callCost: nextCut.callCost, nextCut }
+      : { tokens, callCost: ZERO, nextCut, continues: true }
   }
 
   return { tier: 4, wants: (job) => isWanted(job, 4, thresholds), forecast, rewrite }

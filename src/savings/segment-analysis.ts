@@ -131,9 +131,9 @@ function skeletonTokens(segment: Segment, estimate: (text: string) => number): n
 function maxSnippetTokens(message: Message): number {
   if (message.role !== 'user' || hasOnlyToolResults(message)) return SNIPPET_TOKENS
   if (message.parts.some((part) => part.type === 'tool-result')) return 0
-  const texts = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
-  if (Math.max(0, ...texts) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS
-  return texts.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? SHORT_TEXT_TOKENS : 0
+  const lengths = message.parts.flatMap((part) => (part.type === 'text' ? [part.text.length] : []))
+  if (Math.max(0, ...lengths) > MAX_UNDIVIDED_LENGTH) return SNIPPET_TOKENS
+  return lengths.reduce((sum, length) => sum + length, 0) > MAX_UNDIVIDED_LENGTH ? SHORT_TEXT_TOKENS : 0
 }
 
 interface TextSlice extends SearchedText {
@@ -171,9 +171,9 @@ function endOfLine(text: string, start: number): number {
   const lineEnd = piece.indexOf('\n')
   if (lineEnd !== -1) return start + lineEnd + 1
   if (start + MAX_LINE_LENGTH >= text.length) return text.length
-  const sentence = Math.max(...['. ', '? ', '! ', '。'].map((end) => piece.lastIndexOf(end)))
-  if (sentence > MAX_LINE_LENGTH / 4) return start + sentence + 1
-  const space = piece.lastIndexOf(' ')
-  if (space > MAX_LINE_LENGTH / 4) return start + space + 1
+  const sentenceEnd = Math.max(...['. ', '? ', '! ', '。'].map((end) => piece.lastIndexOf(end)))
+  if (sentenceEnd > MAX_LINE_LENGTH / 4) return start + sentenceEnd + 1
+  const wordEnd = piece.lastIndexOf(' ')
+  if (wordEnd > MAX_LINE_LENGTH / 4) return start + wordEnd + 1
   return toCharacterBoundary(text, start + MAX_LINE_LENGTH)
 }

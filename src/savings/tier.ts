@@ -63,8 +63,8 @@ export interface TierForecast {
   readonly callCostPerTurn?: NanoUsd
   /** True if the prompt extends the one that this tier sent on the last turn. @default false */
   readonly continues?: boolean
-  /** Present if each turn extends the last prompt up to a limit. @default a new prompt on each turn */
-  readonly steady?: {
+  /** Present if each turn extends the last prompt up to `limit` tokens. @default a new prompt on each turn */
+  readonly nextCut?: {
     readonly limit: number
     readonly target: number
     readonly callCost: NanoUsd
@@ -89,7 +89,7 @@ export interface TierVerdict {
 
 export interface WaterfallResult {
   readonly rewrite?: Rewrite
-  /** Tokens of the received prompt: exact if there is a rewrite, otherwise estimated. */
+  /** Tokens of the received prompt: counted exactly if there is a rewrite, otherwise as in `TierJob`. */
   readonly tokens: number
   /** Cost of all small-model calls, including those of tiers that declined. */
   readonly spent: NanoUsd

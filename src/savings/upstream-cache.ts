@@ -55,11 +55,10 @@ interface SentPrompt {
 export interface History {
   readonly at: number
   readonly tokens: number
+  /** The last prompt that was sent unchanged. */
   readonly whole: SentPrompt
   readonly rewritten: SentPrompt & { readonly tier: TierNumber | 0 }
-  /**
-   * Cost of the conversation so far minus the cost of sending every turn unchanged. Negative if the tiers saved money.
-   */
+  /** Cost of the conversation minus the cost of sending every turn unchanged. Negative if the tiers saved money. */
   readonly debt: NanoUsd
   /** Fraction of the expected cached tokens that the upstream recently reported as cache reads, from 0 to 1. */
   readonly trust: number

@@ -47,7 +47,7 @@ const CHECK = optionsOf({ ...REDIS_CHECKS, limits: STORE_CHECKS.limits, shardByO
 const DEFAULT_LIMIT = { entries: 1_000_000, bytes: 256 * 1024 * 1024 }
 
 /**
- * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Each operation is one Lua script, so any number of
+ * Creates a store in Redis 7 or newer, Valkey, or Redis Cluster. Lua scripts update counters atomically, so any number of
  * processes can share exact limits and budgets. Enable the append-only file, because without it a server restart loses
  * writes. Set `maxmemory-policy noeviction`, because eviction would remove keys and budgets.
  */
@@ -116,6 +116,6 @@ const CHECK_ANSWERS = optionsOf({ ...REDIS_CHECKS, ...ANSWER_CHECKS, limits: STO
 /** Creates an answer store in Redis for the semantic cache of all processes with the same prefix. */
 export function redisAnswerStore(options: RedisAnswerStoreOptions): AnswerStore {
   checkOptions('redisAnswerStore', options, CHECK_ANSWERS)
-  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...store } = options
-  return createStoredAnswers(redisStore(store), options, options.now ?? Date.now)
+  const { maxEntriesPerKey: _, maxBytesPerKey: __, ...storeOptions } = options
+  return createStoredAnswers(redisStore(storeOptions), options, options.now ?? Date.now)
 }

@@ -12,7 +12,7 @@ import { INTERNAL_FAILURE } from '../pipeline/observe-requests.ts'
 import { asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
-import type { EndpointDependencies } from './other-endpoints.ts'
+import type { EndpointDependencies } from './fallback-handler.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
 export function createHandler(dependencies: EndpointDependencies, onRequest: () => void): HttpHandler {
@@ -64,7 +64,7 @@ function failureWriterFor(request: HttpRequest): WriteFailure {
   return isMessages || request.header('anthropic-version') !== undefined ? writeMessageFailure : writeChatFailure
 }
 
-/** Creates the endpoints of model calls. The first request to another endpoint loads `other-endpoints.ts`. */
+/** Creates the endpoints of model calls. The first request to another endpoint loads `fallback-handler.ts`. */
 function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
   const { services, requestTracker, basePath } = dependencies
   checkProviders(dependencies)
@@ -85,7 +85,7 @@ function createRoutes(dependencies: EndpointDependencies): Router<Handler> {
     ),
   ]
   const fallback = lazyHandler(async () =>
-    (await import('./other-endpoints.ts')).createFallbackHandler(endpoints, dependencies),
+    (await import('./fallback-handler.ts')).createFallbackHandler(endpoints, dependencies),
   )
   return createRouter(endpoints, fallback)
 }
@@ -112,7 +112,7 @@ function lazyHandler(load: () => Promise<Handler>): Handler {
 
 /** Loads the authorization module on the first request to the admin API. */
 export function lazyAuthorize(admin: AdminOptions | undefined, runtime: Pick<Runtime, 'after'>): Authorize {
-  const load = lazy(async () => (await import('./other-endpoints.ts')).createAuthorize(admin, runtime))
+  const load = lazy(async () => (await import('./fallback-handler.ts')).createAuthorize(admin, runtime))
   return async (request, limits) => (await load())(request, limits)
 }
 

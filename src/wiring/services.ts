@@ -163,7 +163,7 @@ export function createMetricsReports(dependencies: {
       return { hitRate, totalRequests, cacheHits: hits, cacheMisses: misses }
     },
     prometheus: async () => {
-      const { writePrometheus } = await import('./other-endpoints.ts')
+      const { writePrometheus } = await import('./fallback-handler.ts')
       const { waiting, dropped } = unsettled()
       const drops = { log: log.dropped(), audit: audit.dropped(), settlement: dropped }
       return writePrometheus(metrics.totals(), drops, waiting)

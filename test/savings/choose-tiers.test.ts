@@ -26,20 +26,20 @@ describe('the cost of a prompt', () => {
 })
 
 describe('the cost of an option', () => {
-  const steady = { limit: 20_000, target: 12_000, callCost: toNanoUsd(7) }
+  const nextCut = { limit: 20_000, target: 12_000, callCost: toNanoUsd(7) }
 
-  it('reads a steady prompt from the cache on later turns', () => {
+  it('reads a growing prompt from the cache on later turns', () => {
     const { thisRequest, total } = costsOf(createUnchangedOption(50_000, 50_000), outlook(2))
     expect(thisRequest).toBe(50_000 * 300)
     expect(total).toBe(50_000 * 300 + (50_000 * 300 + 1000 * 3750) + (51_000 * 300 + 1000 * 3750))
   })
 
-  it('includes another cut when a steady prompt exceeds its limit', () => {
-    const option = { tokens: 19_500, cachedTokens: 0, callCost: ZERO, steady }
+  it('includes another cut when a growing prompt exceeds its limit', () => {
+    const option = { tokens: 19_500, cachedTokens: 0, callCost: ZERO, nextCut }
     expect(costsOf(option, outlook(1)).total).toBe(19_500 * 3750 + 12_000 * 3750 + 7)
   })
 
-  it('includes the full input and the calls on each turn without a steady prompt', () => {
+  it('includes the full input and the calls on each turn without a growing prompt', () => {
     const option = { tokens: 4000, cachedTokens: 0, callCost: toNanoUsd(5), callCostPerTurn: toNanoUsd(5) }
     expect(costsOf(option, outlook(3)).total).toBe(4 * (4000 * 3750 + 5))
   })
@@ -65,18 +65,18 @@ describe('a switch', () => {
     expect(maySwitch({ current, candidate })).toBe(expected)
   })
 
-  const unsteady = { tokens: 12_000, cachedTokens: 0, callCost: ZERO }
-  const steady = { ...unsteady, steady: { limit: 30_000, target: 12_000, callCost: ZERO } }
+  const rewritten = { tokens: 12_000, cachedTokens: 0, callCost: ZERO }
+  const growing = { ...rewritten, nextCut: { limit: 30_000, target: 12_000, callCost: ZERO } }
   const whole = (tokens: number, cachedTokens: number) => sendingCost(CACHED, tokens, cachedTokens)
 
   it.each([
-    ['a steady prompt without a loss so far', steady, 50_000, 0, true],
-    ['a steady prompt after a loss of less than this request', steady, 50_000, whole(50_000, 50_000), true],
-    ['a steady prompt after a greater loss', steady, 50_000, whole(50_000, 50_000) + 1, false],
-    ['a new prompt on each turn that costs more than reading everything', unsteady, 50_000, 0, false],
-    ['a cached steady prompt that recoups an earlier loss', { ...steady, cachedTokens: 12_000 }, 50_000, 1e9, true],
-    ['the same if the savings so far pay for returning', unsteady, 50_000, -whole(50_000, 0), true],
-    ['a new prompt on each turn that costs less than reading everything', unsteady, 200_000, 0, true],
+    ['a growing prompt without a loss so far', growing, 50_000, 0, true],
+    ['a growing prompt after a loss of less than this request', growing, 50_000, whole(50_000, 50_000), true],
+    ['a growing prompt after a greater loss', growing, 50_000, whole(50_000, 50_000) + 1, false],
+    ['a new prompt on each turn that costs more than reading everything', rewritten, 50_000, 0, false],
+    ['a cached growing prompt that recoups an earlier loss', { ...growing, cachedTokens: 12_000 }, 50_000, 1e9, true],
+    ['the same if the savings so far pay for returning', rewritten, 50_000, -whole(50_000, 0), true],
+    ['a new prompt on each turn that costs less than reading everything', rewritten, 200_000, 0, true],
   ] as const)('is checked for safety: %s', (_, option, tokens, debt, expected) => {
     const unchangedCost = sendingCost(CACHED, tokens, tokens)
     const risk = { debt: toNanoUsd(debt), option, tokens, cachedTokens: tokens, unchangedCost }
@@ -86,20 +86,20 @@ describe('a switch', () => {
 
 describe('a rewritten conversation', () => {
   it('stays rewritten if sending everything would cost more on this turn', () => {
-    const steady = {
+    const growing = {
       tokens: 12_000,
       cachedTokens: 0,
       callCost: ZERO,
-      steady: { limit: 30_000, target: 12_000, callCost: ZERO },
+      nextCut: { limit: 30_000, target: 12_000, callCost: ZERO },
     }
-    const risk = { debt: toNanoUsd(1e9), option: steady, tokens: 50_000, cachedTokens: 50_000 }
+    const risk = { debt: toNanoUsd(1e9), option: growing, tokens: 50_000, cachedTokens: 50_000 }
     const isSafeAt = (cachedTokens: number) =>
       isSafe({ ...risk, unchangedCost: sendingCost(CACHED, 50_000, cachedTokens) }, outlook(5))
     expect([isSafeAt(0), isSafeAt(50_000)]).toEqual([true, false])
   })
 })
 
-describe('the growth of a steady prompt between two cuts', () => {
+describe('the growth of a prompt between two cuts', () => {
   it('increases with the cost of a cut, and is 0 without a lower price for reading', () => {
     expect(bestGrowth(CACHED, toNanoUsd(45e6), 1000)).toBe(Math.round(Math.sqrt((2 * 45e6 * 1000) / 300)))
     expect(bestGrowth(MODEL, toNanoUsd(45e6), 1000)).toBe(0)

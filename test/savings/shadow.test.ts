@@ -80,7 +80,7 @@ const newestOnly: Tier = {
   wants: () => true,
   forecast: (job) => {
     const target = Math.round(job.tokens / 2)
-    return { tokens: target, callCost: toNanoUsd(0), steady: { limit: 2 * target, target, callCost: toNanoUsd(0) } }
+    return { tokens: target, callCost: toNanoUsd(0), nextCut: { limit: 2 * target, target, callCost: toNanoUsd(0) } }
   },
   rewrite: async (job) => {
     const prompt = { ...job.prompt, messages: job.prompt.messages.slice(-60) }

@@ -10,7 +10,7 @@ export type RunQuery = (text: string, parameters: readonly string[]) => Promise<
  * Times are milliseconds since 1970. A row that never expires has the expiry 2^53 - 1. Keys and names are sorted by
  * bytes.
  */
-function tableVersions(schema: string): readonly string[] {
+function migrationStatements(schema: string): readonly string[] {
   return [tableStatements(schema), renameStatements(schema)]
 }
 
@@ -24,9 +24,9 @@ function functionStatements(schema: string): string {
  * the schema.
  */
 export async function migratePostgres(run: RunQuery, schema: string): Promise<void> {
-  const versions = tableVersions(schema)
-  const newestVersion = versions.length
-  const steps = versions.map(
+  const migrations = migrationStatements(schema)
+  const newestVersion = migrations.length
+  const steps = migrations.map(
     (statements, index) => `
       IF version < ${index + 1} THEN
         ${statements}
@@ -140,9 +140,9 @@ function renameStatements(schema: string): string {
 }
 
 /**
- * Returns the SQL functions that create partitions and remove rows. Each call of `sweep` removes the expired rows of a
- * bounded number of counters and shares, and a bounded number of reservations and tallies. It skips rows that another
- * transaction has locked, and drops the oldest rows of pools that exceed their limits.
+ * Returns the SQL functions that create partitions and remove rows. Each call of `sweep` removes a bounded number of
+ * expired counters, reservations and tallies, and the expired rows of a bounded number of shares. It skips rows that
+ * another transaction has locked. It also drops the oldest rows of pools that exceed their limits.
  */
 function sweepFunctions(schema: string): string {
   return `
@@ -170,7 +170,7 @@ function sweepFunctions(schema: string): string {
       RETURN '{}';
     END $f$;
 
-    -- Drops the oldest tenth of the largest share until the pool is within its limits.
+    -- Drops the oldest tenth of the largest share (at most 500 rows), up to 20 times, until the pool is within its limits.
     CREATE OR REPLACE FUNCTION ${schema}.drop_from_largest(pool_name text, max_entries bigint, max_bytes bigint) RETURNS void
     LANGUAGE plpgsql AS $f$
     DECLARE total record; largest record; dropped_entries bigint; dropped_bytes bigint;
