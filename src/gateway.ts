@@ -21,7 +21,7 @@ import { createRequestLog } from './records/request-log.ts'
 import type { MetricsReports } from './routes/info.ts'
 import { guardStore } from './stores/guard-store.ts'
 import { memoryStore } from './stores/memory.ts'
-import { yieldToEventLoop } from './tokens/estimate.ts'
+import { yieldToEventLoop } from './tokens/event-loop.ts'
 import { createBatches, createRequestTracker } from './wiring/batches.ts'
 import { createCache } from './wiring/savings.ts'
 import { createHandler, lazyAuthorize, lazyFetch } from './wiring/endpoints.ts'
@@ -102,7 +102,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     runtime,
     maxRequestMs: timeouts.total,
     keyCacheMs: options.keyCacheMs,
-    allowsUnreserved: servesWithoutStore,
+    allowsUnreservedRequests: servesWithoutStore,
     onFailure: (cause) => observers.log.failure('configuration not applied', asFailure(cause), runtime.now()),
     onSettlementDropped: ({ reservationId }) => {
       const cause = new Error('The store failed for too long. A settlement was dropped, and its request is not billed.')

@@ -4,7 +4,7 @@ import type { Prompt } from '../../src/core/prompt.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
 import type { Steering, TierJob } from '../../src/savings/tier.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
-import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
+import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 /** Shared by all measurements, so that each conversation is counted once. */

@@ -2,7 +2,7 @@ import { textOfMessage, type Message, type Prompt } from '../../src/core/prompt.
 import { cutToQuery } from '../../src/savings/cut.ts'
 import { createSegmentAnalyzer } from '../../src/savings/segment-analysis.ts'
 import type { WaterfallResult, TierJob } from '../../src/savings/tier.ts'
-import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
+import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { loadCases, type Case } from './data.ts'
 import { jobOf, meter } from './lab.ts'
 import { createHaystack, percent, shareOf } from './metrics.ts'

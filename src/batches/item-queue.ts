@@ -49,7 +49,7 @@ export interface ItemQueueOptions extends BatchRepositoryOptions {
 const PAGE_SIZE = 64
 
 /**
- * A queue of batch items, which processes claim by lease.
+ * A queue of batch items. Processes claim items by lease.
  *
  * An item's `todo` value contains the expiry and the id of a claim. After the expiry, another process may replace the
  * value and thereby claim the item, so the items of a killed process become available.
@@ -121,8 +121,8 @@ export class ItemQueue {
   }
 
   /**
-   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error instead, but still
-   * settles the cost. If the item already has a different result, resolves with undefined.
+   * Stores a result and resolves with it. If the answer exceeds the key's quota, stores an error with the same
+   * settlement. If the item already has a different result, resolves with undefined.
    */
   async finish(claim: ItemClaim, result: ItemResult): Promise<ItemResult | undefined> {
     const { keyId } = claim.batch
@@ -177,7 +177,7 @@ function keyOf(kind: 'todo' | 'request' | 'result', { batch, position }: ItemCla
 /** Matches the result type at the start of the line, before any text of a caller or a model. */
 const LINE_START = /^\{"result":\{"type":"(succeeded|errored|canceled|expired)"/
 
-/** Start of the last field. Occurs only once in a line, because quotes inside strings are escaped. */
+/** Start of the last field of a line. The last occurrence is this field, because quotes in the id are escaped. */
 const CUSTOM_ID_FIELD = ',"custom_id":'
 
 /** @param body The message or the error, as JSON. */

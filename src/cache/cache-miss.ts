@@ -90,8 +90,8 @@ function storeAnswer(context: CacheContext, lookup: Lookup, answer: NewAnswer): 
   return whenReady(context.store.put(entry), (isStored) => {
     if (!isStored || !comparable) return isStored
     // Indexing continues after the caller disconnects, because the answer is complete.
-    const indexing = { ...lookup, cancellation: undefined }
-    const indexed = attempt(context.tallies, () => context.search.add(indexing, expiresAt), undefined)
+    const uncanceledLookup = { ...lookup, cancellation: undefined }
+    const indexed = attempt(context.tallies, () => context.search.add(uncanceledLookup, expiresAt), undefined)
     return whenReady(indexed, () => true)
   })
 }

@@ -14,7 +14,7 @@ import {
   QUESTION_WORDS,
   SIZE_UNITS,
   expandContraction,
-  normalizeSpelling,
+  normalizeWord,
 } from './english.ts'
 import { removeFinalPunctuation, removePleasantries } from './pleasantries.ts'
 import { toWordTokens, isPlainWord, tokenize, correctSwappedLetters, type Token } from './tokenize.ts'
@@ -98,7 +98,7 @@ function rewrite(tokens: readonly Token[], shouldRespell: boolean): readonly Tok
   for (const [index, token] of tokens.entries()) {
     const expanded = token.kind === 'word' ? expand(token, tokens[index + 1]) : undefined
     for (const word of expanded ?? [token]) {
-      const plain = shouldRespell && isPlainWord(word) ? normalizeSpelling(word.key, before) : undefined
+      const plain = shouldRespell && isPlainWord(word) ? normalizeWord(word.key, before) : undefined
       before = word.key
       const number = shouldRespell && isPlainWord(word) ? NUMBER_WORDS.get(word.key) : undefined
       if (number !== undefined) rewritten.push({ ...word, kind: 'number', key: number })

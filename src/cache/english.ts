@@ -10,7 +10,7 @@ export const ENGLISH_MARKERS: ReadonlySet<string> = words(
 /** Words of which any two identify a text as English. A single word may belong to another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/** Words of languages that share several of these words with English: Dutch `of` means or, Norwegian `for at` means so that. */
+/** Words of languages that share several of the `ENGLISH_HINTS`: Dutch `of` means or, Norwegian `for at` means so that. */
 export const FOREIGN_HINTS: ReadonlySet<string> = words(
   'de het een van voor niet ik je jeg og det som ikke til på att och är er der das und nicht ein eine',
 )
@@ -135,7 +135,7 @@ const BEFORE_VERB: ReadonlySet<string> = words(
 const RESPELLABLE = /[iy]s(?:e|es|ed|ing|ation|ations|er|ers)$|our|res?$|ogues?$|ll(?:ed|ing|er|ers)$/
 
 /** Returns the American spelling or a common synonym. Returns undefined if the word does not change. */
-export function normalizeSpelling(word: string, previousWord: string): readonly string[] | undefined {
+export function normalizeWord(word: string, previousWord: string): readonly string[] | undefined {
   const row = RESPELLABLE.test(word) ? SPELLINGS.find(([pattern]) => pattern.test(word)) : undefined
   const spelled = row === undefined ? word : word.replace(row[0], row[1])
   const verb = BEFORE_VERB.has(previousWord) ? VERB_SYNONYMS.get(spelled) : undefined

@@ -215,9 +215,9 @@ function hasNearSignature(otherWords: Uint32Array, row: number, comparison: Comp
 function compare(entry: StoredVector | undefined, { search, tailNorm, best }: Scan): void {
   if (entry === undefined || entry.expiresAt <= search.now) return
   const head = headDimensions(search.vector.length)
-  const start = dotProduct(entry.vector, search.vector, 0, head)
-  if (start + tailNorm * entry.tailNorm < search.minSimilarity - ROUNDING) return
-  const similarity = start + dotProduct(entry.vector, search.vector, head, search.vector.length)
+  const headProduct = dotProduct(entry.vector, search.vector, 0, head)
+  if (headProduct + tailNorm * entry.tailNorm < search.minSimilarity - ROUNDING) return
+  const similarity = headProduct + dotProduct(entry.vector, search.vector, head, search.vector.length)
   if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
 }
 

@@ -141,8 +141,8 @@ function createEmbedTexts({ embedder, runtime, timeoutMs }: VectorSearchOptions)
     }
     const timeout = { ms: timeoutMs, after: runtime.after, cancellation }
     try {
-      const pending = runAbortable(timeout, (signal) => embedder.embed(texts, signal))
-      return isThenable(pending) ? pending.then(accept, fail) : accept(pending)
+      const results = runAbortable(timeout, (signal) => embedder.embed(texts, signal))
+      return isThenable(results) ? results.then(accept, fail) : accept(results)
     } catch (error) {
       return fail(error)
     }

@@ -78,7 +78,7 @@ export function withTimeout<T>(
   })
 }
 
-/** Maps the values with at most `size` concurrent calls. More store reads could delay the requests of other keys. */
+/** Maps the values with at most `size` concurrent calls, because more store reads at once could delay other requests. */
 export async function mapInSlices<T, Result>(
   values: readonly T[],
   size: number,
@@ -134,7 +134,7 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 }
 
 /**
- * Cancels a request whose client has disconnected or whose deadline has passed. An AbortSignal is created only if a
+ * Cancels a request, for example when its client disconnects or the gateway closes. An AbortSignal is created only if a
  * custom provider or hook reads it.
  */
 export class Cancellation {

@@ -171,9 +171,9 @@ export function translate(dialect: TranslatedDialect, prompt: Prompt, model: str
 }
 
 /** Returns the error for content that the target format cannot express. `description` completes "… cannot be sent". */
-export type RejectContent = (param: string, description: string, details?: Json) => GatewayError
+export type CreateContentError = (param: string, description: string, details?: Json) => GatewayError
 
-export function rejectContentFor(target: string): RejectContent {
+export function contentErrorFor(target: string): CreateContentError {
   return (param, description, details) =>
     new GatewayError(
       'invalid-request',
@@ -185,14 +185,14 @@ export function rejectContentFor(target: string): RejectContent {
 /**
  * Returns the URL of a source. Rejects the id of a stored file, because only the vendor that issued the id accepts it.
  */
-export function urlOf(source: Source, reject: (description: string) => GatewayError): string {
+export function urlOf(source: Source, createError: (description: string) => GatewayError): string {
   switch (source.type) {
     case 'base64':
       return `data:${source.mediaType};base64,${source.data}`
     case 'url':
       return source.url
     case 'file':
-      throw reject('a file id from another vendor')
+      throw createError('a file id from another vendor')
   }
 }
 

@@ -48,8 +48,8 @@ const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']
 function adaptEffort(prompt: Prompt, { dialect, model }: PortableTarget, ignoredFields: string[]): Prompt {
   const { effort, ...settings } = prompt.settings
   if (effort === undefined) return prompt
-  const isShared = dialect !== 'anthropic' && prompt.native.dialect !== 'anthropic'
-  if (model.efforts === undefined && isShared) return prompt
+  const sharesEffortScale = dialect !== 'anthropic' && prompt.native.dialect !== 'anthropic'
+  if (model.efforts === undefined && sharesEffortScale) return prompt
   const supportedEffort = model.efforts?.includes(effort) === true ? effort : nearestEffort(effort, model.efforts ?? [])
   if (supportedEffort !== undefined) return { ...prompt, settings: { ...settings, effort: supportedEffort } }
   ignoredFields.push(sourceFormatOf(prompt).settingNames.effort)
@@ -133,16 +133,16 @@ export interface PortablePrompt {
 /** Converts custom and namespaced tools to functions. Omits vendor-side tools. */
 function portableResponsesPrompt(prompt: Prompt): PortablePrompt {
   const toolset = collectToolset(prompt)
-  const omittedFields = new Set(toolset.omittedFields)
-  const messages = prompt.messages.flatMap((message) => portableMessage(message, toolset, omittedFields))
+  const ignoredFields = new Set(toolset.ignoredFields)
+  const messages = prompt.messages.flatMap((message) => portableMessage(message, toolset, ignoredFields))
   const settings = portableSettings(prompt, toolset)
-  return { prompt: { ...prompt, messages, settings, tools: toolset.tools }, ignored: [...omittedFields] }
+  return { prompt: { ...prompt, messages, settings, tools: toolset.tools }, ignored: [...ignoredFields] }
 }
 
-function portableMessage(message: Message, toolset: Toolset, omittedFields: Set<string>): readonly Message[] {
+function portableMessage(message: Message, toolset: Toolset, ignoredFields: Set<string>): readonly Message[] {
   let isChanged = false
   const parts = message.parts.flatMap((part): readonly Part[] => {
-    const portable = portablePart(part, toolset, omittedFields)
+    const portable = portablePart(part, toolset, ignoredFields)
     isChanged ||= portable !== part
     return portable === undefined ? [] : [portable]
   })
@@ -151,7 +151,7 @@ function portableMessage(message: Message, toolset: Toolset, omittedFields: Set<
   return parts.length === 0 ? [] : [withParts({ ...message, role }, parts)]
 }
 
-function portablePart(part: Part, toolset: Toolset, omittedFields: Set<string>): Part | undefined {
+function portablePart(part: Part, toolset: Toolset, ignoredFields: Set<string>): Part | undefined {
   const value = part.native?.dialect === 'responses' ? part.native.value : {}
   const type = asString(value['type']) ?? ''
   if (part.type === 'tool-call') {
@@ -165,7 +165,7 @@ function portablePart(part: Part, toolset: Toolset, omittedFields: Set<string>):
   if (type === 'custom_tool_call_output') return customResult(value)
   if (type === 'additional_tools') return undefined
   if (!VENDOR_ITEMS.has(type)) return part
-  omittedFields.add(`input (${type})`)
+  ignoredFields.add(`input (${type})`)
   return undefined
 }
 
@@ -209,7 +209,7 @@ interface Toolset {
   readonly tools: Tool[]
   /** The original tools, by their names in `tools`. */
   readonly originalsByName: Map<string, OriginalTool>
-  readonly omittedFields: string[]
+  readonly ignoredFields: string[]
 }
 
 /** Maximum length of a tool name that every vendor accepts. */
@@ -218,7 +218,7 @@ export const CUSTOM_INPUT = 'input'
 
 /** Includes tools that are declared in items. The name of a tool in a namespace is flattened. */
 export function collectToolset({ tools, messages }: Pick<Prompt, 'tools' | 'messages'>): Toolset {
-  const toolset: Toolset = { tools: [], originalsByName: new Map(), omittedFields: [] }
+  const toolset: Toolset = { tools: [], originalsByName: new Map(), ignoredFields: [] }
   for (const tool of tools) addTool(toolset, tool.native.value, undefined)
   const items = messages.flatMap(({ parts }) => parts.filter((part) => part.type === 'opaque'))
   const laterTools = items.flatMap(({ native }) => asArray(native.value['tools'])).filter(isJsonObject)
@@ -235,7 +235,7 @@ function addTool(toolset: Toolset, value: JsonObject, namespace: string | undefi
   }
   const isCustom = type === 'custom'
   if (name === undefined || (type !== 'function' && !isCustom)) {
-    toolset.omittedFields.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
+    toolset.ignoredFields.push(`tools (${type.slice(0, MAX_NAME_LENGTH)})`)
     return
   }
   const flatName = findUnusedName(flattenName(name, namespace), toolset.originalsByName)

@@ -35,7 +35,10 @@ export interface JsonScan {
 
 /** A byte range between quotes. */
 export interface LongString extends Span {
-  /** True for base64 without escapes, after an optional `data:` prefix. */
+  /**
+   * True for base64 without escapes, after an optional `data:` prefix. Always false if the body is not larger than
+   * `textBytes`, because its strings are not checked.
+   */
   readonly isBase64: boolean
 }
 
@@ -80,7 +83,7 @@ const SLICE_BYTES = 256 * 1024
 const MAX_SMALL_INTEGER_DIGITS = 9
 /** Parse time of other numbers, in small integers. */
 const OTHER_NUMBER_WEIGHT = 4
-/** Minimum size of a base64 string in bytes. Shorter strings count as text. */
+/** Minimum size of a long string, in bytes. Shorter strings count as text, even if they are base64. */
 const MIN_LONG_STRING_BYTES = 4096
 /**
  * Minimum number of bytes per escape in base64, which may contain escaped slashes and line breaks. Strings with more

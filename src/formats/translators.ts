@@ -1,8 +1,8 @@
 import { GatewayError } from '../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import type { Message, Part, Prompt, Settings } from '../core/prompt.ts'
-import { rejectContent, writeMessages } from './chat/upstream.ts'
-import { type RejectContent, rejectContentFor, setTranslators, type WrittenPrompt } from './format.ts'
+import { contentError, writeMessages } from './chat/upstream.ts'
+import { type CreateContentError, contentErrorFor, setTranslators, type WrittenPrompt } from './format.ts'
 import { writeBlocks } from './messages/blocks.ts'
 import {
   changedSettings,
@@ -24,7 +24,7 @@ export function enableTranslation(): void {
 
 function translateToChat(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf } = sourceFormatOf(prompt)
-  const omitted = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, contentError)
   const body = {
     model,
     messages: writeMessages(prompt.messages, (index) => pathOf(prompt, index)),
@@ -69,7 +69,7 @@ const JSON_INSTRUCTION: JsonObject = {
 const DEFAULT_MAX_TOKENS = 4096
 
 function translateToMessages(prompt: Prompt, model: string): WrittenPrompt {
-  const ignored = omittedFields(prompt, rejectBlock, '.type')
+  const ignored = omittedFields(prompt, blockError, '.type')
   const { maxTokens = DEFAULT_MAX_TOKENS, user, effort, ...settings } = prompt.settings
   const messagesWithPaths = makeCallIdsUnique(prompt.messages).map((message, index): MessageWithPath => ({
     message,
@@ -113,7 +113,7 @@ function writeTools(prompt: Prompt): JsonObject {
   return tools.length === 0 ? { tool_choice: undefined } : { tools, tool_choice: { type: 'none' } }
 }
 
-const rejectBlock = rejectContentFor('this model, which uses the messages format')
+const blockError = contentErrorFor('this model, which uses the messages format')
 
 /**
  * Replaces the ids of tool calls so that each id is unique and consists of letters, digits, `_` and `-`, as the
@@ -162,17 +162,17 @@ function findUnusedId(id: string, { usedIds, suffixes }: CallIds): string {
  * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `reject`
  * for a field that may change the answer. Always throws for a tool that is not a function.
  */
-export function omittedFields(prompt: Prompt, reject: RejectContent, toolField = ''): readonly string[] {
+export function omittedFields(prompt: Prompt, createError: CreateContentError, toolField = ''): readonly string[] {
   const source = sourceFormatOf(prompt)
   const body = prompt.native.value
   const names = new Set(Object.keys(body).filter((name) => source.hintFields.has(name) && !source.isUnset(body[name])))
   for (const hint of source.findNestedHints(prompt)) names.add(hint)
   for (const { param, description, details, isEssential } of unsupportedFields(prompt, source)) {
-    if (prompt.isLossy !== true || isEssential === true) throw reject(param, description, details)
+    if (prompt.isLossy !== true || isEssential === true) throw createError(param, description, details)
     names.add(param)
   }
   for (const [index, { name, parameters }] of prompt.tools.entries()) {
-    if (parameters === undefined) throw reject(`tools[${index}]${toolField}`, `the tool ${name}`)
+    if (parameters === undefined) throw createError(`tools[${index}]${toolField}`, `the tool ${name}`)
   }
   return [...names]
 }

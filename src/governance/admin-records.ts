@@ -164,7 +164,7 @@ interface SharedKind<T, PublicRecord, RecordPage> {
   parseNew(body: unknown, newId: string): T
   /** Returns the function that applies the update. */
   parseUpdate(body: unknown): (record: T) => T
-  /** Resolves with a function that converts a record to its public form, after loading the usage of all records. */
+  /** Loads the usage of `records`, if the kind has any. Returns a function that converts one of them to its public form. */
   createPresenter(records: readonly T[]): MaybePromise<(record: T) => PublicRecord>
   toPage(records: readonly PublicRecord[], hasMore: boolean): RecordPage
 }

@@ -60,7 +60,7 @@ export interface LedgerOptions {
   readonly expiresAfterMs?: number
   readonly settlements?: SettlementsOptions
   /** True to serve requests while the store fails, and to bill them when it recovers. @default false */
-  readonly allowsUnreserved?: boolean
+  readonly allowsUnreservedRequests?: boolean
 }
 
 const EXPIRES_AFTER_MS = 600_000
@@ -76,14 +76,14 @@ function uniqueIds(uuid: () => string): () => string {
 }
 
 export function createLedger(options: LedgerOptions): Ledger {
-  const { store, now, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreserved = false } = options
+  const { store, now, shared, expiresAfterMs = EXPIRES_AFTER_MS, allowsUnreservedRequests = false } = options
   const settlements = createSettlements(store, options.settlements)
   const nextId = uniqueIds(options.uuid)
   let carryOver: CarryOver | undefined
   /** Loaded on the first request of a key with a budget. */
   const loadCarryOver = lazy(async () => {
     const { createCarryOver } = await import('./forecast.ts')
-    return (carryOver = createCarryOver(store, allowsUnreserved))
+    return (carryOver = createCarryOver(store, allowsUnreservedRequests))
   })
   const windowsOf = createKeyWindows(shared, (limits, at) => {
     if (!limits.some(({ kind }) => kind === 'budget')) return { limits, isFinal: true }
@@ -119,7 +119,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       const context = { quote, requestStatus, at, windows, limits, limitClaims, reservationId }
       const pendingResult = reserveInStore({ reservationId, claims, minGrant, expiresAfterMs }, wait)
       const outcome = chain(pendingResult, (result) => toOutcome(context, result))
-      return allowsUnreserved && isPromise(outcome)
+      return allowsUnreservedRequests && isPromise(outcome)
         ? outcome.catch((error) => reserveWithoutStore(context, error))
         : outcome
     })

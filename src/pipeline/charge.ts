@@ -42,9 +42,9 @@ function isOutputReported(usage: Usage, answer: BilledAnswer): boolean {
 }
 
 /**
- * Returns the bill for an incomplete answer, marked as an estimate. The upstream may have sent more output than it
- * reported, so the bill uses the greater of the reported and the local count. The local count is capped at the reserved
- * output.
+ * Returns the bill for an answer that is incomplete or whose usage was not fully reported, marked as an estimate. The
+ * upstream may have sent more output than it reported, so the bill uses the greater of the reported and the local count.
+ * The local count is capped at the reserved output.
  */
 export function billForIncomplete(answered: Answered, answer: BilledAnswer, meter: Meter): Bill {
   const { plan, prompt, reservation } = answered
@@ -132,7 +132,7 @@ function countedPrompt({ plan, reservation }: Planned, { model }: Route): number
   return Math.min(plan.counts.sent, reservation.quote.promptBound?.(model) ?? Infinity)
 }
 
-/** Returns the estimated bill for the headers of a stream. Assumes an answer of the reserved length. */
+/** Returns the estimated bill for a request without a complete answer. Assumes an answer of the reserved length. */
 export function expectedBill(planned: Planned): Bill {
   const { plan, reservation } = planned
   if (plan.kind === 'replay') return plan.bill

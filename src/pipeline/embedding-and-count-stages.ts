@@ -11,7 +11,7 @@ import { answerHeaders, baseHeaders, sendJson } from './response.ts'
 import { embeddingRoutes, routeName } from './resolve.ts'
 import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
 import { planUnchanged } from './plan.ts'
-import { clientDisconnected, release, settle } from './settle.ts'
+import { canceledError, release, settle } from './settle.ts'
 import { PromptSize } from './measure.ts'
 import { contextWindowOf } from '../tokens/bound.ts'
 import type { Services } from './services.ts'
@@ -203,7 +203,7 @@ async function countTokens(parsed: Parsed, { runtime, timeouts, meter }: Service
   const headers = formatHeaders(request)
   const call = { prompt, model, signal, cancellation, runtime, timeouts: { ...timeouts, total }, headers }
   const upstreamCount = await provider.countTokens?.(call).catch((error: unknown) => {
-    if (cancellation.isCanceled) throw clientDisconnected(error)
+    if (cancellation.isCanceled) throw canceledError(error)
     return undefined
   })
   return upstreamCount === undefined

@@ -20,7 +20,7 @@ import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { createStreamSearch, publishStream, type LiveStream, type StreamLocation } from '../replay/live-stream.ts'
 import { hitBill } from './charge.ts'
 import { type AnswerKeeper, newAnswerId, type PublishedAnswer, type ReplayPlan, type Reserved } from './exchange.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { Services, SharedAnswer } from './services.ts'
 
 /**
@@ -40,7 +40,7 @@ export function publishToOtherProcesses(
 }
 
 /** Returns a function that finds the stream of the process that holds the claim. */
-export function createClaimSearch(
+export function createClaimStreamSearch(
   claim: AnswerClaim,
   keyId: string,
   { runtime, timeouts }: Services,

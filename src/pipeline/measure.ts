@@ -6,7 +6,7 @@ import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, contextWindowOf, type PromptWeight } from '../tokens/bound.ts'
 import { IMAGE_TOKENS } from '../tokens/meter.ts'
 import type { Authenticated, TokenCounter, ResolvedModel, Size } from './exchange.ts'
-import { clientDisconnected } from './settle.ts'
+import { canceledError } from './settle.ts'
 import { formatHeaders } from './call-upstream.ts'
 import type { Services } from './services.ts'
 
@@ -188,7 +188,7 @@ async function countUpstream(route: Route, { prompt, context }: PromptSize): Pro
     const counted = await route.provider.countTokens?.(call)
     return counted === undefined ? undefined : counted + COUNT_SLACK_TOKENS
   } catch (error) {
-    if (cancellation.isCanceled) throw clientDisconnected(error)
+    if (cancellation.isCanceled) throw canceledError(error)
     return undefined
   }
 }

@@ -38,4 +38,4 @@ function notJson(): GatewayError {
   )
 }
 
-export { followStream, publishToOtherProcesses, createClaimSearch } from './follow.ts'
+export { followStream, publishToOtherProcesses, createClaimStreamSearch as createClaimSearch } from './follow.ts'

@@ -11,7 +11,7 @@ import { joinBytes } from '../http/body.ts'
 import { upstreamError, timeoutError } from '../upstream/upstream-failure.ts'
 import { PASSTHROUGH } from './charge.ts'
 import type { Authenticated, ResolvedModel } from './exchange.ts'
-import { asFailure, clientDisconnected, settle } from './settle.ts'
+import { asFailure, canceledError, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
 import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
@@ -58,7 +58,7 @@ async function callVendor(
   const { runtime, timeouts } = services
   const total = remainingMs(exchange, services)
   const firstByte = request.isStreamed ? timeouts.firstByte : total
-  if (cancellation.isCanceled) throw clientDisconnected(cancellation.reason)
+  if (cancellation.isCanceled) throw canceledError(cancellation.reason)
   try {
     const vendorAnswer = await request.provider.passThrough?.({
       ...request.call,
@@ -73,7 +73,7 @@ async function callVendor(
     throw upstreamError(request.provider.name, 'has no such endpoint')
   } catch (error) {
     if (!cancellation.isCanceled) throw error
-    const failure = clientDisconnected(error)
+    const failure = canceledError(error)
     await settle(exchange, { status: CLIENT_CLOSED, failure, bill: billOf(exchange, request.maxPrice) }, services)
     throw failure
   }
@@ -111,7 +111,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
         if (!sink.write(bytes)) source.pause()
       },
       onEnd: () => void end(undefined),
-      onError: (error) => void end(cancellation.isCanceled ? clientDisconnected(error) : asFailure(error)),
+      onError: (error) => void end(cancellation.isCanceled ? canceledError(error) : asFailure(error)),
     })
   })
 }
@@ -133,7 +133,7 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
     exchange.sink.send(status, headersOf(exchange, vendorAnswer, bill), bytes)
   } catch (error) {
     const isDisconnected = exchange.cancellation.isCanceled
-    const failure = isDisconnected ? clientDisconnected(error) : asFailure(error)
+    const failure = isDisconnected ? canceledError(error) : asFailure(error)
     const bill = billOf(exchange, request.maxPrice)
     const status = isDisconnected ? CLIENT_CLOSED : failureStatus(failure)
     const finalBill = isDisconnected ? bill : { ...bill, theoretical: ZERO, billed: ZERO }

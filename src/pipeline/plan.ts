@@ -1,7 +1,7 @@
 import { sha256 } from '#hash'
 import { chain, type MaybePromise } from '../core/async.ts'
 import { add, ZERO, type NanoUsd } from '../core/money.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { Model } from '../core/model.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { Attempts } from '../upstream/attempts.ts'

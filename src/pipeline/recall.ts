@@ -8,7 +8,7 @@ import { hitBill } from './charge.ts'
 import type { FollowStream } from './follow.ts'
 import type { AnswerKeeper, PublishedAnswer, ReplayPlan, RequestOutcome, Reserved } from './exchange.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { AnswerCache, Services, SharedAnswer } from './services.ts'
 
 export const NO_OP_KEEPER: AnswerKeeper = { finish: () => {} }

@@ -127,13 +127,13 @@ function zeroUsage({ resolved }: Exchange): RequestUsage {
 
 /** Ends a failed request and sends the error in the caller's format. Never rejects. */
 export async function fail(exchange: Exchange, error: unknown, services: Services): Promise<void> {
-  const failure = exchange.cancellation.isCanceled ? clientDisconnected(error) : asFailure(error)
+  const failure = exchange.cancellation.isCanceled ? canceledError(error) : asFailure(error)
   const status = failureStatus(failure)
   const body = JSON.stringify(exchange.format.writeFailure(failure, exchange.id))
   await release(exchange, { status, failure }, services)
   await answerDuplicates(exchange, failure, body)
   const rate = failure.details.rate ?? (await rateOf(exchange, services))
-  const headers = { ...baseHeaders(exchange.id, rate), ...uncachedHeaders(failure) }
+  const headers = { ...baseHeaders(exchange.id, rate), ...noStoreFailureHeaders(failure) }
   sendJson(exchange.sink, status, headers, body)
 }
 
@@ -146,17 +146,21 @@ async function answerDuplicates({ idempotencyClaim }: Exchange, failure: Gateway
   if (idempotencyClaim === undefined) return
   if (failure.kind === 'cancelled') return idempotencyClaim.release()
   const status = failureStatus(failure)
-  const answer = { status, head: { ...uncachedHeaders(failure), 'content-type': 'application/json' }, body }
+  const answer = { status, head: { ...noStoreFailureHeaders(failure), 'content-type': 'application/json' }, body }
   const isPermanent = failure.kind === 'upstream-rejected' && status !== 409
   await (isPermanent ? idempotencyClaim.remember(answer) : idempotencyClaim.release(answer))
 }
 
-function uncachedHeaders(failure: GatewayError): HeaderRecord {
+function noStoreFailureHeaders(failure: GatewayError): HeaderRecord {
   return { 'cache-control': 'no-store', ...failureHeaders(failure) }
 }
 
-export function clientDisconnected(cause?: unknown): GatewayError {
-  return new GatewayError('cancelled', 'The caller disconnected before the end of the answer.', { cause })
+export function canceledError(cause?: unknown): GatewayError {
+  return new GatewayError(
+    'cancelled',
+    'The request was canceled before the end of the answer, because the caller disconnected or the gateway closed.',
+    { cause },
+  )
 }
 
 /**
@@ -166,7 +170,7 @@ export function asFailure(error: unknown): GatewayError {
   if (GatewayError.is(error)) return error
   return new GatewayError(
     'internal',
-    'The gateway failed to answer because of an internal error. Retry, and report the request id if it fails again.',
+    'The gateway failed to answer because of an internal error. Retry, and report the request id if the retry fails too.',
     { cause: error },
   )
 }

@@ -5,7 +5,7 @@ import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
 import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
-import { asFailure, clientDisconnected, release, settle } from './settle.ts'
+import { asFailure, canceledError, release, settle } from './settle.ts'
 import type { Answered, RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
@@ -185,7 +185,7 @@ class StreamAnswer {
     if (this.#isOver) return
     this.#stream.abort()
     if (this.#endIfContinued(generationStopped())) return
-    this.#finish(this.#partialBill(), { status: 499, failure: clientDisconnected() }, () => {
+    this.#finish(this.#partialBill(), { status: 499, failure: canceledError() }, () => {
       this.#buffer.finish(this.#writeFailure(generationStopped()), false)
     })
   }

@@ -85,7 +85,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
   const circuits = new Map<string, Circuit>()
   let newest = ''
 
-  function getCircuit(name: string): Circuit {
+  function getOrCreateCircuit(name: string): Circuit {
     const known = circuits.get(name)
     if (known !== undefined && name === newest) return known
     newest = name
@@ -111,7 +111,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions = {}): Circu
 
   function admit(request: CircuitRequest): CircuitPermit | undefined {
     const { keyId, now } = request
-    const circuit = getCircuit(request.circuit)
+    const circuit = getOrCreateCircuit(request.circuit)
     const opening = openingFor(circuit, keyId)
     if (opening !== undefined) {
       if (msUntilProbe(opening, request) > 0) return undefined

@@ -1,6 +1,6 @@
 import type { SourceReceiver } from '../core/answer.ts'
 import { joinBytes } from '../http/body.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 
 /** Maximum number of bytes and lines forwarded per turn of the event loop. */
 const MAX_TURN_BYTES = 16 * 1024

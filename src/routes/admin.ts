@@ -16,7 +16,7 @@ import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { noStoreHeaders, pathId, IncomingCall, type Call, type Handler } from './endpoint.ts'
 import { isTrueWithin, metrics, type MetricsReports } from './info.ts'
 

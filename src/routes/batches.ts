@@ -13,7 +13,7 @@ import { findCallerKey } from '../pipeline/authenticate.ts'
 import { baseHeaders } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { parseLimits, readSteering } from '../pipeline/parse-request.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { pathId, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 import { readLimit } from './info.ts'
 

@@ -67,8 +67,8 @@ export async function scoreTexts(
   return scores
 }
 
-function scoreText(text: TermCounts, weights: Query, relativeLength: number): number {
-  const damping = SATURATION * relativeLength
+function scoreText(text: TermCounts, weights: Query, lengthFactor: number): number {
+  const damping = SATURATION * lengthFactor
   let score = 0
   for (let index = 0; index < text.terms.length; index++) {
     const weight = weights.get(text.terms[index] ?? 0)

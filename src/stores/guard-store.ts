@@ -16,9 +16,9 @@ const PROBE_INTERVAL_MS = 250
 /**
  * Returns a store whose calls do not hang. A call that fails or times out rejects with `overloaded`, so the request
  * gets a 503 instead of being served without limits. The store error becomes the cause, which clients do not see. A
- * RangeError reports an invalid argument and is rethrown. A call that timed out may still take effect in the store;
- * every operation except `append` can safely be repeated. If the store answers no call within one timeout period, further
- * calls reject immediately until a ping succeeds.
+ * GatewayError, or a RangeError for an invalid argument, is rethrown. A call that timed out may still take effect in the
+ * store; every operation except `append` can safely be repeated. If the store answers no call within one timeout period,
+ * further calls reject immediately until the store answers a ping or an earlier call.
  */
 export function guardStore(store: Store, { after, timeoutMs = TIMEOUT_MS }: StoreGuardOptions): Store {
   if (store.local === true) return store

@@ -1,5 +1,5 @@
 import type { LogQuery } from '../core/store.ts'
-import { testQuotas, testReservations } from './reservation-contracts.ts'
+import { testQuotas, testReservations } from './reservation-and-quota-contracts.ts'
 import { testSettlements } from './settlement-contract.ts'
 import {
   createStoreSuite,

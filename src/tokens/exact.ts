@@ -1,6 +1,6 @@
 import { lazy } from '../core/async.ts'
 import type { Vocabulary } from '../core/model.ts'
-import { yieldToEventLoop } from './estimate.ts'
+import { yieldToEventLoop } from './event-loop.ts'
 
 const WINDOW_LENGTH = 8192
 /**

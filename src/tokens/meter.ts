@@ -5,7 +5,8 @@ import type { Vocabulary } from '../core/model.ts'
 import type { Meter, Tokenizer } from '../core/ports.ts'
 import { textOfPart, type DocumentPart, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { textsOfBody, utf8Length } from './bound.ts'
-import { estimateTokens, yieldToEventLoop } from './estimate.ts'
+import { estimateTokens } from './estimate.ts'
+import { yieldToEventLoop } from './event-loop.ts'
 import type { ExactCounter } from './exact.ts'
 
 /** Counts are cached, because each turn sends the conversation again. */

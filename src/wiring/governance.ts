@@ -35,7 +35,7 @@ export interface GovernanceDependencies {
   /** How long keys, shared budgets and rate limits are cached, in milliseconds. @default 2,000 */
   readonly keyCacheMs?: number | undefined
   /** Serves requests of cached keys while the store fails, and bills them after its recovery. @default false */
-  readonly allowsUnreserved?: boolean
+  readonly allowsUnreservedRequests?: boolean
 }
 
 /** Maximum time between the deadline of a request and its settlement, in milliseconds. */
@@ -50,8 +50,11 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
   const { store, runtime } = dependencies
   const { now, uuid } = runtime
   const configured = parseConfiguration(configuration ?? {})
-  const { keyCacheMs, allowsUnreserved = false } = dependencies
-  const cacheOptions = { servesStale: allowsUnreserved, ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }) }
+  const { keyCacheMs, allowsUnreservedRequests = false } = dependencies
+  const cacheOptions = {
+    servesStale: allowsUnreservedRequests,
+    ...(keyCacheMs !== undefined && { cacheMs: keyCacheMs }),
+  }
   const shared = createSharedLimits({ store, now, ...cacheOptions })
   const lookup = createKeyLookup({ store, now, ...cacheOptions })
   const load = lazy(async () => {
@@ -85,7 +88,7 @@ export function createGovernance(configuration: unknown, dependencies: Governanc
       uuid,
       shared,
       expiresAfterMs: dependencies.maxRequestMs + MAX_SETTLE_MS,
-      allowsUnreserved,
+      allowsUnreservedRequests,
       settlements: {
         after: runtime.after,
         ...(dependencies.onSettlementDropped !== undefined && { onDropped: dependencies.onSettlementDropped }),

@@ -20,7 +20,7 @@ import {
 } from '../savings/tier.ts'
 import type { SliderMode } from '../savings/slider.ts'
 import type { MinTarget } from '../savings/vanishing.ts'
-import { yieldToEventLoop } from '../tokens/estimate.ts'
+import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 

@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInSteps, replaceModel, jsonTextOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
-import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
+import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 
 const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
 

@@ -5,7 +5,7 @@ import type { Prompt } from '../../src/core/prompt.ts'
 import { createWaterfall, type WaterfallOptions } from '../../src/savings/waterfall.ts'
 import type { SmallModel } from '../../src/savings/models.ts'
 import type { TierJob } from '../../src/savings/tier.ts'
-import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
+import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 export const meter: Meter = createMeter(createTokenizer())

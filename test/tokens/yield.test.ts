@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { yieldToEventLoop } from '../../src/tokens/estimate.ts'
+import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 
 it('continues one long computation per turn of the event loop, the oldest first', async () => {
   const steps: string[] = []

@@ -3,8 +3,8 @@ import {
   documentText,
   isAsReceived,
   mergeChanges,
-  type RejectContent,
-  rejectContentFor,
+  type CreateContentError,
+  contentErrorFor,
   translate,
   type UpstreamFormat,
   urlOf,
@@ -95,7 +95,7 @@ function writeResult(result: ToolResultPart, param: string): JsonObject {
   const texts = result.content.flatMap((part) => {
     if (part.type === 'text') return [part.text]
     if (part.type === 'opaque' && nativeOf(part.native) === undefined) {
-      throw rejectContent(param, `a ${String(part.native.value['type'])} block in a tool result`)
+      throw contentError(param, `a ${String(part.native.value['type'])} block in a tool result`)
     }
     return []
   })
@@ -141,12 +141,12 @@ function writeContentPart(part: ContentPart, param: string): JsonObject {
     case 'image':
       return {
         type: 'image_url',
-        image_url: { url: urlOf(part.source, (description) => rejectContent(param, description)) },
+        image_url: { url: urlOf(part.source, (description) => contentError(param, description)) },
       }
     case 'document':
       return writeDocument(part, param)
     case 'opaque':
-      throw rejectContent(param, `a ${String(part.native.value['type'])} block`)
+      throw contentError(param, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -154,8 +154,8 @@ function writeDocument(part: DocumentPart, param: string): JsonObject {
   const { source, title } = part
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'text', text }
-  if (source.type === 'url') throw rejectContent(param, 'a document URL')
-  const data = urlOf(source, (description) => rejectContent(param, description))
+  if (source.type === 'url') throw contentError(param, 'a document URL')
+  const data = urlOf(source, (description) => contentError(param, description))
   return { type: 'file', file: { filename: title ?? 'document', file_data: data } }
 }
 
@@ -163,7 +163,7 @@ function nativeOf(native: Native | undefined): JsonObject | undefined {
   return native?.dialect === 'openai' ? native.value : undefined
 }
 
-export const rejectContent: RejectContent = rejectContentFor('a model that uses the chat format')
+export const contentError: CreateContentError = contentErrorFor('a model that uses the chat format')
 
 export const chatUpstream: UpstreamFormat = {
   dialect: 'openai',

@@ -1,4 +1,4 @@
-import { type RejectContent, rejectContentFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
+import { type CreateContentError, contentErrorFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -21,9 +21,9 @@ import { readFinishReason, readGeminiUsage } from '../usage.ts'
 /** The model is part of the URL, not of the body. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
   const source = sourceFormatOf(prompt)
-  const omitted = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, contentError)
   // The vendor bills all candidates, but the gateway reads only one.
-  if ((prompt.settings.choices ?? 1) > 1) throw rejectContent('n', 'more than one choice')
+  if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
   const pathOf = (index: number): string => source.pathOf(prompt, index)
   const { settings, tools } = prompt
   const generationConfig = writeSettings(settings, model)
@@ -154,7 +154,7 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
     case 'thinking':
       return []
     case 'opaque':
-      throw rejectContent(state.path, `a ${String(part.native.value['type'])} block`)
+      throw contentError(state.path, `a ${String(part.native.value['type'])} block`)
   }
 }
 
@@ -162,12 +162,12 @@ function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   const { source } = part
   if (source.type === 'text') return { text: source.text }
   if (source.type === 'base64') return { inlineData: { mimeType: source.mediaType, data: source.data } }
-  throw rejectContent(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
+  throw contentError(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
 
 function writeResult(result: ToolResultPart, state: ContentState): readonly JsonObject[] {
   const name = state.toolNames.get(result.callId)
-  if (name === undefined) throw rejectContent(state.path, `a result without its tool call ("${result.callId}")`)
+  if (name === undefined) throw contentError(state.path, `a result without its tool call ("${result.callId}")`)
   const text = result.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n')
   const files = result.content.filter((part) => part.type === 'image' || part.type === 'document')
   const response = result.failed ? { error: text } : (asObject(parseJson(text)) ?? { result: text })
@@ -184,7 +184,7 @@ function signFirstCall(parts: JsonObject[]): void {
   if (call !== undefined) parts[index] = { ...call, thoughtSignature: UNKNOWN_SIGNATURE }
 }
 
-const rejectContent: RejectContent = rejectContentFor('a Gemini model')
+const contentError: CreateContentError = contentErrorFor('a Gemini model')
 
 /** The upstream side of `generateContent`. The gateway does not accept requests in this format. */
 export const geminiUpstream: UpstreamFormat = {
@@ -270,7 +270,7 @@ function createReader(): StreamReader {
   return Object.assign(read, { isComplete: () => state.hasFinished })
 }
 
-/** Usage is cumulative and present in every chunk. The end must be the last part. */
+/** Usage is cumulative and present in every chunk. The `answer-end` part must come last. */
 function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
   if (!state.hasStarted) {

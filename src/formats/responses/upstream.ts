@@ -1,8 +1,8 @@
 import {
   changedTools,
   documentText,
-  type RejectContent,
-  rejectContentFor,
+  type CreateContentError,
+  contentErrorFor,
   type UpstreamFormat,
   urlOf,
   mergeChanges,
@@ -59,9 +59,9 @@ function isInputAsReceived({ input }: JsonObject, messages: readonly Message[]):
 /** Sets `store: false`, because callers of other formats cannot refer to stored responses. */
 function translateToResponses(prompt: Prompt, model: string): WrittenPrompt {
   const { pathOf, settingNames } = sourceFormatOf(prompt)
-  const omitted = omittedFields(prompt, rejectContent)
+  const omitted = omittedFields(prompt, contentError)
   const { stop, topK } = prompt.settings
-  if (stop !== undefined && stop.length > 0) throw rejectContent(settingNames.stop, 'a stop sequence')
+  if (stop !== undefined && stop.length > 0) throw contentError(settingNames.stop, 'a stop sequence')
   const hasTools = prompt.tools.length > 0
   const { toolChoice: _choice, parallelToolCalls: _parallel, ...withoutTools } = prompt.settings
   const body = {
@@ -114,7 +114,7 @@ function writeSeparateItems(part: Part, path: string): readonly JsonObject[] | u
       return [nativeOf(part) ?? []].flat()
     case 'opaque': {
       const native = nativeOf(part)
-      if (native === undefined) throw rejectContent(path, `a ${String(part.native.value['type'])} block`)
+      if (native === undefined) throw contentError(path, `a ${String(part.native.value['type'])} block`)
       return isContentBlock(native) ? undefined : [native]
     }
     default:
@@ -148,13 +148,13 @@ function writeBlock(part: Part, role: string, path: string): JsonObject {
     case 'image':
       return {
         type: 'input_image',
-        image_url: urlOf(part.source, (description) => rejectContent(path, description)),
+        image_url: urlOf(part.source, (description) => contentError(path, description)),
         detail: 'auto',
       }
     case 'document':
       return writeDocument(part, path)
     default:
-      throw rejectContent(path, `a ${part.type} as content of a message`)
+      throw contentError(path, `a ${part.type} as content of a message`)
   }
 }
 
@@ -163,7 +163,7 @@ function writeDocument(part: DocumentPart, path: string): JsonObject {
   const text = documentText(part)
   if (source.type === 'text' || text !== undefined) return { type: 'input_text', text }
   if (source.type === 'url') return { type: 'input_file', file_url: source.url }
-  const data = urlOf(source, (description) => rejectContent(path, description))
+  const data = urlOf(source, (description) => contentError(path, description))
   return { type: 'input_file', filename: title ?? 'document', file_data: data }
 }
 
@@ -179,7 +179,7 @@ function nativeOf(part: Part): JsonObject | undefined {
   return part.native?.dialect === 'responses' ? part.native.value : undefined
 }
 
-const rejectContent: RejectContent = rejectContentFor('a model that uses the responses format')
+const contentError: CreateContentError = contentErrorFor('a model that uses the responses format')
 
 export const responsesUpstream: UpstreamFormat = {
   dialect: 'responses',

@@ -32,7 +32,8 @@ interface Reservation extends Schedulable {
 }
 
 /**
- * Counters and reservations are never dropped, because they enforce budgets. Above the limits, `reserve` throws.
+ * Counters and reservations are not evicted before their expiry, because they enforce budgets. Above the limits,
+ * `reserve` and `settle` throw.
  */
 export function createCounters(
   now: () => number,

@@ -188,8 +188,8 @@ function limitClaim(claim: Claim, granted: number | undefined): Claim {
 /**
  * Returns the owner of a counter or tally. In cluster mode, each owner's data is in one slot.
  *
- * Governance names counters, and tallies of kind `billed`, `<kind>:<owner>:<window>:<start>`, where an owner is
- * `key:<id>` or `shared:<id>`. Other tallies are named `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
+ * Governance uses the name `<kind>:<owner>:<window>:<start>` for counters and for tallies of kind `billed`, where an
+ * owner is `key:<id>` or `shared:<id>`. Other tallies are named `usage:<key id>:<window>:<start>` or `usage-by-model:…`. Any
  * other name is a separate owner.
  */
 function ownerOf(name: string): string {

@@ -34,8 +34,8 @@ const CHECK_INDEX = optionsOf(
 const MAX_PER_COPIED_SCOPE = 256
 
 /**
- * Creates a vector index in Redis. A lookup takes one call. Each scope has a separate vector set (Redis 8). On a server
- * without vector sets, a scope has at most 256 vectors, which each process copies and compares.
+ * Creates a vector index in Redis. Each scope has a separate vector set (Redis 8), which a lookup searches in one call.
+ * On a server without vector sets, a scope has by default at most 256 vectors, which each process copies and compares.
  */
 export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex {
   checkOptions('redisVectorIndex', options, CHECK_INDEX)
@@ -43,7 +43,7 @@ export function redisVectorIndex(options: RedisVectorIndexOptions): VectorIndex 
   const run = createRunScript(client, { prefix, isSharded: false, now })
   const hasVectorSets = lazy(async () => fieldOf(await run(HAS_VECTOR_SETS, {}), 'sets') === true)
   const send = async (script: Script, request: object): Promise<unknown> =>
-    run(script, { ...request, dimensions, scans: !(await hasVectorSets()) })
+    run(script, { ...request, dimensions, usesCopies: !(await hasVectorSets()) })
   const findNearestInCopies = createFindNearestInCopies(
     (scope, after) => send(READ_VECTORS, { scope, after, page: PAGE_SIZE }),
     dimensions,
@@ -167,7 +167,7 @@ function dotProduct(a: Float32Array, b: Float32Array): number {
  *
  * - `v:<scope>`: the vector set
  * - `d:<scope>` and `o:<scope>`: vectors by id, and ids by sequence number, on a server without vector sets
- *   (`request.scans`)
+ *   (`request.usesCopies`)
  * - `e:<scope>` and `k:<owner>`: ids by expiry
  * - `i:<id>`: scope and owner of an id
  */
@@ -179,16 +179,16 @@ local function erase(scope, id)
   if owner then call('ZREM', root .. ':k:' .. owner, id) end
   call('DEL', root .. ':i:' .. id)
   call('ZREM', root .. ':e:' .. scope, id)
-  if request.scans then
+  if request.usesCopies then
     call('HDEL', root .. ':d:' .. scope, id)
     call('ZREM', root .. ':o:' .. scope, id)
   else
     call('VREM', root .. ':v:' .. scope, id)
   end
 end
--- Removing a vector from a set takes about 0.1 ms, so one call removes at most 20.
+-- Removing a vector from a set takes about 0.1 ms, so one sweep removes at most 20.
 local function sweep(scope)
-  local limit = request.scans and 1000 or 20
+  local limit = request.usesCopies and 1000 or 20
   for _, id in ipairs(call('ZRANGEBYSCORE', root .. ':e:' .. scope, '-inf', text(now), 'LIMIT', 0, limit)) do
     erase(scope, id)
   end
@@ -228,7 +228,7 @@ call('ZADD', scopeKey, text(request.ends), id)
 call('ZADD', ownerKey, text(request.ends), id)
 keepFor(scopeKey, ttl)
 keepFor(ownerKey, ttl)
-if request.scans then
+if request.usesCopies then
   local order, time = root .. ':o:' .. scope, call('TIME')
   local last = call('ZREVRANGE', order, 0, 0, 'WITHSCORES')[2] or '0'
   -- Sequence numbers follow the clock. Otherwise they would be reused after FLUSHDB.
