@@ -142,7 +142,9 @@ export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[],
   outline += yield* decodeInSteps(bytes.subarray(offset))
   yield
   const value = parseJsonText(outline)
+  if (strings.length === 0) return value
   const parsed = yield* parseStrings(bytes, strings)
+  yield
   replacePlaceholders(value, placeholder, parsed)
   return value
 }
@@ -187,8 +189,9 @@ function* parseString(bytes: Uint8Array): Steps<string> {
 
 function replacePlaceholders(value: unknown, placeholder: string, strings: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
-  const fields = value as Record<string, unknown>
-  for (const name in fields) {
+  const fields = value as Record<string | number, unknown>
+  // `for … in` creates a string for each index of an array, which would take longer than parsing it.
+  for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
     const field = fields[name]
     if (typeof field !== 'string') replacePlaceholders(field, placeholder, strings)
     else if (field.startsWith(placeholder)) fields[name] = strings[Number(field.slice(placeholder.length))]

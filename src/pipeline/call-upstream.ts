@@ -63,7 +63,8 @@ class RoutedCall implements UpstreamStreamCall {
 
   /** @param translate Absent if all routes use the format of the request. */
   constructor(planned: Planned, plan: UpstreamPlan, translate?: Translate) {
-    this.headers = withoutLongContext(formatHeaders(planned.request), planned.resolved)
+    const headers = formatHeaders(planned.request)
+    this.headers = headers['anthropic-beta'] === undefined ? headers : withoutLongContext(headers, planned.resolved)
     this.cancellation = planned.cancellation
     this.keyId = planned.key.id
     this.startedAt = planned.startedAt

@@ -136,11 +136,11 @@ export class ReceivedAnswer {
   read(isEndOfStream: boolean = false): Collector {
     // The translator limits the size of the answer.
     const parser = (this.#parser ??= createSseParser(Infinity))
-    const received = parser.read(this.#buffer.subarray(0, this.#unreadBytes))
+    const bytes = this.#buffer.subarray(0, this.#unreadBytes)
     this.#unreadBytes = 0
     try {
-      for (const event of isEndOfStream ? received.concat(parser.end()) : received)
-        this.#collector.add(this.#reader(event))
+      for (const event of parser.read(bytes)) this.#collector.add(this.#reader(event))
+      if (isEndOfStream) for (const event of parser.end()) this.#collector.add(this.#reader(event))
     } catch {
       // The answer consists of the events before the faulty event.
       this.#reader = () => ({ parts: [] })

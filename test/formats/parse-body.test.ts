@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { assert, asyncProperty, array, constantFrom, integer, record } from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
+import { parseInSteps } from '../../src/formats/large-bodies.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInSteps, replaceModel, jsonTextOf, type ParsedBody } from '../../src/formats/parse-body.ts'
@@ -355,5 +356,34 @@ describe('the position of the model', () => {
       text: once,
       maxSerializedBytes: text.length,
     })
+  })
+})
+
+describe('a large body with long strings', () => {
+  it('is parsed in steps, of which the last one only inserts the strings', () => {
+    const text = `"${'long '.repeat(1000)}\\n"`
+    const bytes = new TextEncoder().encode(`{"a":${text},"b":[1,[2,${text}]]}`)
+    const starts = [5, 5 + text.length + 11]
+    const strings = starts.map((start) => ({ start, end: start + text.length, isBase64: false }))
+    const parse = vi.spyOn(JSON, 'parse')
+    const steps = parseInSteps(
+      bytes,
+      strings.map(({ start, end, isBase64 }) => ({ start: start + 1, end: end - 1, isBase64 })),
+      '#',
+    )
+
+    const parsesPerStep: number[] = []
+    for (;;) {
+      parse.mockClear()
+      const { done, value } = steps.next()
+      parsesPerStep.push(parse.mock.calls.length)
+      if (done === true) {
+        parse.mockRestore()
+        expect(value).toEqual(JSON.parse(new TextDecoder().decode(bytes)))
+        break
+      }
+    }
+
+    expect(parsesPerStep.at(-1)).toBe(0)
   })
 })
