@@ -235,7 +235,7 @@ function readNumber(state: ScanState): void {
   state.numberCount += isSmallInteger ? 1 : OTHER_NUMBER_WEIGHT
   if (state.numberCount <= limits.numbers) return
   throw bodyLimitError(
-    `has more than ${limits.numbers} numbers; only integers of up to ${MAX_SMALL_INTEGER_DIGITS} digits count once, others count ${OTHER_NUMBER_WEIGHT} times. Send fewer.`,
+    `has more than ${limits.numbers} numbers. Integers of up to 9 digits count once, others ${OTHER_NUMBER_WEIGHT} times. Send fewer.`,
   )
 }
 

@@ -208,9 +208,8 @@ const LONG_CONTEXT_TOKENS = 1_000_000
  * window of the entry are not billed.
  */
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
-  const betas = headers['anthropic-beta']
-  if (betas === undefined || routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
-  const { 'anthropic-beta': _betas, ...others } = headers
+  if (routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers
+  const { 'anthropic-beta': betas = '', ...others } = headers
   const allowed = betas.split(',').filter((beta) => !LONG_CONTEXT_BETA.test(beta.trim()))
   return allowed.length === 0 ? others : { ...others, 'anthropic-beta': allowed.join(',') }
 }

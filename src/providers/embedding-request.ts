@@ -19,8 +19,23 @@ export interface EmbeddingEndpoint {
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const PROVIDER_NAME = 'embeddings'
 
+/** Maximum number of texts per call. Further texts are sent in subsequent calls. */
+const MAX_TEXTS_PER_CALL = 256
+
+export async function embedTexts(
+  endpoint: EmbeddingEndpoint,
+  texts: readonly string[],
+  signal?: AbortSignal,
+): Promise<readonly Float32Array[]> {
+  const vectors: Float32Array[] = []
+  for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
+    vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS_PER_CALL), signal)))
+  }
+  return vectors
+}
+
 /** Resolves with one vector for each text. Rejects with `upstream` if a vector is missing or invalid. */
-export async function embedBatch(
+async function embedBatch(
   endpoint: EmbeddingEndpoint,
   texts: readonly string[],
   callerSignal: AbortSignal | undefined,

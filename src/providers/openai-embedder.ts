@@ -51,9 +51,6 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
 
 const loadRequestModule = lazy(() => import('./embedding-request.ts'))
 
-/** Maximum number of texts per call. Further texts are sent in subsequent calls. */
-const MAX_TEXTS_PER_CALL = 256
-
 /**
  * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has
  * one vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
@@ -88,13 +85,6 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     name: `openai:${model}`,
     dimensions,
     ...(price !== undefined && { price }),
-    embed: async (texts, signal) => {
-      const { embedBatch } = await loadRequestModule()
-      const vectors: Float32Array[] = []
-      for (let from = 0; from < texts.length; from += MAX_TEXTS_PER_CALL) {
-        vectors.push(...(await embedBatch(endpoint, texts.slice(from, from + MAX_TEXTS_PER_CALL), signal)))
-      }
-      return vectors
-    },
+    embed: async (texts, signal) => (await loadRequestModule()).embedTexts(endpoint, texts, signal),
   }
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Transport } from '../../src/core/ports.ts'
-import { embedBatch } from '../../src/providers/embedding-request.ts'
+import { embedTexts } from '../../src/providers/embedding-request.ts'
 import { openaiEmbedder, type OpenaiEmbedderOptions } from '../../src/providers/openai-embedder.ts'
 import { testEmbedder } from '../contract/embedder.ts'
 
@@ -130,7 +130,7 @@ describe("the embedder of OpenAI's format", () => {
       timeoutMs: 30_000,
       transport: () => transport,
     }
-    await expect(embedBatch(endpoint, ['text'], undefined)).rejects.toThrow('within 30 seconds')
+    await expect(embedTexts(endpoint, ['text'], undefined)).rejects.toThrow('within 30 seconds')
     expect(connectLimits).toEqual([30_000])
   })
 
