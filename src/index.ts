@@ -99,7 +99,7 @@ export type {
   LogRecord,
   RequestLogRecord,
 } from './records/request-log.ts'
-export type { FinalOutcome, TierOutcome } from './records/finished-request.ts'
+export type { FinalOutcome, TierOutcome } from './records/audit.ts'
 export type { AuditPage, AuditQuery, AuditRecord } from './records/audit.ts'
 
 // Stores

@@ -1,5 +1,5 @@
 import { toNanoUsd, toDollars } from '../core/money.ts'
-import { type FinalOutcome, outcomeOf, type FinishedRequest } from './finished-request.ts'
+import { type FinalOutcome, outcomeOf, type FinishedRequest } from './audit.ts'
 
 /** Request counts, tier counts and costs of this process since its start, as `GET /metrics` returns them. */
 export interface MetricsSummary {

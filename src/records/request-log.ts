@@ -1,13 +1,7 @@
 import { isThenable } from '../core/async.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { toCents, toDollars, ZERO } from '../core/money.ts'
-import {
-  type FinalOutcome,
-  outcomeOf,
-  type FinishedRequest,
-  truncateName,
-  type TierOutcome,
-} from './finished-request.ts'
+import { type FinalOutcome, outcomeOf, type FinishedRequest, truncateName, type TierOutcome } from './audit.ts'
 
 /**
  * Severity of a log record. A request record has the level WARN if the request was rejected, ERROR if the request
