@@ -21,7 +21,7 @@ import { responseHandlers } from '../routes/responses.ts'
 import type { Batches } from './batches.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
-export { writePrometheus } from '../records/prometheus.ts'
+export { writePrometheus } from '../routes/info.ts'
 export { createAuthorize } from '../routes/admin.ts'
 
 export interface EndpointDependencies {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { toNanoUsd } from '../../src/core/money.ts'
 import { Histogram, Metrics, RecentRate } from '../../src/records/metrics.ts'
-import { writePrometheus } from '../../src/records/prometheus.ts'
+import { writePrometheus } from '../../src/routes/info.ts'
 import { bill, finished, START, unanswered } from './finished.ts'
 
 describe('the metrics', () => {
