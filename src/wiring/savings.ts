@@ -2,9 +2,9 @@ import { lazy } from '../core/async.ts'
 import { expects, listOf, numberFrom, objectWith, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { Model } from '../core/model.ts'
 import type { Embedder } from '../core/cache-ports.ts'
-import type { Meter, Runtime } from '../core/ports.ts'
+import type { Meter, Runtime, Route } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
-import { ZERO } from '../core/money.ts'
+import { ZERO, costOf } from '../core/money.ts'
 import type { PromptCache } from '../pipeline/services.ts'
 import type { CacheableRequest } from '../savings/prompt-cache.ts'
 import {
@@ -23,6 +23,9 @@ import type { MinTarget } from '../savings/vanishing.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
+import { NO_USAGE } from '../core/answer.ts'
+import type { SmallModel } from '../savings/models.ts'
+import type { SmallModelOptions } from '../providers/ask-small-model.ts'
 
 /** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
@@ -92,7 +95,7 @@ export const checkSavings: OptionCheck = optionsOf({
   promptCache: oneOf('auto', 'off'),
 })
 
-export interface SavingsDependencies {
+interface SavingsDependencies {
   readonly store: Store
   readonly meter: Meter
   readonly runtime: Runtime
@@ -203,5 +206,30 @@ export function createCache(options: SemanticCacheOptions): SemanticCache {
     clear: (filter) => load().then((cache) => cache.clear(filter)),
     stats: () => loaded?.stats() ?? NO_STATISTICS,
     flush: async () => loaded?.flush(),
+  }
+}
+
+/**
+ * Returns the small model of the same provider and family, or undefined if there is none. Prompts are never sent to
+ * another family.
+ */
+export function smallModelFor(candidate: Route, options: SmallModelOptions): SmallModel | undefined {
+  const { provider, model } = candidate
+  const small = model.small === undefined ? undefined : provider.model(model.small)
+  if (small === undefined || small.family !== model.family) return undefined
+  return createSmallModel({ provider, model: small }, options)
+}
+
+/** The first question loads the module that asks it. */
+export function createSmallModel(route: Route, options: SmallModelOptions): SmallModel {
+  const { provider, model } = route
+  return {
+    name: `${provider.name}/${model.id}`,
+    ask: async (question) => {
+      const { askSmallModel } = await import('../providers/ask-small-model.ts')
+      return askSmallModel(question, route, options)
+    },
+    price: (promptTokens, outputTokens) =>
+      costOf({ ...NO_USAGE, inputTokens: promptTokens, outputTokens }, model.price),
   }
 }
