@@ -8,7 +8,7 @@ import type { Answered } from './exchange.ts'
 import { asFailure, release, settle } from './settle.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
-import { upstreamError } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/attempts.ts'
 
 /** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250

@@ -2,7 +2,7 @@ import { Cancellation } from '../core/async.ts'
 import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
 import type { Transport } from '../core/ports.ts'
 import { after } from '../http/runtime.ts'
-import { upstreamError } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/attempts.ts'
 import { sendRequest } from './http-call.ts'
 
 /** An embeddings endpoint in OpenAI's format. */

@@ -3,7 +3,7 @@ import { GatewayError, type FailureDetails } from '../core/errors.ts'
 import type { AnswerSource, SourceReceiver, StreamFormat } from '../core/answer.ts'
 import type { Runtime, Timeouts, Transport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
 import { joinBytes } from '../http/body.ts'
-import { upstreamError, connectError } from '../upstream/upstream-failure.ts'
+import { upstreamError, connectError } from '../upstream/attempts.ts'
 import { PacedStream } from './paced-stream.ts'
 
 export interface HttpCallOptions {

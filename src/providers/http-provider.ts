@@ -15,7 +15,7 @@ import type {
 import type { Dialect, Prompt } from '../core/prompt.ts'
 import type { UpstreamFormatModule } from '../formats/format.ts'
 import { replaceModel } from '../formats/parse-body.ts'
-import { upstreamError } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/attempts.ts'
 import {
   checkAccepted,
   fetchJson,

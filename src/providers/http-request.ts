@@ -4,7 +4,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isTooDeep, type JsonObject, parseObject } from '../core/json.ts'
 import type { ProviderCall, Transport, TransportRequest } from '../core/ports.ts'
 import type { UpstreamFormat } from '../formats/format.ts'
-import { upstreamError, timeoutError, redactSecrets } from '../upstream/upstream-failure.ts'
+import { upstreamError, timeoutError, redactSecrets } from '../upstream/attempts.ts'
 import { sendRequest, type ResponseHeader, type StreamResponse, type CompleteResponse } from './http-call.ts'
 
 /** Returns the request with credentials. */

@@ -16,7 +16,7 @@ import {
 } from '../pipeline/passthrough-request.ts'
 import type { Services } from '../pipeline/services.ts'
 import { Stages } from '../pipeline/run.ts'
-import { upstreamError } from '../upstream/upstream-failure.ts'
+import { upstreamError } from '../upstream/attempts.ts'
 import { createExchange, sendWithRateStatus, type Call, type Handler } from './endpoint.ts'
 
 export interface PassthroughDependencies {

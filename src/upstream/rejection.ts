@@ -1,5 +1,5 @@
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
-import { redactSecrets } from './upstream-failure.ts'
+import { redactSecrets } from './attempts.ts'
 
 type GetHeader = (name: string) => string | undefined
 

@@ -1,7 +1,7 @@
 import type { StreamChunk, AnswerSource } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
-import { upstreamError } from '../../src/upstream/upstream-failure.ts'
+import { upstreamError } from '../../src/upstream/attempts.ts'
 import { isTooDeep } from '../../src/core/json.ts'
 import { isAnswerSource, createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
