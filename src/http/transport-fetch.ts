@@ -1,5 +1,4 @@
 import type { ClosableTransport, TransportCall, TransportHandler, TransportRequest } from '../core/ports.ts'
-import type { TimerWheel } from './timer-wheel.ts'
 
 /** The part of the platform's `fetch` that the transport uses. Called without `this`. */
 type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
@@ -27,7 +26,7 @@ export function defaultTransport(): ClosableTransport {
  * Undefined, because on Cloudflare Workers a timer ends with the request that created it and cannot run the deadlines
  * of other requests.
  */
-export const sharedTimer: TimerWheel | undefined = undefined
+export const sharedTimer: undefined = undefined
 
 /** One upstream call. Does not call the handler after `abort`. */
 class FetchCall implements TransportCall {
