@@ -1,5 +1,7 @@
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
+import type { Cancellation, MaybePromise } from '../core/async.ts'
+import type { Runtime } from '../core/ports.ts'
 
 /**
  * Throws for a compressed body (its size is unknown until it is decompressed), a content type other than JSON, or a
@@ -110,4 +112,147 @@ export class BodyCollector {
     larger.set(this.bytes())
     return (this.#buffer = larger)
   }
+}
+
+/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
+export const LARGE_BODY_BYTES: number = 1024 * 1024
+const MAX_WAITING_REQUESTS = 100
+const RETRY_AFTER_SECONDS = 5
+
+interface BodyCapacityOptions {
+  /** Capacity per key, in bytes. A single body may be larger. */
+  readonly maxBytes: number
+  /** Maximum wait for capacity, in milliseconds. After that, the request is rejected with `rate-limited`. */
+  readonly waitMs: number
+  readonly after: Runtime['after']
+}
+
+interface Owner {
+  usedBytes: number
+  readonly waiting: Set<{ readonly bytes: number; start(): void }>
+}
+
+/**
+ * Limits the total size of the large bodies that one key has in progress. A body occupies several times its size in
+ * memory until its request is answered. A body that would exceed the limit is not read until earlier bodies are
+ * released.
+ */
+export class BodyCapacity {
+  readonly #options: BodyCapacityOptions
+  readonly #owners = new Map<string, Owner>()
+
+  constructor(options: BodyCapacityOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Resolves when the key has capacity for the body. Rejects with `rate-limited` if too many requests are waiting or
+   * the wait is too long, and with `cancelled` if the caller disconnects.
+   */
+  acquire(keyId: string, bytes: number, cancellation: Cancellation): MaybePromise<OccupiedCapacity> {
+    const size = countedSizeOf(bytes)
+    if (size === 0) return new OccupiedCapacity(this, keyId, 0)
+    const owner = this.#ownerOf(keyId)
+    if (owner.waiting.size === 0 && this.#fits(owner, size)) return this.#occupy(owner, keyId, size)
+    if (owner.waiting.size >= MAX_WAITING_REQUESTS) throw tooManyLargeRequests()
+    return this.#wait(owner, { keyId, bytes: size, cancellation })
+  }
+
+  /** Changes the number of bytes that a key occupies, up or down. Starts the waiting requests that then fit. */
+  adjust(keyId: string, deltaBytes: number): void {
+    if (deltaBytes === 0) return
+    const owner = this.#ownerOf(keyId)
+    owner.usedBytes += deltaBytes
+    for (const next of owner.waiting) {
+      if (!this.#fits(owner, next.bytes)) break
+      next.start()
+    }
+    if (owner.usedBytes === 0 && owner.waiting.size === 0) this.#owners.delete(keyId)
+  }
+
+  #ownerOf(keyId: string): Owner {
+    const known = this.#owners.get(keyId)
+    if (known !== undefined) return known
+    const owner: Owner = { usedBytes: 0, waiting: new Set() }
+    this.#owners.set(keyId, owner)
+    return owner
+  }
+
+  #fits({ usedBytes }: Owner, bytes: number): boolean {
+    return usedBytes === 0 || usedBytes + bytes <= this.#options.maxBytes
+  }
+
+  #occupy(owner: Owner, keyId: string, bytes: number): OccupiedCapacity {
+    owner.usedBytes += bytes
+    return new OccupiedCapacity(this, keyId, bytes)
+  }
+
+  #wait(
+    owner: Owner,
+    { keyId, bytes, cancellation }: { keyId: string; bytes: number; cancellation: Cancellation },
+  ): Promise<OccupiedCapacity> {
+    return new Promise((resolve, reject) => {
+      const end = (): void => {
+        owner.waiting.delete(waiter)
+        cancelDeadline()
+        unsubscribe()
+      }
+      const fail = (error: GatewayError): void => {
+        end()
+        reject(error)
+      }
+      const waiter = {
+        bytes,
+        start: () => {
+          end()
+          resolve(this.#occupy(owner, keyId, bytes))
+        },
+      }
+      owner.waiting.add(waiter)
+      const cancelDeadline = this.#options.after(this.#options.waitMs, () => fail(tooManyLargeRequests()))
+      const unsubscribe = cancellation.onCancel(() => fail(clientDisconnected(cancellation.reason)))
+    })
+  }
+}
+
+/** The capacity that one body occupies. */
+export class OccupiedCapacity {
+  readonly #capacity: BodyCapacity
+  readonly #keyId: string
+  #bytes: number
+
+  constructor(capacity: BodyCapacity, keyId: string, bytes: number) {
+    this.#capacity = capacity
+    this.#keyId = keyId
+    this.#bytes = bytes
+  }
+
+  /** Replaces the expected size with the size of the received body. Does not wait, even if the capacity is exceeded. */
+  resize(bytes: number): void {
+    const deltaBytes = countedSizeOf(bytes) - this.#bytes
+    this.#bytes += deltaBytes
+    this.#capacity.adjust(this.#keyId, deltaBytes)
+  }
+
+  /** Releases the capacity. Further calls have no effect. */
+  release(): void {
+    this.resize(0)
+  }
+}
+
+/** Returns 0 for a small body, which takes no capacity. */
+function countedSizeOf(bytes: number): number {
+  return bytes > LARGE_BODY_BYTES ? bytes : 0
+}
+
+function tooManyLargeRequests(): GatewayError {
+  return new GatewayError(
+    'rate-limited',
+    'Too many large requests with this key are in progress. Send fewer large requests at the same time.',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  )
+}
+
+function clientDisconnected(cause: unknown): GatewayError {
+  return new GatewayError('cancelled', 'The caller disconnected before the request body was read.', { cause })
 }
