@@ -68,10 +68,10 @@ const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
 /**
- * Minimum size of a body that is copied while it arrives, in bytes. Joining 30 MB at the end would block the event loop
- * for 20 ms.
+ * Minimum size of a body that takes capacity and is copied while it arrives, in bytes. Joining 30 MB at the end would
+ * block the event loop for 20 ms. Smaller bodies are parsed immediately.
  */
-const LARGE_BODY_BYTES = 1024 * 1024
+export const LARGE_BODY_BYTES: number = 1024 * 1024
 /**
  * Buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the pages
  * that are written.
@@ -114,8 +114,6 @@ export class BodyCollector {
   }
 }
 
-/** Minimum size of a body that takes capacity, in bytes. Smaller bodies are parsed immediately. */
-export const LARGE_BODY_BYTES: number = 1024 * 1024
 const MAX_WAITING_REQUESTS = 100
 const RETRY_AFTER_SECONDS = 5
 

@@ -30,7 +30,7 @@ import type { Idempotency } from '../replay/idempotency.ts'
 import type { Recordings } from '../replay/recordings.ts'
 import type { CacheableRequest, MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Waterfall } from '../savings/tier.ts'
-import type { BodyCapacity } from './body-capacity.ts'
+import type { BodyCapacity } from '../http/body.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Cancellation } from '../../src/core/async.ts'
-import { BodyCapacity, type OccupiedCapacity } from '../../src/pipeline/body-capacity.ts'
+import { BodyCapacity, type OccupiedCapacity } from '../../src/http/body.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 
 const MIB = 1024 * 1024
