@@ -3,9 +3,8 @@ import type { HttpRequest } from '../core/http.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Authenticated, Exchange } from './exchange.ts'
+import { type Authenticated, type Exchange, waitForStore } from './exchange.ts'
 import type { Services } from './services.ts'
-import { waitForStore } from './reserve.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 

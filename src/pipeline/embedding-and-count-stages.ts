@@ -6,7 +6,16 @@ import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
 import type { ParsedBody } from '../formats/parse-body.ts'
 import { checkAccess } from '../governance/access.ts'
 import { billFor } from './charge.ts'
-import type { Authenticated, TokenCounter, Exchange, Parsed, Planned, Reserved, Size } from './exchange.ts'
+import {
+  type Authenticated,
+  type TokenCounter,
+  type Exchange,
+  type Parsed,
+  type Planned,
+  type Reserved,
+  type Size,
+  waitForStore,
+} from './exchange.ts'
 import { answerHeaders, baseHeaders, sendJson } from './response.ts'
 import { embeddingRoutes, routeName } from './resolve.ts'
 import { marginOf, parsePrompt, readJson, readSteering } from './parse-request.ts'
@@ -17,7 +26,7 @@ import { contextWindowOf } from '../tokens/bound.ts'
 import type { Services } from './services.ts'
 import { authenticate } from './authenticate.ts'
 import { deduplicate } from './deduplicate.ts'
-import { reserve, waitForStore } from './reserve.ts'
+import { reserve } from './reserve.ts'
 import { Stages } from './run.ts'
 import { ONE_REQUEST, type WaitForStore } from '../governance/reservation.ts'
 import { formatHeaders } from './call-upstream.ts'

@@ -1,4 +1,4 @@
-import { Cancellation, type MaybePromise } from '../core/async.ts'
+import { Cancellation, isPromise, type MaybePromise } from '../core/async.ts'
 import type { HttpRequest, ResponseSink } from '../core/http.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingRequest, Route, Runtime } from '../core/ports.ts'
@@ -15,7 +15,7 @@ import type { Steering, WaterfallResult } from '../savings/tier.ts'
 import type { OccupiedCapacity } from '../http/body.ts'
 import type { Bill } from '../billing/bill.ts'
 import type { AnswerSource, Completion } from '../core/answer.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { storeError, type GatewayError } from '../core/errors.ts'
 import type { MarkedPrompt } from '../savings/prompt-cache.ts'
 import type { Attempts } from '../upstream/attempts.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
@@ -234,4 +234,45 @@ export function newAnswerId(
   { uuid }: Pick<Runtime, 'uuid'>,
 ): string | undefined {
   return format.answerId?.(uuid().replaceAll('-', '')) ?? format.turns?.answerId(id)
+}
+
+interface StoreWaitOptions {
+  readonly runtime: Pick<Runtime, 'now' | 'after'>
+  readonly storeTimeoutMs: number
+}
+
+/**
+ * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
+ * than `storeTimeoutMs`. The store call itself is not aborted.
+ */
+export function waitForStore<Value>(
+  exchange: Exchange,
+  pending: MaybePromise<Value>,
+  { runtime, storeTimeoutMs }: StoreWaitOptions,
+): MaybePromise<Value> {
+  if (!isPromise(pending)) return pending
+  const startedAt = runtime.now()
+  const remainingMs = Math.max(0, storeTimeoutMs - exchange.storeMs)
+  return new Promise((resolve, reject) => {
+    const expire = (): void => {
+      exchange.storeMs = storeTimeoutMs
+      reject(storeError(`did not answer within ${storeTimeoutMs} ms`))
+    }
+    if (remainingMs === 0) expire()
+    const cancel = runtime.after(remainingMs, expire)
+    const finish = (): void => {
+      cancel()
+      exchange.storeMs += Math.max(0, runtime.now() - startedAt)
+    }
+    pending.then(
+      (value) => {
+        finish()
+        resolve(value)
+      },
+      (error: unknown) => {
+        finish()
+        reject(error)
+      },
+    )
+  })
 }

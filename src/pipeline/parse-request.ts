@@ -14,9 +14,8 @@ import { checkJsonHeaders, expectedBytes, LARGE_BODY_BYTES } from '../http/body.
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './resolve.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
-import type { Authenticated, Parsed, ResolvedModel } from './exchange.ts'
+import { type Authenticated, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
-import { waitForStore } from './reserve.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
 

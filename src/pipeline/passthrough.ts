@@ -10,13 +10,12 @@ import type { Reservation, WaitForStore } from '../governance/reservation.ts'
 import { joinBytes } from '../http/body.ts'
 import { upstreamError, timeoutError } from '../upstream/attempts.ts'
 import { PASSTHROUGH } from './charge.ts'
-import type { Authenticated, ResolvedModel } from './exchange.ts'
+import { type Authenticated, type ResolvedModel, waitForStore } from './exchange.ts'
 import { asFailure, canceledError, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
 import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
 import type { Services } from './services.ts'
-import { waitForStore } from './reserve.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
 

@@ -2,9 +2,8 @@ import type { Route } from '../core/ports.ts'
 import { createQuote, type Quote, type QuoteCandidate, type WaitForStore } from '../governance/reservation.ts'
 import { outputLimit } from '../governance/access.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
-import type { Exchange, Parsed, Reserved } from './exchange.ts'
+import { waitForStore, type Parsed, type Reserved } from './exchange.ts'
 import type { Services } from './services.ts'
-import { storeError } from '../core/errors.ts'
 
 /** Applies the key's rate limits and reserves the worst-case cost of the request. Throws 429 or 402. */
 export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
@@ -41,43 +40,5 @@ export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
     outputTokens: outputLimit(key, prompt, resolved.routes[0].model),
     choices: prompt.settings.choices ?? 1,
     margin,
-  })
-}
-
-type StoreWaitOptions = Pick<Services, 'runtime' | 'storeTimeoutMs'>
-
-/**
- * Waits for a request's store call. Rejects with `overloaded` if all store calls of the request together take longer
- * than `storeTimeoutMs`. The store call itself is not aborted.
- */
-export function waitForStore<Value>(
-  exchange: Exchange,
-  pending: MaybePromise<Value>,
-  { runtime, storeTimeoutMs }: StoreWaitOptions,
-): MaybePromise<Value> {
-  if (!isPromise(pending)) return pending
-  const startedAt = runtime.now()
-  const remainingMs = Math.max(0, storeTimeoutMs - exchange.storeMs)
-  return new Promise((resolve, reject) => {
-    const expire = (): void => {
-      exchange.storeMs = storeTimeoutMs
-      reject(storeError(`did not answer within ${storeTimeoutMs} ms`))
-    }
-    if (remainingMs === 0) expire()
-    const cancel = runtime.after(remainingMs, expire)
-    const finish = (): void => {
-      cancel()
-      exchange.storeMs += Math.max(0, runtime.now() - startedAt)
-    }
-    pending.then(
-      (value) => {
-        finish()
-        resolve(value)
-      },
-      (error: unknown) => {
-        finish()
-        reject(error)
-      },
-    )
   })
 }
