@@ -6,7 +6,7 @@ import type { Meter, Route } from '../core/ports.ts'
 import { textOfPart } from '../core/prompt.ts'
 import { addMissingPromptTokens } from '../upstream/attempts.ts'
 import type { Answered, UpstreamPlan, Planned } from './exchange.ts'
-import { quote } from './reserve.ts'
+import { quote } from './admission.ts'
 import type { SvcMetrics } from '../formats/format.ts'
 
 export const PASSTHROUGH = 'Passthrough (no optimization needed)'

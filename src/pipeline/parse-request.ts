@@ -12,7 +12,7 @@ import { checkSteeringNames, headersOf, type HttpRequest, mayHaveSteeringHeader,
 import { chain, type MaybePromise } from '../core/async.ts'
 import { checkJsonHeaders, expectedBytes, LARGE_BODY_BYTES } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import { answeringRoutes, routeName, routesForOperation } from './resolve.ts'
+import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
 import { type Authenticated, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'

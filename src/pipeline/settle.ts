@@ -8,7 +8,7 @@ import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reser
 import type { Services, Observers } from './services.ts'
 import { GatewayError } from '../core/errors.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
-import { rateStatusOf } from './authenticate.ts'
+import { rateStatusOf } from './admission.ts'
 import { baseHeaders, sendJson } from './response.ts'
 import type { Audit, FinishedRequest } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'

@@ -4,7 +4,7 @@ import { type Store, quotaOf } from '../core/store.ts'
 import type { StoredTurn, TurnFormat } from '../formats/format.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Answered, ResolvedModel } from './exchange.ts'
-import { toResolvedModel } from './resolve.ts'
+import { toResolvedModel } from './admission.ts'
 import { storingProvider } from './response.ts'
 import type { RecalledBody, Turns } from './services.ts'
 

@@ -6,7 +6,7 @@ import { quotaOf, type Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import type { Endpoint } from '../http/router.ts'
-import { authenticate, findCallerKey } from '../pipeline/authenticate.ts'
+import { authenticate, findCallerKey } from '../pipeline/admission.ts'
 import { passThrough } from '../pipeline/passthrough.ts'
 import {
   notEnabled,

@@ -1,14 +1,125 @@
+// Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
 import { GatewayError } from '../core/errors.ts'
-import { isSafeModelName } from '../core/model.ts'
-import { mayUse, orderProviders } from '../governance/access.ts'
-import { editDistance } from '../core/option-checks.ts'
+import type { HttpRequest } from '../core/http.ts'
+import { chain, type MaybePromise, isPromise } from '../core/async.ts'
+import {
+  type RateStatus,
+  createQuote,
+  type Quote,
+  type QuoteCandidate,
+  type WaitForStore,
+} from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
-import type { Resolve } from './services.ts'
-import type { ResolvedModel } from './exchange.ts'
+import {
+  type Authenticated,
+  type Exchange,
+  waitForStore,
+  type ResolvedModel,
+  type Parsed,
+  type Reserved,
+} from './exchange.ts'
+import type { Services, Resolve } from './services.ts'
+import { isSafeModelName } from '../core/model.ts'
+import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
+import { editDistance } from '../core/option-checks.ts'
 import { supportsDialect, type Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 
-export interface ModelNames {
+const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
+
+/** Throws 401 if the request has no valid key. */
+export function authenticate(exchange: Exchange, services: Services): MaybePromise<Authenticated> {
+  const pendingKey = findCallerKey(exchange.request, services)
+  return chain(waitForStore(exchange, pendingKey, services), (key) => {
+    exchange.key = key
+    return exchange as Authenticated
+  })
+}
+
+/**
+ * Returns the key sent in the headers. Throws 401 for an unknown, inactive or expired key, always with the same
+ * message.
+ */
+export function findCallerKey(
+  request: Pick<HttpRequest, 'header'>,
+  { findKey, runtime }: Pick<Services, 'findKey' | 'runtime'>,
+): MaybePromise<VirtualKey> {
+  const secret = readSecret(request)
+  if (secret === undefined) {
+    throw new GatewayError(
+      'unauthenticated',
+      'The request has no key. Send one as Authorization: Bearer, x-api-key or x-bf-vk.',
+    )
+  }
+  return chain(findKey(secret), (key) => checkValid(key, runtime.now()))
+}
+
+/**
+ * Returns the rate status to send with an error. If the store fails, returns the status for a request without a key.
+ */
+export async function rateStatusOf(
+  key: VirtualKey | undefined,
+  { ledger }: Pick<Services, 'ledger'>,
+): Promise<RateStatus> {
+  try {
+    return await ledger.status(key)
+  } catch {
+    return ledger.status(undefined)
+  }
+}
+
+export async function rateStatusOfCaller(
+  request: Pick<HttpRequest, 'header'>,
+  services: Pick<Services, 'findKey' | 'ledger' | 'runtime'>,
+): Promise<RateStatus> {
+  let key: VirtualKey | undefined
+  try {
+    key = await findCallerKey(request, services)
+  } catch {
+    // The error is sent with the rate status for a request without a key.
+  }
+  return rateStatusOf(key, services)
+}
+
+export function checkValid(key: VirtualKey | undefined, now: number): VirtualKey {
+  if (key !== undefined && key.active && (key.expiresAt === undefined || now < key.expiresAt)) return key
+  throw new GatewayError(
+    'unauthenticated',
+    'The key is unknown, inactive or expired. Check the key, or ask the operator of the gateway for a new one.',
+  )
+}
+
+/**
+ * Returns the secret in `x-bf-vk`, `x-api-key` or `Authorization: Bearer`, or undefined if there is none. Throws 401
+ * for two different secrets, because it would be unclear which key to use.
+ */
+function readSecret(request: Pick<HttpRequest, 'header'>): string | undefined {
+  let secret = readBearer(request)
+  for (const name of KEY_HEADERS) {
+    const value = request.header(name)
+    if (value === undefined || value === '') continue
+    const candidate = value.trim()
+    if (secret !== undefined && candidate !== secret) throw conflictingKeys()
+    secret = candidate
+  }
+  return secret
+}
+
+function conflictingKeys(): GatewayError {
+  return new GatewayError(
+    'unauthenticated',
+    'The request contains two different keys. Send the key once, as x-bf-vk, x-api-key or Authorization: Bearer.',
+  )
+}
+
+export function readBearer(request: Pick<HttpRequest, 'header'>): string | undefined {
+  const value = request.header('authorization')
+  if (value === undefined || value.slice(0, 7).toLowerCase() !== 'bearer ') return undefined
+  const token = value.slice(7).trim()
+  return token === '' ? undefined : token
+}
+
+interface ModelNames {
   /** Returns the route for an alias or for a name of the form `<provider>/<model_id>`. */
   resolve(name: string): Route | undefined
   /** Returns the routes for a name without a provider, in the order in which they are attempted. */
@@ -141,5 +252,43 @@ function restrictTo(resolved: ResolvedModel, fits: (route: Route) => boolean, pr
   throw new GatewayError('invalid-request', `The model ${name.slice(0, MAX_SHOWN_LENGTH)} ${problem}.`, {
     param: 'model',
     code: 'invalid_model',
+  })
+}
+
+/** Applies the key's rate limits and reserves the worst-case cost of the request. Throws 429 or 402. */
+export function reserve(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+  const { resolved, size } = parsed
+  // If a prompt may exceed a model's context window, its worst-case cost depends on the estimate.
+  const prepared = resolved.routes.some((route) => size.needsEstimate(route)) ? size.prepare() : undefined
+  return isPromise(prepared) ? prepared.then(() => reserveQuote(parsed, services)) : reserveQuote(parsed, services)
+}
+
+function reserveQuote(parsed: Parsed, services: Services): MaybePromise<Reserved> {
+  const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
+  return chain(services.ledger.reserve(parsed.key, quote(parsed), wait), (reservation) => {
+    parsed.reservation = reservation
+    return parsed as Reserved
+  })
+}
+
+/**
+ * Returns the worst-case cost over all routes, because a fallback must not cost more than the reserved amount.
+ * @param mayCallUpstream False if tokens must be counted without calling an upstream.
+ */
+export function quote(parsed: Parsed, mayCallUpstream: boolean = true): Quote {
+  const { prompt, resolved, size, margin, key } = parsed
+  const candidateOf = (route: Route): QuoteCandidate => {
+    const counter = size.counterFor(route)
+    const candidate = { model: route.model, promptTokens: size.tokensToReserve(route) }
+    if (counter === undefined || (counter.callsUpstream && !mayCallUpstream)) return candidate
+    return { ...candidate, count: counter.count, callsUpstream: counter.callsUpstream }
+  }
+  return createQuote({
+    candidates: () => resolved.routes.map(candidateOf),
+    promptTokens: () => size.bound,
+    countPrompt: () => size.count(),
+    outputTokens: outputLimit(key, prompt, resolved.routes[0].model),
+    choices: prompt.settings.choices ?? 1,
+    margin,
   })
 }
