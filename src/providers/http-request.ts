@@ -190,7 +190,7 @@ export async function throwRejection(
   response: UpstreamResponse,
 ): Promise<never> {
   if (response.status >= 600) throw upstreamError(name, `answered with status ${response.status}`)
-  const { addResponseDetails } = await import('../upstream/rejection.ts')
+  const { addResponseDetails } = await import('./retry.ts')
   const text = 'text' in response ? response.text : undefined
   const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
   throw addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))

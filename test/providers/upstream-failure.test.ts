@@ -1,7 +1,7 @@
 import { isTooDeep, parseObject, readNesting } from '../../src/core/json.ts'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readRetryAdvice } from '../../src/upstream/rejection.ts'
+import { readRetryAdvice } from '../../src/providers/retry.ts'
 
 /** How deep a value is nested, by walking through it. */
 function depthOf(value: unknown): number {
