@@ -1,7 +1,28 @@
+import {
+  type Claim,
+  type Level,
+  quotaExceededError,
+  type ReserveRequest,
+  type SettledEntry,
+  type Settlement,
+  type Store,
+  type WriteOptions,
+  type Quota,
+} from '../core/store.ts'
+import {
+  bytesOf,
+  checkAmount,
+  checkClaims,
+  duplicateReservationError,
+  expiredCounterError,
+  limitOf,
+  logShareOf,
+  poolOf,
+  shareOf,
+  type PoolLimit,
+} from './store-rules.ts'
 import { GatewayError } from '../core/errors.ts'
 import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
-import { type Quota, quotaExceededError } from '../core/store.ts'
-import type { PoolLimit } from './store-rules.ts'
 
 /**
  * Limits on the data that requests write. Keys, budgets and rate limits are in a separate, unlimited pool, which
@@ -43,7 +64,7 @@ export function rejectOversized(bytes: number, limit: PoolLimit, quota: Quota | 
   throw quota === undefined || bytes > limit.bytes ? storeFullError() : quotaExceededError(quota)
 }
 
-export function storeFullError(): GatewayError {
+function storeFullError(): GatewayError {
   return new GatewayError('overloaded', 'The store has no capacity for this value. Raise the limits of the store.')
 }
 
@@ -68,4 +89,194 @@ export function decodeText(text: string): string {
 
 function escapeUnit(unit: string): string {
   return ESCAPE + unit.charCodeAt(0).toString(16).padStart(4, '0')
+}
+
+/** The operations that both Redis scripts and PostgreSQL functions implement. */
+export type RemoteOperation =
+  | 'read_value'
+  | 'write_value'
+  | 'list_keys'
+  | 'append'
+  | 'read_entries'
+  | 'reserve_claims'
+  | 'settle_reservation'
+  | 'read_levels'
+  | 'read_tallies'
+
+/** Runs an operation on the server. Requests and replies are JSON, whose strings are encoded with `encodeText`. */
+export type CallOperation = (operation: RemoteOperation, request: object) => Promise<unknown>
+
+type RemoteValues = Pick<Store, 'get' | 'set' | 'swap' | 'delete' | 'list' | 'append'>
+
+export function createRemoteValues(call: CallOperation, limits: BulkLimits): RemoteValues {
+  async function write(
+    key: string,
+    value: string | undefined,
+    options: WriteOptions = {},
+    expectation: object = {},
+  ): Promise<unknown> {
+    const reply = await call('write_value', { ...toValueRequest(key, value, options, limits), ...expectation })
+    if (fieldOf(reply, 'full') === true)
+      throw options.quota === undefined ? storeFullError() : quotaExceededError(options.quota)
+    return reply
+  }
+
+  return {
+    get: async (key) => {
+      const value = fieldOf(await call('read_value', { key: encodeText(key) }), 'value')
+      return value === undefined ? undefined : decodeText(toText(value))
+    },
+    set: async (key, value, options) => void (await write(key, value, options)),
+    swap: async (key, expected, value, options) => {
+      const expectation = { isSwap: true, ...(expected !== undefined && { expected: encodeText(expected) }) }
+      return fieldOf(await write(key, value, options, expectation), 'done') === true
+    },
+    delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
+    list: async (prefix, { after, limit }) => {
+      const encodedPrefix = encodeText(prefix)
+      const range = after === undefined ? {} : { after: encodeText(after) }
+      const keys = toList(await call('list_keys', { prefix: encodedPrefix, limit, ...range })).map(toText)
+      return keys.filter((key) => key.startsWith(encodedPrefix)).map(decodeText)
+    },
+    append: async (log, entry) => {
+      const entries = [log].flat().map((name) => toEntryRequest({ ...entry, log: name }, limits))
+      await call('append', { entries, logLimit: limits.logs })
+    },
+  }
+}
+
+type RemoteCounters = Pick<Store, 'reserve' | 'settle' | 'levels' | 'tallies'>
+
+export function createRemoteCounters(call: CallOperation, limits: BulkLimits): RemoteCounters {
+  return {
+    reserve: async (request) => {
+      checkClaims(request)
+      const reply = await call('reserve_claims', toReserveRequest(request))
+      const error = fieldOf(reply, 'error')
+      if (error === 'duplicate') throw duplicateReservationError()
+      if (error === 'expired') throw expiredCounterError(decodeText(toText(fieldOf(reply, 'counter'))))
+      const levels = toList(fieldOf(reply, 'levels')).map(toNumber)
+      const rejectedIndex = fieldOf(reply, 'refused')
+      if (rejectedIndex !== undefined) return { accepted: false, rejectedIndex: toNumber(rejectedIndex), levels }
+      return { accepted: true, granted: toNumber(fieldOf(reply, 'granted')), levels }
+    },
+    settle: async (settlement) =>
+      fieldOf(await call('settle_reservation', toSettlementRequest(settlement, limits)), 'settled') === true,
+    levels: async (counters) => toList(await call('read_levels', { counters: counters.map(encodeText) })).map(toLevel),
+    tallies: async (names) => toList(await call('read_tallies', { names: names.map(encodeText) })).map(toAmounts),
+  }
+}
+
+/** Without a value, the request deletes the key. */
+function toValueRequest(key: string, value: string | undefined, options: WriteOptions, limits: BulkLimits): object {
+  if (value === undefined) return { key: encodeText(key) }
+  const { ttlMs, quota, mayExceedQuota = false } = options
+  const pool = poolOf(options)
+  const bytes = bytesOf(key, value)
+  if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
+  return {
+    key: encodeText(key),
+    value: encodeText(value),
+    pool,
+    share: encodeText(shareOf(key, quota)),
+    bytes,
+    mustFit: mayExceedQuota,
+    ...(pool !== 'durable' && { limit: limits[pool] }),
+    ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
+    ...(quota !== undefined && { quota: limitOf(quota) }),
+  }
+}
+
+function toEntryRequest({ log, at, value, ttlMs, quota }: SettledEntry, limits: BulkLimits): object {
+  const bytes = bytesOf(log, value)
+  rejectOversized(bytes, limits.logs, quota)
+  return {
+    log: encodeText(log),
+    at,
+    value: encodeText(value),
+    bytes,
+    share: encodeText(logShareOf(log, quota)),
+    ...(ttlMs !== undefined && { ttl: Math.ceil(ttlMs) }),
+    ...(quota !== undefined && { quota: limitOf(quota) }),
+  }
+}
+
+function toReserveRequest({ reservationId, claims, minGrant, expiresAfterMs }: ReserveRequest): object {
+  return {
+    reservation: encodeText(reservationId),
+    claims: claims.map(toClaimRequest),
+    expiresAfter: Math.ceil(expiresAfterMs),
+    ...(minGrant !== undefined && { minimum: minGrant }),
+  }
+}
+
+/** PostgreSQL uses `ordinal` to restore the order of the claims. */
+function toClaimRequest({ counter, amount, max, expiresAt, elastic }: Claim, ordinal: number): object {
+  return {
+    ordinal,
+    counter: encodeText(counter),
+    amount,
+    max,
+    ends: expiresAt,
+    ...(elastic === true && { elastic: true }),
+  }
+}
+
+export function toSettlementRequest(settlement: Settlement, limits: BulkLimits): object {
+  const { reservationId, charges, tallies, entries = [] } = settlement
+  for (const { counter, amount } of charges) checkAmount(counter, amount)
+  return {
+    reservation: encodeText(reservationId),
+    charges: charges.map(({ counter, amount, expiresAt }) => ({
+      counter: encodeText(counter),
+      amount,
+      ends: expiresAt,
+    })),
+    tallies: tallies.map(({ name, amounts, expiresAt }) => ({
+      name: encodeText(name),
+      amounts: safeAmounts(amounts),
+      ...(expiresAt !== undefined && { ends: expiresAt }),
+    })),
+    ...toEntriesRequest(entries, limits),
+  }
+}
+
+/** Omits entries larger than their quota, which must not prevent the settlement. */
+export function toEntriesRequest(entries: readonly SettledEntry[], limits: BulkLimits): object {
+  const fitting = entries.filter(({ log, value, quota }) => !isOversized(bytesOf(log, value), limits.logs, quota))
+  return { entries: fitting.map((entry) => toEntryRequest(entry, limits)), logLimit: limits.logs }
+}
+
+/** Omits amounts that are not safe integers, which would corrupt later sums. */
+function safeAmounts(amounts: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
+  const safe = Object.entries(amounts).filter(([, amount]) => Number.isSafeInteger(amount))
+  return Object.fromEntries(safe.map(([field, amount]) => [encodeText(field), amount]))
+}
+
+function toLevel(pair: unknown): Level {
+  const [spent = 0, held = 0] = toList(pair).map(toNumber)
+  return { spent, held }
+}
+
+function toAmounts(sums: unknown): Readonly<Record<string, number>> {
+  const fields = typeof sums === 'object' && sums !== null ? Object.entries(sums) : []
+  return Object.fromEntries(fields.map(([field, amount]) => [decodeText(field), toNumber(amount)]))
+}
+
+export function fieldOf(reply: unknown, name: string): unknown {
+  return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
+}
+
+/** Returns an empty list for any other value, because Lua encodes an empty list as an empty object. */
+export function toList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+export function toText(value: unknown): string {
+  return typeof value === 'string' ? value : String(value ?? '')
+}
+
+/** Scripts return numbers as text. */
+export function toNumber(value: unknown): number {
+  return Number(value ?? 0)
 }

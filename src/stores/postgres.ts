@@ -1,9 +1,12 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
 import { checkOptions, expects, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
-import { DEFAULT_BULK_LIMITS, type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
-import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import {
+  DEFAULT_BULK_LIMITS,
+  type BulkLimits,
+  decodeText,
+  encodeText,
+  STORE_CHECKS,
   type CallOperation,
   createRemoteCounters,
   createRemoteValues,
@@ -11,7 +14,8 @@ import {
   toList,
   toNumber,
   toText,
-} from './remote-store.ts'
+} from './durable-store.ts'
+import { migratePostgres, type RunQuery } from './postgres/schema.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `postgresStore()`. */

@@ -1,12 +1,11 @@
 import type { AnswerStore } from '../core/cache-ports.ts'
 import { checkOptions, expects, oneOf, type OptionCheck, optionsOf } from '../core/option-checks.ts'
 import type { LogEntry, LogQuery, Store } from '../core/store.ts'
-import { type BulkLimits, decodeText, encodeText, STORE_CHECKS } from './durable-store.ts'
-import { createRunScript, type RedisClient } from './redis/client.ts'
-import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
-import { createShardedCounters } from './redis/sharded-counters.ts'
-import { READ_SETTINGS } from './redis/value-scripts.ts'
 import {
+  type BulkLimits,
+  decodeText,
+  encodeText,
+  STORE_CHECKS,
   type CallOperation,
   createRemoteCounters,
   createRemoteValues,
@@ -14,7 +13,11 @@ import {
   toList,
   toNumber,
   toText,
-} from './remote-store.ts'
+} from './durable-store.ts'
+import { createRunScript, type RedisClient } from './redis/client.ts'
+import { OPERATION_SCRIPTS } from './redis/counter-scripts.ts'
+import { createShardedCounters } from './redis/sharded-counters.ts'
+import { READ_SETTINGS } from './redis/value-scripts.ts'
 import { ANSWER_CHECKS, createStoredAnswers, type StoredAnswersOptions } from './stored-answers.ts'
 
 /** Options for `redisStore()`. */

@@ -1,7 +1,6 @@
 import type { VectorIndex } from '../../core/cache-ports.ts'
 import { checkOptions, optionsOf, integerFrom } from '../../core/option-checks.ts'
-import { encodeText } from '../durable-store.ts'
-import { fieldOf, toList, toNumber, toText } from '../remote-store.ts'
+import { encodeText, fieldOf, toList, toNumber, toText } from '../durable-store.ts'
 import { createCallFunction, createRunQuery, POSTGRES_CHECKS, type PostgresStoreOptions } from '../postgres.ts'
 import { checkVector } from '../stored-answers.ts'
 import type { RunQuery } from './schema.ts'

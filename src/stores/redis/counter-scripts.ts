@@ -1,4 +1,4 @@
-import type { RemoteOperation } from '../remote-store.ts'
+import type { RemoteOperation } from '../durable-store.ts'
 import { LATE_SETTLEMENT_MS, MAX_AMOUNT } from '../store-rules.ts'
 import { PREAMBLE, defineScript, type Script } from './client.ts'
 import { APPEND, ENTRIES, GET, ITEM_FUNCTIONS, LIST, WRITE } from './value-scripts.ts'

@@ -1,7 +1,13 @@
 import type { MaybePromise } from '../../core/async.ts'
 import type { Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../../core/store.ts'
-import { type BulkLimits, encodeText } from '../durable-store.ts'
-import { createRemoteCounters, fieldOf, toEntriesRequest, toSettlementRequest } from '../remote-store.ts'
+import {
+  type BulkLimits,
+  encodeText,
+  createRemoteCounters,
+  fieldOf,
+  toEntriesRequest,
+  toSettlementRequest,
+} from '../durable-store.ts'
 import { checkAmount, checkClaims, heldAmount } from '../store-rules.ts'
 import type { RunScript } from './client.ts'
 import { SHRINK, OPERATION_SCRIPTS } from './counter-scripts.ts'
