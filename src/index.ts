@@ -109,7 +109,7 @@ export type { Store } from './core/store.ts'
 // Answer cache (tier 1)
 export { smallModelVerifier, type Verdict, type VerifyHit } from './cache/cache-options.ts'
 export type { AnswerStore, CachedAnswer } from './core/cache-ports.ts'
-export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-embedder.ts'
+export { openaiEmbedder, type OpenaiEmbedderOptions } from './providers/openai-anthropic.ts'
 export type { Embedder, Neighbor, VectorIndex } from './core/cache-ports.ts'
 
 // Failures

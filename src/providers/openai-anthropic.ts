@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import { GatewayError } from '../core/errors.ts'
-import type { Provider } from '../core/ports.ts'
+import type { Provider, Transport } from '../core/ports.ts'
 import { type KnownModel, readCatalog } from './models.ts'
 import openaiCatalog from './models/openai.json' with { type: 'json' }
 import {
@@ -9,6 +9,11 @@ import {
   parseOptions,
   providerNameSchema,
   trimTrailingSlashes,
+  apiKeySchema,
+  dimensionsSchema,
+  fetchSchema,
+  headersSchema,
+  millisecondsSchema,
 } from './provider-options.ts'
 import {
   type ApiKey,
@@ -23,6 +28,11 @@ import {
   vendorProvider,
 } from './vendor.ts'
 import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
+import { defaultTransport } from '#transport'
+import { lazy } from '../core/async.ts'
+import type { Embedder } from '../core/cache-ports.ts'
+import { fetchTransport } from '../http/transport-fetch.ts'
+import type { EmbeddingEndpoint } from './embedding-request.ts'
 
 /** Options of `openaiCompatible()`. */
 export interface OpenaiCompatibleOptions extends VendorOptions {
@@ -164,4 +174,76 @@ export function anthropic(options: AnthropicOptions = {}): Provider {
     forwardedHeaders: ['anthropic-version', 'anthropic-beta'],
     credentials: keyCredentials({ provider: name, header: 'x-api-key', apiKey, variables: ['ANTHROPIC_API_KEY'] }),
   })
+}
+
+/** Options of `openaiEmbedder()`. */
+export interface OpenaiEmbedderOptions {
+  /** The URL before `/embeddings`, such as `https://api.openai.com/v1`. */
+  readonly baseUrl: string
+  readonly model: string
+  /** Sent as `Authorization: Bearer`. @default no key is sent */
+  readonly apiKey?: string
+  /** The length of the vectors. @default 1024 */
+  readonly dimensions?: number
+  /**
+   * US dollars per million tokens. Counts toward the actual cost of requests if used as `savings.embedder`. @default 0
+   */
+  readonly price?: number
+  /** Additional headers of each call. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Maximum duration of a call in milliseconds. The cache has a separate limit. @default 5000 */
+  readonly timeoutMs?: number
+  /** Replaces the transport of the platform. Called as `fetch(url, init)`. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
+  baseUrl: baseUrlSchema,
+  model: nonEmptySchema,
+  apiKey: z.exactOptional(apiKeySchema),
+  dimensions: z.exactOptional(dimensionsSchema),
+  price: z.exactOptional(z.number().check(z.minimum(0))),
+  headers: z.exactOptional(headersSchema),
+  timeoutMs: z.exactOptional(millisecondsSchema),
+  fetch: z.exactOptional(fetchSchema),
+})
+
+const loadRequestModule = lazy(() => import('./embedding-request.ts'))
+
+/**
+ * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has
+ * one vector of the expected length for each text. The cache treats a rejection as a miss. Throws `invalid-request` for
+ * invalid options.
+ */
+export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
+  const {
+    baseUrl,
+    model,
+    apiKey,
+    dimensions = 1024,
+    headers,
+    timeoutMs = 5000,
+    fetch,
+    price,
+  } = parseOptions('openaiEmbedder', schema, options)
+  let transport: Transport | undefined
+  const endpoint: EmbeddingEndpoint = {
+    url: `${trimTrailingSlashes(baseUrl)}/embeddings`,
+    model,
+    dimensions,
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json',
+      ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+      ...headers,
+    },
+    timeoutMs,
+    transport: () => (transport ??= fetch === undefined ? defaultTransport() : fetchTransport(fetch)),
+  }
+  return {
+    name: `openai:${model}`,
+    dimensions,
+    ...(price !== undefined && { price }),
+    embed: async (texts, signal) => (await loadRequestModule()).embedTexts(endpoint, texts, signal),
+  }
 }
