@@ -71,16 +71,17 @@ function traitsOf(tokens: readonly Token[]): Traits {
   tokens.forEach((token, index) => {
     if (!SIZE_UNITS.has(token.key) || !isNumber(tokens[index - 1])) keys.add(token.key)
   })
-  let [marks, hints, isForeign, isAboutLetters, isAboutWords] = [0, 0, false, false, false]
+  let [marks, hints, foreignHints, isAboutLetters, isAboutWords] = [0, 0, 0, false, false]
   for (const key of keys) {
     if (ENGLISH_MARKERS.has(key)) marks += 1
     if (ENGLISH_HINTS.has(key)) hints += 1
-    isForeign ||= FOREIGN_HINTS.has(key)
+    if (FOREIGN_HINTS.has(key)) foreignHints += 1
     isAboutLetters ||= ABOUT_LETTERS.has(key)
     isAboutWords ||= ABOUT_WORDS.has(key)
   }
   const hasArticle = keys.has('is') && (keys.has('a') || keys.has('an'))
-  return { isEnglish: marks > 0 || (hints >= 2 && !isForeign) || hasArticle, isAboutLetters, isAboutWords }
+  const mayBeEnglish = marks > 0 || (hints >= 2 && foreignHints === 0) || hasArticle
+  return { isEnglish: mayBeEnglish && 2 * marks + hints >= 2 * foreignHints, isAboutLetters, isAboutWords }
 }
 
 function isNumber(token: Token | undefined): boolean {
@@ -124,10 +125,17 @@ function removeFillers(items: readonly Token[]): readonly Token[] {
     if (!POSSIBLE_FILLERS.has(item.key) || item.kind !== 'word') return true
     const [before = '', next = ''] = [items[index - 1]?.key, items[index + 1]?.key]
     if (NEGATIONS.has(before)) return true
-    if (item.key === 'exactly') return !QUESTION_WORDS.has(before) && !(isQuestionVerb(before) && next !== '')
+    if (item.key === 'exactly') {
+      const isAfterVerb = isQuestionVerb(before) && items[index - 2]?.key === 'what' && next !== ''
+      return !QUESTION_WORDS.has(before) && !isAfterVerb
+    }
     if (item.key === 'in') return next !== 'fact' || items.length < 3
     if (item.key === 'fact') return before !== 'in' || items.length < 3 || NEGATIONS.has(items[index - 2]?.key ?? '')
-    if (item.key === 'please') return !(before === 'you' || index === 0) || items.length === 1
+    if (item.key === 'please') {
+      // `would you please describe` is a request, unlike `would you describe`.
+      const followsYou = before === 'you' && items[index - 2]?.key !== 'would'
+      return !(followsYou || index === 0) || items.length === 1
+    }
     if (item.key === 'guys') return before !== 'you'
     return items.length === 1
   })
@@ -175,7 +183,13 @@ function isOmissible(article: Token, around: readonly Token[], hasBefore: boolea
     before === undefined || before.kind === 'stop' || (before.kind === 'word' && isArticleAfter(article, before))
   if (!isArticleHere || next === undefined || (next.kind !== 'word' && next.kind !== 'exact')) return false
   const isInName = article.key === 'the' && !article.startsSentence && article.raw !== article.key
-  return !isInName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key) && isInsideSentence(afterNext)
+  // The Amazon is not Amazon, but the United States is United States.
+  const isBeforeName = article.key === 'the' && isName(next) && !isName(afterNext)
+  return !isInName && !isBeforeName && !AFTER_SIGNIFICANT_ARTICLE.has(next.key) && isInsideSentence(afterNext)
+}
+
+function isName(token: Token | undefined): boolean {
+  return token !== undefined && !token.startsSentence && /^\p{Lu}\p{Ll}+$/u.test(token.raw)
 }
 
 /**

@@ -10,9 +10,16 @@ export const ENGLISH_MARKERS: ReadonlySet<string> = words(
 /** Words of which any two identify a text as English. A single word may belong to another language. */
 export const ENGLISH_HINTS: ReadonlySet<string> = words('is it to or be at not of by as on for in with if that you')
 
-/** Words of languages that share several of the `ENGLISH_HINTS`: Dutch `of` means or, Norwegian `for at` means so that. */
+/**
+ * Words of languages that share words with English: Dutch `of` means or, Norwegian `for at` means so that, and Dutch
+ * `been` means leg.
+ */
 export const FOREIGN_HINTS: ReadonlySet<string> = words(
-  'de het een van voor niet ik je jeg og det som ikke til på att och är er der das und nicht ein eine',
+  `de het een van voor niet ik je mijn zijn wie wat waar hoe welke heeft dat
+  jeg og det som ikke til på att och är er en et av med fra hva hvem hvor hvorfor
+  der das und nicht ein eine ist hat wer wann ich sie mit auf zu von den dem
+  le la les des du une est et que qui quoi quand tu il elle nous vous dans sur avec pas ne
+  por una es un di che não os uma`,
 )
 
 /**
@@ -107,7 +114,7 @@ const SPELLINGS: readonly (readonly [RegExp, string])[] = [
  * meaning.
  */
 const SYNONYMS: ReadonlyMap<string, string> = pairs(
-  `okay ok|alright ok|television tv|telephone phone|cellphone phone|kids children|kid child|mum mom|automobile car|
+  `okay ok|alright ok|television tv|telephone phone|kids children|kid child|mum mom|automobile car|
   automobiles cars|grey gray|programme program|programmes programs|defence defense|offence offense|licence license|
   aluminium aluminum|tyre tire|tyres tires|jewellery jewelry|maths math|mathematics math|learnt learned|spelt spelled|
   burnt burned|whilst while|amongst among|towards toward|advert ad|adverts ads|advertisement ad|advertisements ads|
@@ -176,7 +183,7 @@ export const CASE_SENSITIVE_WORDS: ReadonlySet<string> = words(
   mass lent catholic republican democrat liberal pat art gene ray penny iris violet olive pearl robin carol cliff dean earl
   duke miles rich rod skip wade ward frank chase sue drew chrome edge safari opera slack zoom signal discord notion canvas
   square block stripe meta dart crystal elixir flask spring express react angular puppet chef salt vault spark hive pig
-  storm beam lambda cocoa shell snowflake sie ihr ihre ihrem ihren ihrer ihres ihnen`,
+  storm beam lambda cocoa shell snowflake jaguar mustang puma beetle sie ihr ihre ihrem ihren ihrer ihres ihnen`,
 )
 
 function pairs(list: string): ReadonlyMap<string, string> {

@@ -43,7 +43,9 @@ const OPENINGS = [
   new RegExp(
     `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${INDIRECT_QUESTION} )`,
   ),
-  new RegExp(`^${MODAL} you(?: please| kindly)? (?=${REQUEST} )`),
+  new RegExp(`^(?:${MODAL} you (?:please|kindly)|(?:can|could|will) you) (?=${REQUEST} )`),
+  // `would you recommend a dog` asks for an opinion.
+  new RegExp(`^would you (?!(?:describe|define|suggest|recommend|compare) )(?=${REQUEST} )`),
   /^i (?:want|need|would like) you to (?=(?!be |know |understand |not |stop |never |always )[a-z]+ )/,
   /^at (?=what time )/,
 ]

@@ -40,6 +40,41 @@ describe('the guard', () => {
     expect(difference(left, right)).toBe(expected)
   })
 
+  it.each([
+    ['synonyms', 'Who invented the telephone?', 'Who invented the cellphone?'],
+    ['a name after an article', 'Who wrote songs for Queen in 1977?', 'Who wrote songs for the Queen in 1977?'],
+    ['a name after an article', 'How many people work in the Amazon today?', 'How many people work in Amazon today?'],
+    ['a question and a request', 'Would you recommend a dog for a small flat?', 'Recommend a dog for a small flat.'],
+    ['a question and a request', 'Would you describe Hamlet as a hero?', 'Describe Hamlet as a hero.'],
+    ['a question and a request', 'Would you suggest surgery for this injury?', 'Suggest surgery for this injury.'],
+    ['exactly', 'Which cities are exactly on the equator?', 'Which cities are on the equator?'],
+    ['case', 'How fast is a jaguar?', 'How fast is a Jaguar?'],
+    ['a French text with English hints', 'On dit quoi quand tu as un coussin ?', 'On dit quoi quand tu as un cousin ?'],
+    ['a French text with an English word', 'Le coussin est-il dans le show ?', 'Le cousin est-il dans le show ?'],
+    ['a Dutch text with English hints', 'Wie is in Gent bakker geworden?', 'Wie is in Gent banker geworden?'],
+    [
+      'a Dutch text with an English word',
+      'Wat is de these van Marx over Macht?',
+      'Wat is de these van Marx over macht?',
+    ],
+    ['a German text with an English word', 'Wie viele Arme hat die Show?', 'Wie viele arme hat die Show?'],
+    ['a Norwegian text with an English word', 'Hvem er Are fra byen Berg?', 'Hvem er Are fra byen berg?'],
+  ])('rejects texts that differ in %s: %s | %s', (_, left, right) => {
+    expect(difference(left, right)).toBeDefined()
+    expect(difference(right, left)).toBeDefined()
+  })
+
+  it.each([
+    ['Describe the water cycle.', 'Would you please describe the water cycle?'],
+    ['Why do cats purr?', 'Would you explain why cats purr?'],
+    ['Suggest a name for my dog.', 'Could you suggest a name for my dog?'],
+    ['Is the United States of America big?', 'Is United States of America big?'],
+    ['Who is Robert de Niro?', 'who is Robert de Niro'],
+    ['How do I park a van?', 'how do i park a van'],
+  ])('accepts %s | %s', (left, right) => {
+    expect(difference(left, right)).toBeUndefined()
+  })
+
   it('forgives at most as many typos as the option allows', () => {
     const clean = 'Which continents surround the pacific ocean?'
     const one = 'Which contiennts surround the pacific ocean?'
