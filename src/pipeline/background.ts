@@ -13,8 +13,11 @@ import { upstreamError } from '../upstream/attempts.ts'
 /** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
 const FIRST_WAIT_MS = 250
 const MAX_WAIT_MS = 5_000
-/** Maximum duration of one poll, in milliseconds. */
-const POLL_TIMEOUT_MS = 30_000
+/**
+ * Maximum duration of one poll, in milliseconds. A wait and two polls after the deadline of the request must end before
+ * its reservation expires.
+ */
+const POLL_TIMEOUT_MS = 25_000
 
 /** Sends the accepted response immediately, and settles the request when the response is complete. */
 export async function respondInBackground(
@@ -41,6 +44,8 @@ export interface BackgroundResponse {
   readonly id: string
   /** The response as last reported. @default the upstream has not reported it */
   readonly completion?: Completion
+  /** The bill for the part of the response that was streamed. @default nothing was streamed */
+  readonly streamedBill?: Bill | undefined
 }
 
 /**
@@ -77,17 +82,19 @@ class BackgroundWork {
   readonly #answered: Answered
   readonly #services: Services
   readonly #id: string
+  readonly #streamedBill: Bill | undefined
   readonly #deadline: number
   #completion: Completion | undefined
   #hasFailed = false
   #isClosing = false
   #wake: () => void = () => {}
 
-  constructor(answered: Answered, { id, completion }: BackgroundResponse, services: Services) {
+  constructor(answered: Answered, { id, completion, streamedBill }: BackgroundResponse, services: Services) {
     this.#answered = answered
     this.#services = services
     this.#id = id
     this.#completion = completion
+    this.#streamedBill = streamedBill
     this.#deadline = answered.startedAt + services.timeouts.total
     this.registered = services.turns.setUnsettled(answered.key, id, true).catch(reportUnregistered(services))
   }
@@ -163,7 +170,10 @@ class BackgroundWork {
     try {
       if (this.#hasFailed && completion?.usage === undefined) {
         const failure = upstreamError(answered.route?.provider.name ?? '', 'failed to generate the response')
-        return await release(answered, { status: 200, failure }, services)
+        const [outcome, bill] = [{ status: 200, failure }, this.#streamedBill]
+        return await (bill === undefined
+          ? release(answered, outcome, services)
+          : settle(answered, { ...outcome, bill }, services))
       }
       const outcome = { status: 200, bill: this.#bill() }
       const isComplete = completion !== undefined && isCompleted(completion)
@@ -174,14 +184,17 @@ class BackgroundWork {
   }
 
   /**
-   * Bills an incomplete response for the usage that the upstream last reported. If the upstream does not report how the
-   * response ended, bills the reserved amount, because the vendor may charge for the whole response.
+   * Bills an incomplete response for the usage that the upstream last reported, or for the part that was streamed if
+   * that is more. If the upstream does not report how the response ended, bills the reserved amount, because the vendor
+   * may charge for the whole response.
    */
   #bill(): Bill {
     const [answered, completion, { meter }] = [this.#answered, this.#completion, this.#services]
     if (completion === undefined || this.#isUnfinished) return expectedBill(answered)
     const answer = { usage: completion.usage, completion: () => completion }
-    return isCompleted(completion) ? billFor(answered, answer, meter) : billForIncomplete(answered, answer, meter)
+    if (isCompleted(completion)) return billFor(answered, answer, meter)
+    const bill = billForIncomplete(answered, answer, meter)
+    return this.#streamedBill !== undefined && this.#streamedBill.billed > bill.billed ? this.#streamedBill : bill
   }
 }
 

@@ -176,10 +176,11 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
         nextPollAt = Math.min(nextPollAt, pauseEnd)
         continue
       }
-      polls.delete(keyId)
-      const task = await nextTaskOf(keyPolls)
       // Moves the key to the end of the map, so that a key with many batches does not delay the batches of other keys.
-      if (keyPolls.size > 0) polls.set(keyId, keyPolls)
+      polls.delete(keyId)
+      polls.set(keyId, keyPolls)
+      const task = await nextTaskOf(keyPolls)
+      if (keyPolls.size === 0) polls.delete(keyId)
       if (task !== undefined) return task
     }
     return undefined
@@ -187,12 +188,15 @@ function createBatchWorker(options: BatchWorkerOptions): BatchWorker {
 
   async function nextTaskOf(keyPolls: Map<string, ItemPoll>): Promise<Task | undefined> {
     for (const [id, poll] of Array.from(keyPolls)) {
-      keyPolls.delete(id)
-      const result = await poll.next()
-      if (result.kind === 'none') return { kind: 'end', batch: poll.batch }
       // Moves the batch to the end of the map, so that the next task of the key is taken from another batch.
+      keyPolls.delete(id)
       keyPolls.set(id, poll)
+      const result = await poll.next()
       if (result.kind === 'item') return result
+      if (result.kind === 'none') {
+        keyPolls.delete(id)
+        return { kind: 'end', batch: poll.batch }
+      }
       nextPollAt = Math.min(nextPollAt, result.until)
     }
     return undefined

@@ -190,16 +190,15 @@ class StreamAnswer {
     })
   }
 
-  /**
-   * Ends the stream of a response that the vendor continues to generate, and settles the request later. Returns false
-   * for other streams.
-   */
+  /** Settles the request later if the vendor continues to generate the response. Otherwise, returns false. */
   #endIfContinued(failure: GatewayError): boolean {
-    const id = this.#stream.translator.answerId
+    const { translator } = this.#stream
+    const id = translator.answerId
     if (id === undefined || this.#settleLater === undefined) return false
     if (this.#isOver) return true
+    const streamedBill = translator.hasOutput ? this.#partialBill() : undefined
     this.#isOver = true
-    void this.#settleLater(this.#answered, { id }, this.#services)
+    void this.#settleLater(this.#answered, { id, streamedBill }, this.#services)
     this.#buffer.finish(this.#writeFailure(failure), false)
     return true
   }

@@ -134,8 +134,16 @@ export function createRemoteValues(call: CallOperation, limits: BulkLimits): Rem
     delete: async (key) => fieldOf(await write(key, undefined), 'found') === true,
     list: async (prefix, { after, limit }) => {
       const encodedPrefix = encodeText(prefix)
-      const range = after === undefined ? {} : { after: encodeText(after) }
-      const keys = toList(await call('list_keys', { prefix: encodedPrefix, limit, ...range })).map(toText)
+      const keys: string[] = []
+      let cursor: string | undefined = after === undefined ? after : encodeText(after)
+      do {
+        const range = { limit: limit - keys.length, ...(cursor !== undefined && { after: cursor }) }
+        const reply = await call('list_keys', { prefix: encodedPrefix, ...range })
+        keys.push(...toList(Array.isArray(reply) ? reply : fieldOf(reply, 'keys')).map(toText))
+        // Redis returns a cursor if a further call must continue the list.
+        const next = fieldOf(reply, 'next')
+        cursor = next === undefined ? undefined : toText(next)
+      } while (cursor !== undefined && keys.length < limit)
       return keys.filter((key) => key.startsWith(encodedPrefix)).map(decodeText)
     },
     append: async (log, entry) => {

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/core/errors.ts'
+import type { Store } from '../../src/core/store.ts'
 import { gate } from '../support/upstream-frames.ts'
 import { mortalStore } from './mortal-store.ts'
 import { call, ITEM_USD, items, linesOf, openRoom, requestOf, said, workToTheEnd, type Room } from './room.ts'
@@ -41,6 +43,30 @@ describe('items of several keys', () => {
     const owners = records.map(({ keyId }) => (keyId === other.keyId ? 'other' : 'greedy'))
     expect(owners.lastIndexOf('other')).toBeLessThan(6)
     expect(owners).toHaveLength(13)
+  })
+})
+
+describe('items of a key whose store call fails once', () => {
+  it('are processed before the batches of other keys end', async () => {
+    const room = openRoom()
+    const first = await made(room, 2)
+    const other = await made(room, 12)
+    let failures = 0
+    const list: Store['list'] = (prefix, options) => {
+      if (prefix.includes(first.id)) {
+        failures += 1
+        if (failures === 1) throw new GatewayError('overloaded', 'The store failed.')
+      }
+      return room.store.list(prefix, options)
+    }
+    const gateway = room.process({ ...room.store, list }, { batches: { concurrency: 2 } })
+    await gateway.batches.work()
+
+    const records = (await gateway.audit.read()).records.filter(({ status }) => status === 200)
+    const owners = records.map(({ keyId }) => (keyId === other.keyId ? 'other' : 'first'))
+    expect(failures).toBeGreaterThan(0)
+    expect(owners.filter((owner) => owner === 'first')).toHaveLength(2)
+    expect(owners.lastIndexOf('first')).toBeLessThan(6)
   })
 })
 

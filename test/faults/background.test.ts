@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
+import type { Provider, StoredResponseCall } from '../../src/core/ports.ts'
 import { openaiCompatible } from '../../src/index.ts'
 import { ask, eventsOf, expectRefusal } from '../support/ask.ts'
 import { PRICE, startStage, type Stage } from '../support/stage.ts'
@@ -15,12 +16,19 @@ interface Place extends Stage {
 }
 
 /** A vendor of the responses format. A complete answer costs 100 prompt tokens and 500 output tokens. */
-async function start(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Place> {
+async function start(
+  reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
+  onPoll: (call: StoredResponseCall) => void = () => {},
+): Promise<Place> {
   const vendor = await startUpstream({ reply })
   closing.push(vendor.close)
   const models = [{ id: 'gpt-x', price: PRICE, contextWindow: 100_000, maxOutputTokens: 1000 }]
   const native = openaiCompatible({ name: 'native', baseUrl: vendor.baseUrl, models, responses: true })
-  const stage = await startStage({ margin: 1, providers: [native] })
+  const storedResponse: Provider['storedResponse'] = async (call) => {
+    onPoll(call)
+    return (await native.storedResponse?.(call)) ?? ''
+  }
+  const stage = await startStage({ margin: 1, providers: [{ ...native, storedResponse }] })
   closing.push(stage.close)
   return Object.assign(stage, { vendor })
 }
@@ -90,6 +98,28 @@ describe('a background response', () => {
     expect(await billed(place)).toBe(0)
   })
 
+  it('that is cancelled without usage is billed for the input of a custom tool', async () => {
+    const item = { type: 'custom_tool_call', id: 'ctc_1', call_id: 'call_1', name: 'write' }
+    const output = [{ ...item, input: 'lorem ipsum dolor sit amet '.repeat(40) }]
+    const place = await start(({ method }) => (method === 'POST' ? sent('queued') : sent('cancelled', { output })))
+    await ask(place, BODY, { path: PATH })
+
+    await expect.poll(() => billed(place)).toBeGreaterThan(0.0004)
+  })
+
+  it('is polled with timeouts that end before its reservation expires', async () => {
+    const polls: number[] = []
+    const place = await start(
+      ({ method }) => (method === 'POST' ? sent('queued') : completed()),
+      ({ timeouts }) => polls.push(timeouts.total),
+    )
+    await ask(place, BODY, { path: PATH })
+
+    await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
+    // After the deadline, the last wait of 5 seconds, a poll and the cancellation may follow within 60 seconds.
+    expect(polls.map((total) => 5_000 + 2 * total)).toEqual([expect.toSatisfy((ms: number) => ms < 60_000)])
+  })
+
   it('is billed in full if its caller disconnects before it is accepted', async () => {
     const { opened, open } = gate()
     const place = await start(async ({ method }) => {
@@ -133,6 +163,32 @@ describe('a background stream', () => {
     expect(stored.body['status']).toBe('completed')
     expect(stored.headers['cache-control']).toBe('no-store')
   })
+
+  const WORDS = 'lorem ipsum dolor sit amet '.repeat(40)
+  const words = event('response.output_text.delta', {
+    item_id: 'msg_1',
+    output_index: 0,
+    content_index: 0,
+    delta: WORDS,
+  })
+  /** At least 200 of the streamed tokens. */
+  const MIN_STREAMED_USD = 0.0004
+
+  it.each(['cancelled', 'failed'])(
+    'whose response is %s without usage is billed for the streamed text',
+    async (status) => {
+      const place = await start(({ method }) =>
+        method === 'POST' ? { kind: 'events', items: [created, words, CUT] } : sent(status),
+      )
+      const reply = await ask(place, { ...BODY, stream: true }, { path: PATH })
+
+      expect(reply.text).toContain(WORDS)
+      const records = async (): Promise<number> =>
+        (await place.gateway.audit.read({ keyId: place.keyId })).records.length
+      await expect.poll(records).toBe(1)
+      expect(await billed(place)).toBeGreaterThan(MIN_STREAMED_USD)
+    },
+  )
 
   it('is cancelled at the vendor when the gateway closes', async () => {
     const place = await start(({ method, path }) => {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Cluster, Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { redisStore, type RedisStoreOptions } from '../../src/redis.ts'
+import { redisStore, type RedisClient, type RedisStoreOptions } from '../../src/redis.ts'
 import { testStore } from '../contract/store.ts'
 import { attempt } from '../support/attempt.ts'
 import {
@@ -177,29 +177,40 @@ describe.skipIf(redis7 === undefined)('redisStore with many items', () => {
     for (let n = 10; n < 60; n += 1) await store.set(`turn:${n}`, 'x', { ttlMs: 1_000 })
     await store.set('turn:99', 'x')
     now = 1_000
-    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:99'])
     await store.set('other', 'x')
     expect(await client.zcard(`{${prefix}}:ends`)).toBeGreaterThan(0)
     expect(await store.get('turn:58')).toBeUndefined()
     expect(await store.delete('turn:58')).toBe(false)
     expect(await store.swap('turn:59', 'x', 'y')).toBe(false)
     expect(await store.swap('turn:59', undefined, 'y')).toBe(true)
-    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:59', 'turn:99'])
     for (let n = 0; n < 5; n += 1) await store.set('other', 'x')
+    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:59', 'turn:99'])
     expect(await client.zcard(`{${prefix}}:ends`)).toBe(0)
+  })
+
+  it('removes the expired values that a list finds, a bounded number per call', async () => {
+    let now = 0
+    let calls = 0
+    const prefix = newPrefix()
+    const counted = countCalls(client, () => (calls += 1))
+    const store = redisStore({ client: counted, prefix, now: () => now })
+    const expired = Array.from({ length: 900 }, (_, index) => `turn:${1_000 + index}`)
+    await Promise.all(expired.map((key) => store.set(key, 'x', { ttlMs: 1_000 })))
+    await store.set('turn:1500x', 'x')
+    await store.set('turn:9', 'x')
+    now = 1_000
+    calls = 0
+    expect(await store.list('turn:', { limit: 5 })).toEqual(['turn:1500x', 'turn:9'])
+    expect(calls).toBeGreaterThan(3)
+    expect(await client.zcard(`{${prefix}}:ends`)).toBe(0)
+    calls = 0
+    expect(await store.list('turn:', { after: 'turn:1500x', limit: 1 })).toEqual(['turn:9'])
+    expect(calls).toBe(1)
   })
 
   it('reads a bounded number of log entries per call', async () => {
     let calls = 0
-    const counted = {
-      call: (command: string) => client.call(command),
-      eval: (script: string, count: number, ...rest: string[]) => client.eval(script, count, ...rest),
-      evalsha: (sha: string, count: number, ...rest: string[]) => {
-        calls += 1
-        return client.evalsha(sha, count, ...rest)
-      },
-    }
-    const store = redisStore({ client: counted, prefix: newPrefix() })
+    const store = redisStore({ client: countCalls(client, () => (calls += 1)), prefix: newPrefix() })
     const entries = Array.from({ length: 4_500 }, (_, at) => ({ log: 'audit', at, value: `{"at":"${at}"}` }))
     await store.reserve({ reservationId: 't', claims: [], expiresAfterMs: 60_000 })
     await store.settle({ reservationId: 't', charges: [], tallies: [], entries })
@@ -211,6 +222,17 @@ describe.skipIf(redis7 === undefined)('redisStore with many items', () => {
     expect(next).toEqual(found.slice(10, 12))
   })
 })
+
+function countCalls(client: Redis, onCall: () => void): RedisClient {
+  return {
+    call: (command: string) => client.call(command),
+    eval: (script: string, count: number, ...rest: string[]) => client.eval(script, count, ...rest),
+    evalsha: (sha: string, count: number, ...rest: string[]) => {
+      onCall()
+      return client.evalsha(sha, count, ...rest)
+    },
+  }
+}
 
 describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => {
   let client: Redis
@@ -275,6 +297,26 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
     ])
     expect(await two.tallies(['usage:k:1d:0'])).toEqual([{ requests: 1 }])
     expect(await two.entries('audit', { limit: 9 })).toMatchObject([{ value: 'record' }])
+  })
+
+  it('appends the entries once if a repeated settlement follows a failed append', async () => {
+    let failures = 0
+    const failing = {
+      call: (command: string) => client.call(command),
+      eval: (script: string, count: number, ...rest: string[]) => client.eval(script, count, ...rest),
+      evalsha: (sha: string, count: number, ...rest: string[]) => {
+        if (rest.at(-1)?.includes('"entries":[{') === true && (failures += 1) === 1) throw new Error('cut')
+        return client.evalsha(sha, count, ...rest)
+      },
+    }
+    const store = redisStore({ client: failing, prefix: newPrefix(), shardByOwner: true })
+    await store.reserve({ reservationId: 't', claims: [own, shared], expiresAfterMs: 60_000 })
+    const settlement = { reservationId: 't', charges: used(3), tallies, entries: [{ log: 'audit', at: 1, value: 'x' }] }
+    await expect(store.settle(settlement)).rejects.toThrow('cut')
+    expect(await store.settle(settlement)).toBe(false)
+    expect(await store.settle(settlement)).toBe(false)
+    expect(await store.entries('audit', { limit: 9 })).toMatchObject([{ value: 'x' }])
+    expect(await store.levels([own.counter])).toEqual([{ spent: 3, held: 0 }])
   })
 })
 

@@ -29,7 +29,9 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const parts = items.flatMap(partsOf)
   const finish = readResponseFinishReason(body, hasCalls, hasRefusal)
   const native = nativeAnswer('responses', body, received, text)
-  return usage === undefined ? { id, model, parts, finish, native } : { id, model, parts, finish, usage, native }
+  const unmappedText = items.map((item) => (MAPPED_ITEMS.has(item['type']) ? '' : writtenText(item))).join('')
+  const completion = { id, model, parts, finish, native, ...(unmappedText !== '' && { unmappedText }) }
+  return usage === undefined ? completion : { ...completion, usage }
 }
 
 function partsOf(item: JsonObject): readonly Part[] {

@@ -1,5 +1,5 @@
 import type { MaybePromise } from '../../core/async.ts'
-import type { Claim, ReserveRequest, ReserveResult, Settlement, Store } from '../../core/store.ts'
+import type { Claim, ReserveRequest, ReserveResult, SettledEntry, Settlement, Store } from '../../core/store.ts'
 import {
   type BulkLimits,
   encodeText,
@@ -35,6 +35,8 @@ const MAX_REMEMBERED = 100_000
 export function createShardedCounters(run: RunScript, limits: BulkLimits): Counters {
   /** Owners by reservation id. */
   const owners = new Map<string, readonly string[]>()
+  /** Ids of settled reservations whose entries could not be appended. */
+  const unappended = new Set<string>()
   const countersOf = (owner: string): Counters =>
     createRemoteCounters((operation, request) => run(OPERATION_SCRIPTS[operation], request, owner), limits)
 
@@ -137,14 +139,22 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       const isSettled = fieldOf(reply, 'settled') === true
       if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
       const otherOwners = [...involvedOwners].filter((other) => other !== owner)
-      // The failure of another owner must not prevent the entries, because a repeated settlement does not append them.
-      const appending =
-        isSettled && entries.length > 0 ? run(OPERATION_SCRIPTS.append, toEntriesRequest(entries, limits)) : undefined
+      // The failure of another owner must not prevent the entries.
+      const appending = isSettled || unappended.delete(reservationId) ? append(reservationId, entries) : undefined
       await Promise.all([appending, ...otherOwners.map((other) => settlePart(other, true))])
       owners.delete(reservationId)
       return isSettled
     }
     return false
+  }
+
+  async function append(reservationId: string, entries: readonly SettledEntry[]): Promise<void> {
+    try {
+      if (entries.length > 0) await run(OPERATION_SCRIPTS.append, toEntriesRequest(entries, limits))
+    } catch (error) {
+      if (unappended.size < MAX_REMEMBERED) unappended.add(reservationId)
+      throw error
+    }
   }
 
   function remember(reservationId: string, ownerGroups: readonly (readonly [owner: string, ...unknown[]])[]): void {

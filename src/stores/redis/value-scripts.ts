@@ -145,7 +145,10 @@ call('ZADD', base .. ':index', 0, request.key)
 return '{"done":true}'
 `)
 
-/** Compares bytes, because Lua compares strings according to the server's locale. */
+/**
+ * Returns keys, and removes the expired values among them. If a call has removed many values, it also returns the cursor
+ * after which a further call continues. Compares bytes, because Lua compares strings according to the server's locale.
+ */
 export const LIST: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
 local function isBefore(a, b)
   for position = 1, math.min(#a, #b) do
@@ -154,20 +157,24 @@ local function isBefore(a, b)
   end
   return #a < #b
 end
-sweep()
 local prefix, after = request.prefix, request.after
 local first = '[' .. prefix
 if after and not isBefore(after, prefix) then first = '(' .. after end
-local keys, page = {}, nil
+local keys, removed, page = {}, 0, nil
 repeat
   page = call('ZRANGEBYLEX', base .. ':index', first, '+', 'LIMIT', 0, ${PAGE_SIZE})
   for _, key in ipairs(page) do
-    if string.sub(key, 1, #prefix) ~= prefix or #keys >= request.limit then return cjson.encode(keys) end
-    if isAlive('v' .. key) then keys[#keys + 1] = key end
+    if string.sub(key, 1, #prefix) ~= prefix or #keys >= request.limit then return cjson.encode({ keys = keys }) end
+    if isAlive('v' .. key) then
+      keys[#keys + 1] = key
+    else
+      drop('v' .. key)
+      removed = removed + 1
+    end
     first = '(' .. key
   end
-until #page < ${PAGE_SIZE}
-return cjson.encode(keys)
+until #page < ${PAGE_SIZE} or removed >= ${PAGE_SIZE}
+return cjson.encode({ keys = keys, next = #page == ${PAGE_SIZE} and string.sub(first, 2) or nil })
 `)
 
 export const APPEND: Script = defineScript(`${PREAMBLE}${ITEM_FUNCTIONS}
