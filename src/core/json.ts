@@ -169,6 +169,27 @@ export function startOfBase64(bytes: Uint8Array, start: number): number {
   return end === -1 ? start : start + end + ';base64,'.length
 }
 
-export function decodeLatin1(bytes: Uint8Array, start: number, end: number): string {
+function decodeLatin1(bytes: Uint8Array, start: number, end: number): string {
   return String.fromCharCode(...bytes.subarray(start, end))
+}
+
+const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
+/** Length of the key `model` with every letter escaped as `\uXXXX`, in bytes. */
+const MAX_ESCAPED_LENGTH = MODEL.length * 6
+
+/** `escaped` is the key `model` written with escapes. */
+export function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
+  const length = end - start
+  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'other'
+  let prefixLength = 0
+  while (prefixLength < MODEL.length && bytes[start + prefixLength] === MODEL[prefixLength]) prefixLength++
+  if (length === MODEL.length) return prefixLength === length ? 'plain' : 'other'
+  let index = start + prefixLength
+  while (index < end && bytes[index] !== BACKSLASH) index++
+  if (index >= end) return 'other'
+  try {
+    return JSON.parse(`"${decodeLatin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'other'
+  } catch {
+    return 'other'
+  }
 }

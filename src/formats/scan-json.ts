@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/errors.ts'
 import type { Span } from '../core/prompt.ts'
-import { closingQuote, countEscapes, endOfBase64, decodeLatin1, startOfBase64 } from '../core/json.ts'
+import { closingQuote, countEscapes, endOfBase64, modelKeyKind, startOfBase64 } from '../core/json.ts'
 import { promptTooLongError } from './fields.ts'
 
 /** A computation in steps of about a millisecond. Callers yield to the event loop between steps. */
@@ -22,7 +22,6 @@ export interface ParseLimits {
 
 export interface JsonScan {
   readonly keyCount: number
-  /** Count of numbers with an exponent. */
   readonly exponentCount: number
   /**
    * The byte range of the top-level `model`. Undefined unless `model` is a string and appears exactly once, without
@@ -114,14 +113,13 @@ function scanSlice(state: ScanState): boolean {
   while (state.position < sliceEnd) {
     if (!state.isInString) readToken(state)
     else if (state.stringEnd < 0) findStringEnd(state, sliceEnd)
-    else checkBase64(state, sliceEnd)
+    else if (!checkBase64(state)) return false
   }
   checkSyntaxBytes(state)
   return state.position >= state.bytes.length
 }
 
 const QUOTE = 34
-const BACKSLASH = 92
 const COMMA = 44
 const COLON = 58
 const UPPER_E = 69
@@ -223,8 +221,7 @@ function readNumber(state: ScanState): void {
   const integerEnd = endOfRun(bytes, position, DIGIT)
   let end = integerEnd
   for (let byte = bytes[end]; byte !== undefined; byte = bytes[end]) {
-    const isExponent = byte === UPPER_E || byte === LOWER_E
-    if (isExponent) state.exponentCount++
+    if (byte === UPPER_E || byte === LOWER_E) state.exponentCount++
     else if (CHARACTER_KINDS[byte] !== SIGN) break
     end = endOfRun(bytes, end, DIGIT)
   }
@@ -271,14 +268,17 @@ function findStringEnd(state: ScanState, sliceEnd: number): void {
   state.escapeCount = 0
 }
 
-function checkBase64(state: ScanState, sliceEnd: number): void {
-  const { bytes, stringStart, stringEnd } = state
-  const limit = Math.min(sliceEnd, stringEnd)
-  const end = endOfBase64(bytes, state.position, limit)
-  state.escapeCount += countEscapes(bytes.subarray(state.position, end))
+/** Checks the next slice of the string. Returns true at the end of the string. */
+function checkBase64(state: ScanState): boolean {
+  const { bytes, position, stringStart, stringEnd } = state
+  const limit = Math.min(position + SLICE_BYTES, stringEnd)
+  const end = endOfBase64(bytes, position, limit)
+  state.escapeCount += countEscapes(bytes.subarray(position, end))
   state.position = end
   const isText = end < limit || state.escapeCount * MIN_BYTES_PER_ESCAPE > stringEnd - stringStart
-  if (isText || end === stringEnd) closeString(state, isText)
+  if (!isText && end < stringEnd) return false
+  closeString(state, isText)
+  return true
 }
 
 function closeString(state: ScanState, isText: boolean): void {
@@ -293,27 +293,6 @@ function closeString(state: ScanState, isText: boolean): void {
     state.longStrings.push({ start: stringStart, end: stringEnd, isBase64: !isText && state.escapeCount === 0 })
   }
   if (state.textBytes > limits.textBytes) throw promptTooLongError(limits.textBytes)
-}
-
-const MODEL = Uint8Array.from('model', (letter) => letter.charCodeAt(0))
-/** Length of the key `model` with every letter escaped as `\uXXXX`, in bytes. */
-const MAX_ESCAPED_LENGTH = MODEL.length * 6
-
-/** `escaped` is the key `model` written with escapes. */
-function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'plain' | 'escaped' | 'other' {
-  const length = end - start
-  if (length < MODEL.length || length > MAX_ESCAPED_LENGTH) return 'other'
-  let prefixLength = 0
-  while (prefixLength < MODEL.length && bytes[start + prefixLength] === MODEL[prefixLength]) prefixLength++
-  if (length === MODEL.length) return prefixLength === length ? 'plain' : 'other'
-  let index = start + prefixLength
-  while (index < end && bytes[index] !== BACKSLASH) index++
-  if (index >= end) return 'other'
-  try {
-    return JSON.parse(`"${decodeLatin1(bytes, start, end)}"`) === 'model' ? 'escaped' : 'other'
-  } catch {
-    return 'other'
-  }
 }
 
 function bodyLimitError(reason: string): GatewayError {

@@ -6,6 +6,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { bodyText } from '../support/body-text.ts'
 import { parseBody, parseBodyInSteps, replaceModel, jsonTextOf, type ParsedBody } from '../../src/formats/parse-body.ts'
 import type { ParseLimits } from '../../src/formats/scan-json.ts'
+import { scanJson } from '../../src/formats/scan-json.ts'
 import { yieldToEventLoop } from '../../src/tokens/event-loop.ts'
 
 const turns = { pause: yieldToEventLoop, uuid: () => randomUUID() }
@@ -213,6 +214,15 @@ describe('a large body in turns', () => {
     const count = await turnsOf(Promise.resolve(parseBodyInSteps(bytes, limits, turns)))
 
     expect(count).toBeGreaterThan(bytes.length / 1_200_000)
+  })
+
+  it('scans base64 in slices, even if quotes at its end delay the search for the end of the string', () => {
+    const bytes = Buffer.from(`{"model":"a/b","x":"${'QUJD'.repeat(1_000_000)}${'\\"'.repeat(200_000)}"}`)
+    const steps = scanJson(bytes, { textBytes: bytes.length - 10 })
+    let count = 1
+    while (steps.next().done !== true) count += 1
+
+    expect(count).toBeGreaterThanOrEqual(4_000_000 / (256 * 1024))
   })
 })
 
