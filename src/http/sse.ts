@@ -14,7 +14,10 @@ const MAX_UNKNOWN_LINES = 1_000
 
 /** Parses an event stream whose bytes may be split at any position. */
 export interface SseParser {
-  /** Returns the events that end in these bytes. Throws `upstream` for an event or a stream that exceeds a limit. */
+  /**
+   * Returns the events that end in these bytes. Throws `upstream` for an event or a stream that exceeds a limit, after
+   * all preceding events have been returned.
+   */
   read(bytes: Uint8Array): readonly SseEvent[]
   /** Returns the incomplete event at the end of the stream, if it has data. */
   end(): readonly SseEvent[]
@@ -27,25 +30,30 @@ export interface SseParser {
  */
 export function createSseParser(maxEventChars: number): SseParser {
   let events: SseEvent[] = []
-  let isTooLarge = false
+  let failure: GatewayError | undefined
   let unknownLines = 0
   const decoder = new TextDecoder()
   const parser = createParser({
     maxBufferSize: maxEventChars,
     onEvent: ({ data, event, id }) => {
+      if (failure !== undefined) return
       events.push({ ...(event !== undefined && { event }), data, ...(id !== undefined && { id }) })
     },
-    onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') isTooLarge = true
-      else if (++unknownLines > MAX_UNKNOWN_LINES) throw tooManyUnknownLines()
+    onError: ({ type }) => {
+      const isTooLarge = type === 'max-buffer-size-exceeded'
+      if (!isTooLarge && ++unknownLines <= MAX_UNKNOWN_LINES) return
+      failure ??= limitError(
+        isTooLarge
+          ? `an event of more than ${maxEventChars} characters`
+          : `more than ${MAX_UNKNOWN_LINES} lines with unknown fields`,
+      )
     },
   })
   const feed = (text: string): void => {
-    if (text !== '') parser.feed(text)
-    if (isTooLarge)
-      throw new GatewayError('upstream', `The upstream sent an event of more than ${maxEventChars} characters.`)
+    if (failure === undefined && text !== '') parser.feed(text)
   }
   const drain = (): readonly SseEvent[] => {
+    if (failure !== undefined && events.length === 0) throw failure
     const drained = events
     events = []
     return drained
@@ -64,8 +72,8 @@ export function createSseParser(maxEventChars: number): SseParser {
   }
 }
 
-function tooManyUnknownLines(): GatewayError {
-  return new GatewayError('upstream', `The upstream sent more than ${MAX_UNKNOWN_LINES} lines with unknown fields.`)
+function limitError(excess: string): GatewayError {
+  return new GatewayError('upstream', `The upstream sent ${excess}.`)
 }
 
 /**

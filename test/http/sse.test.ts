@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
-import { writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
+import { createSseParser, writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
 import { readFrames } from '../support/read-events.ts'
 
 const encoder = new TextEncoder()
@@ -60,6 +60,15 @@ describe('reading event streams', () => {
       kind: 'upstream',
       message: 'The upstream sent more than 1000 lines with unknown fields.',
     })
+  })
+
+  it('returns the events before a line that exceeds the limit, and then rejects the stream', () => {
+    const parser = createSseParser(1000)
+
+    expect(parser.read(encoder.encode(`data: before\n\n${'x\n'.repeat(1001)}data: after\n\n`))).toEqual([
+      { data: 'before' },
+    ])
+    expect(() => parser.end()).toThrow('more than 1000 lines')
   })
 
   it.each([

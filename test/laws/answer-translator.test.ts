@@ -238,6 +238,24 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
     )
   })
 
+  it.each([true, false])(
+    'keeps the events before too many unknown lines for the bill (relayed: %s)',
+    (isSameFormat) => {
+      const answer = { text: ['One', ' two', ' three'] }
+      const bytes = bytesOf(dialect, answer)
+      const end = Buffer.from(bytes).indexOf(' three') + ' three'.length
+      const events = bytes.subarray(0, Buffer.from(bytes).indexOf('\n\n', end) + 2)
+      const translator = translatorOf(format, isSameFormat, false)
+      const read = (): unknown => [
+        translator.push(Buffer.concat([events, encoder.encode('unknown: line\n'.repeat(1_001))])),
+        translator.finish(),
+      ]
+
+      expect(read).toThrow('more than 1000 lines with unknown fields')
+      expect(translator.completion().parts).toMatchObject([{ type: 'text', text: 'One two three' }])
+    },
+  )
+
   it('that breaks off anywhere is partial and contains the received part', () => {
     const bytes = bytesOf(dialect, { text: ['One', ' two', ' three'] })
     const reference = parsed(bytes, false)
