@@ -121,6 +121,10 @@ export interface AnswerSource {
   abort(): void
 }
 
+export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
+  return 'read' in answer
+}
+
 export interface SourceReceiver {
   onBytes(bytes: Uint8Array): void
   onChunk(chunk: StreamChunk): void

@@ -203,3 +203,12 @@ export class Cancellation {
 }
 
 const cancellationBySignal = new WeakMap<AbortSignal, Cancellation>()
+
+/** Ignores errors thrown by a custom iterator. */
+export function closeIterator(iterator: AsyncIterator<unknown>): void {
+  try {
+    void Promise.resolve(iterator.return?.()).catch(() => {})
+  } catch {
+    // Ignored, like a rejection of the promise.
+  }
+}

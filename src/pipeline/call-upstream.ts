@@ -3,13 +3,9 @@ import { type Cancellation, type MaybePromise, lazy } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { supportsDialect, type Route } from '../core/ports.ts'
-import { toStreamChunks } from '../core/stream-chunks.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { contextWindowOf } from '../tokens/bound.ts'
-import { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { type Attempts, upstreamError } from '../upstream/attempts.ts'
-import { isTooDeep } from '../core/json.ts'
-import { createReplaySource, UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { Attempts } from '../upstream/attempts.ts'
 import {
   type Answer,
   type Answered,
@@ -18,8 +14,7 @@ import {
   type ResolvedModel,
   type UpstreamPlan,
 } from './exchange.ts'
-import type { Services, UpstreamStreamCall } from './services.ts'
-import { createWriteContext } from './response.ts'
+import type { Services, UpstreamCall } from './services.ts'
 
 /** Request headers of the messages format that are forwarded to upstreams with the same format. */
 const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
@@ -30,7 +25,7 @@ const FORMAT_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
  */
 export function callUpstream(planned: Planned, services: Services): MaybePromise<Answered> {
   const { plan, prompt } = planned
-  if (plan.kind === 'replay') return setAnswer(planned, replay(plan.answer, planned, services))
+  if (plan.kind === 'replay') return replay(plan.answer, planned, services)
   const { dialect } = prompt.native
   const isTranslated = planned.resolved.routes.some((route) => !supportsDialect(route.provider, dialect))
   if (!isTranslated) return call(new RoutedCall(planned, plan), planned, services)
@@ -49,8 +44,8 @@ const loadPortable = lazy(async () => {
 /** Translates a prompt to a route's format. */
 type Translate = (prompt: Prompt, route: Route) => PortablePrompt
 
-class RoutedCall implements UpstreamStreamCall {
-  readonly headers: UpstreamStreamCall['headers']
+class RoutedCall implements UpstreamCall {
+  readonly headers: UpstreamCall['headers']
   readonly cancellation: Cancellation
   readonly keyId: string
   readonly startedAt: number
@@ -83,10 +78,6 @@ class RoutedCall implements UpstreamStreamCall {
     return withOutputLimit(prompt, route, planned)
   }
 
-  translatorFor(route: Route, source: AnswerSource): AnswerTranslator {
-    return translatorFor(this.#planned, route, source)
-  }
-
   /** Returns the request fields that the translation or the provider dropped. */
   ignoredFor({ model }: Route, ignoredByProvider: readonly string[]): readonly string[] {
     const dropped = this.#dropped?.get(model)
@@ -106,16 +97,20 @@ function complete(planned: Planned, routed: RoutedCall, services: Services): Pro
     )
 }
 
-function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
+async function openStream(planned: Planned, routed: RoutedCall, services: Services): Promise<Answered> {
   // Stream headers contain an estimated bill, which requires a token count. A long prompt is counted while the request
   // waits for the upstream.
   const counting = planned.plan.kind === 'upstream' ? planned.plan.counts.prepare?.() : undefined
-  return services.upstream.stream(planned.resolved.routes, routed).then(({ answer, route, ignored }) => {
-    const droppedFields = routed.ignoredFor(route, ignored)
-    const answered = (): Answered => setAnswer(planned, { kind: 'streamed', stream: answer }, route, droppedFields)
-    return counting === undefined ? answered() : counting.then(answered)
-  })
+  const { createStream } = await loadStreaming()
+  const { routes } = planned.resolved
+  const { answer, route, ignored } = await services.upstream.stream(routes, routed, (candidate, received) =>
+    createStream(planned, candidate, received),
+  )
+  if (counting !== undefined) await counting
+  return setAnswer(planned, { kind: 'streamed', stream: answer }, route, routed.ignoredFor(route, ignored))
 }
+
+const loadStreaming = lazy(() => import('./streaming.ts'))
 
 function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: readonly string[] = []): Answered {
   exchange.answer = answer
@@ -125,40 +120,12 @@ function setAnswer(exchange: Planned, answer: Answer, route?: Route, ignored: re
 }
 
 /** Returns a stored answer, or the live stream of an identical request, in the form that the caller requested. */
-function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): Answer {
-  if ('read' in stored) return openReplay(stored, planned, services)
-  const completion = withNewId(stored, planned, services)
-  if (!planned.prompt.stream) return { kind: 'whole', completion }
-  return openReplay(createReplaySource(toStreamChunks(completion)), planned, services)
-}
-
-function openReplay(source: AnswerSource, planned: Planned, { runtime }: Services): Answer {
-  const translator = new AnswerTranslator({
-    writer: planned.format.createStreamWriter(createWriteContext(planned)),
-    isNumbered: planned.format.answerId !== undefined,
-    toError: (problem) => upstreamError('cache', problem),
-  })
-  const stream = new UpstreamStream(source, translator)
-  void stream.open({ after: runtime.after }, 0)
-  return { kind: 'streamed', stream }
-}
-
-/**
- * Returns the translator for a stream. It relays events unchanged if the caller and the upstream use the same format
- * and only one choice was requested.
- */
-function translatorFor(planned: Planned, { provider }: Route, source: AnswerSource): AnswerTranslator {
-  const { format, prompt } = planned
-  return new AnswerTranslator({
-    format: source.format,
-    writer: format.createStreamWriter(createWriteContext(planned)),
-    isSameFormat: source.format?.dialect === format.dialect && (prompt.settings.choices ?? 1) === 1,
-    isNumbered: format.answerId !== undefined,
-    toError: (problem, cause) => upstreamError(provider.name, problem, cause),
-    checkEvent: (data) => {
-      if (isTooDeep(data)) throw upstreamError(provider.name, 'sent an event that is nested too deeply')
-    },
-  })
+function replay(stored: Completion | AnswerSource, planned: Planned, services: Services): MaybePromise<Answered> {
+  const answer = 'read' in stored ? stored : withNewId(stored, planned, services)
+  if (!('read' in answer) && !planned.prompt.stream) return setAnswer(planned, { kind: 'whole', completion: answer })
+  return loadStreaming().then(({ replayAsStream }) =>
+    setAnswer(planned, { kind: 'streamed', stream: replayAsStream(answer, planned, services) }),
+  )
 }
 
 /**

@@ -276,3 +276,8 @@ export function waitForStore<Value>(
     )
   })
 }
+
+/** Returns true for a request in the responses format whose answer the vendor generates in the background. */
+export function isBackground({ native }: Prompt): boolean {
+  return native.dialect === 'responses' && native.value['background'] === true
+}

@@ -14,7 +14,7 @@ import { checkJsonHeaders, expectedBytes, LARGE_BODY_BYTES } from '../http/body.
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
 import { answeringRoutes, routeName, routesForOperation } from './admission.ts'
 import { checkSurcharge, checkVendorWork, PromptSize } from './measure.ts'
-import { type Authenticated, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
+import { type Authenticated, isBackground, type Parsed, type ResolvedModel, waitForStore } from './exchange.ts'
 import type { Limits, RecalledBody, RequestBodyLimits, Services } from './services.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import { readSteeringHeaders, type Steering } from '../savings/tier.ts'
@@ -75,11 +75,6 @@ function validateAndSetPrompt(
   exchange.size = new PromptSize(prompt, bytes, { exchange, services })
   exchange.margin = marginOf(services, key, resolved.name)
   return exchange as Parsed
-}
-
-/** Returns true for a request in the responses format whose answer the vendor generates in the background. */
-export function isBackground({ native }: Prompt): boolean {
-  return native.dialect === 'responses' && native.value['background'] === true
 }
 
 export function readJson<Result>(

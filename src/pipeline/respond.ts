@@ -1,4 +1,4 @@
-import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { chain, isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import type { Completion } from '../core/answer.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { billFor, BillMetrics, prepareBill } from './charge.ts'
@@ -13,20 +13,23 @@ import {
   storeTurn,
   createWriteContext,
 } from './response.ts'
-import { respondWithStream } from './stream-answer.ts'
 import { settle } from './settle.ts'
 import type { Services } from './services.ts'
 
 /** Sends the answer in the caller's format, with its bill. A stream is settled at its end, even if it fails. */
 export function respond(answered: Answered, services: Services): MaybePromise<undefined> {
   const { answer } = answered
-  if (answer.kind === 'streamed') return respondWithStream(answered, answer.stream, services)
+  if (answer.kind === 'streamed') {
+    return loadStreaming().then(({ respondWithStream }) => respondWithStream(answered, answer.stream, services))
+  }
   const { completion } = answer
   const prepared = prepareBill(answered)
   return isPromise(prepared)
     ? prepared.then(() => respondWithCompleteAnswer(answered, completion, services))
     : respondWithCompleteAnswer(answered, completion, services)
 }
+
+const loadStreaming = lazy(() => import('./streaming.ts'))
 
 function respondWithCompleteAnswer(
   answered: Answered,

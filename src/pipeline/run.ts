@@ -5,14 +5,9 @@ import { parseRequest } from './parse-request.ts'
 import { plan } from './plan.ts'
 import { respond } from './respond.ts'
 import { isPromise, type MaybePromise } from '../core/async.ts'
-import { fail, release } from './settle.ts'
+import { fail } from './settle.ts'
 import type { Services } from './services.ts'
 import { hasFlag } from '../core/http.ts'
-import { GatewayError } from '../core/errors.ts'
-import { sha256 } from '#hash'
-import type { ReplayedAnswer } from '../replay/idempotency.ts'
-import { eventSinkOf } from './stream-answer.ts'
-import { baseHeaders } from './response.ts'
 
 /**
  * Returns the stages of a model request, in order.
@@ -101,68 +96,8 @@ function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | unde
     .finally(() => parsed.capacity?.release())
 }
 
-/** Accepts only printable ASCII, because clients encode other characters in headers differently. */
-const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/
-
-/**
- * Processes only the first request with a given Idempotency-Key. A repeated request waits for the first one and
- * receives its answer. A request with the same key but a different path or body is rejected with 409.
- */
+/** Answers a repeated `Idempotency-Key`. The first request with this header loads the module. */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
-  const idempotencyKey = parsed.request.header('idempotency-key')
-  if (idempotencyKey === undefined || parsed.subscribers === undefined) return parsed
-  if (!KEY_PATTERN.test(idempotencyKey)) throw invalidIdempotencyKey()
-  return claim(parsed, idempotencyKey, services)
-}
-
-async function claim(parsed: Parsed, idempotencyKey: string, services: Services): Promise<Parsed | undefined> {
-  const { key, subscribers, cancellation, request, requestBody } = parsed
-  if (subscribers === undefined) return parsed
-  const claimed = await services.idempotency.claim({
-    owner: key.id,
-    idempotencyKey,
-    // A request with a forged fingerprint would receive the answer of another request, so the hash must be SHA-256.
-    fingerprint: sha256(`${request.path}\n${JSON.stringify(requestBody)}`),
-    subscribers,
-    signal: cancellation.signal,
-    timeoutMs: services.timeouts.total,
-  })
-  if (claimed.role === 'repetition') return replay(parsed, claimed.replayed, services)
-  parsed.idempotencyClaim = claimed.first
-  return parsed
-}
-
-function invalidIdempotencyKey(): GatewayError {
-  return new GatewayError(
-    'invalid-request',
-    'Idempotency-Key: expected 1 to 255 printable ASCII characters, such as a UUID.',
-    { param: 'Idempotency-Key' },
-  )
-}
-
-/**
- * Sends the answer of the first request with this Idempotency-Key, byte for byte and with its bill. The repeated
- * request makes no reservation or upstream call, and is not billed. An answer that is still being streamed is sent from
- * its beginning.
- */
-async function replay(parsed: Parsed, replayed: ReplayedAnswer, services: Services): Promise<undefined> {
-  const { key, id, sink } = parsed
-  try {
-    const status = replayed.kind === 'complete' ? replayed.answer.status : 200
-    const headers = { ...baseHeaders(id, await services.ledger.status(key)), 'idempotency-replayed': 'true' }
-    await release(parsed, { status }, services)
-    if (replayed.kind === 'complete') {
-      sink.send(status, { ...headers, ...replayed.answer.head }, replayed.answer.body)
-      return
-    }
-    sink.begin(status, { ...headers, ...replayed.head })
-    const stopReading = replayed.recording.follow(0, eventSinkOf(parsed, services))
-    parsed.onDisconnect = () => {
-      stopReading()
-      replayed.leave()
-    }
-  } catch (error) {
-    if (replayed.kind === 'live') replayed.leave()
-    throw error
-  }
+  if (parsed.request.header('idempotency-key') === undefined || parsed.subscribers === undefined) return parsed
+  return import('./rare-stages.ts').then((loaded) => loaded.deduplicate(parsed, services))
 }

@@ -1,4 +1,4 @@
-import type { Completion, AnswerSource } from '../core/answer.ts'
+import type { AnswerSource, Completion, StreamChunk } from '../core/answer.ts'
 import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { BodyLimits } from '../core/http.ts'
 import type { Json, JsonObject } from '../core/json.ts'
@@ -16,7 +16,6 @@ import type { SettledEntry } from '../core/store.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { SingleFlight } from '../cache/single-flight.ts'
 import type { SemanticCache } from '../cache/semantic-cache.ts'
-import type { AnswerTranslator } from '../upstream/answer-translator.ts'
 import type { ClientFormat } from '../formats/format.ts'
 import type { ParseLimits } from '../formats/scan-json.ts'
 import type { Forecast } from '../governance/forecast.ts'
@@ -40,7 +39,12 @@ export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 /** Calls the routes in order until one answers. Does not retry after an answer has begun. */
 export interface Upstream {
   complete(routes: readonly Route[], call: UpstreamCall): Promise<UpstreamAnswer<Completion>>
-  stream(routes: readonly Route[], call: UpstreamStreamCall): Promise<UpstreamAnswer<UpstreamStream>>
+  /** @param createStream Returns the stream of a route's answer for the caller. Called once for each provider call. */
+  stream(
+    routes: readonly Route[],
+    call: UpstreamCall,
+    createStream: (route: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream,
+  ): Promise<UpstreamAnswer<UpstreamStream>>
   embed(routes: readonly Route[], call: UpstreamEmbeddingCall): Promise<UpstreamAnswer<EmbeddingResult>>
 }
 
@@ -57,11 +61,6 @@ export interface UpstreamRequest {
 export interface UpstreamCall extends UpstreamRequest {
   /** Returns the prompt for a route, because providers require different fields. */
   readonly promptFor: (route: Route) => Prompt
-}
-
-export interface UpstreamStreamCall extends UpstreamCall {
-  /** Returns a new translator for each attempt. */
-  readonly translatorFor: (route: Route, source: AnswerSource) => AnswerTranslator
 }
 
 export interface UpstreamEmbeddingCall extends UpstreamRequest {

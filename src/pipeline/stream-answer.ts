@@ -3,10 +3,10 @@ import { GatewayError } from '../core/errors.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
 import type { ClientFormat, StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import type { EventBuffer, EventChunk, EventSink } from '../replay/event-buffer.ts'
+import { EventBuffer, type EventChunk, type EventSink } from '../replay/event-buffer.ts'
 import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
 import { asFailure, canceledError, release, settle } from './settle.ts'
-import type { Answered, RequestOutcome } from './exchange.ts'
+import { isBackground, type Answered, type RequestOutcome } from './exchange.ts'
 import {
   answerHeaders,
   baseHeaders,
@@ -19,7 +19,6 @@ import {
 } from './response.ts'
 import type { SettleInBackground } from './background.ts'
 import type { Services } from './services.ts'
-import { isBackground } from './parse-request.ts'
 import type { ResponseSink } from '../core/http.ts'
 import { writeSseComment, writeSseEvent } from '../http/sse.ts'
 
@@ -53,11 +52,9 @@ class StreamAnswer {
     this.#services = services
     this.#settleLater = settleLater
     this.#isRecorded = isRecorded(answered, services)
-    this.#buffer = services.recordings.open({
-      owner: answered.key.id,
-      isStored:
-        this.#isRecorded || answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined,
-    })
+    const hasFollowers = answered.idempotencyClaim !== undefined || answered.plan.keeper?.share !== undefined
+    const isStored = this.#isRecorded || hasFollowers
+    this.#buffer = new EventBuffer(isStored ? services.recordings.reserveCapacity(answered.key.id) : undefined)
   }
 
   begin(): undefined {

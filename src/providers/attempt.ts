@@ -4,8 +4,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { ProviderCall, Runtime, Timeouts, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { AttemptRecord, Attempts } from '../upstream/attempts.ts'
-import type { AnswerTranslator } from '../upstream/answer-translator.ts'
-import { createChunkSource, isAnswerSource, UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { CircuitBreaker, CircuitPermit } from './circuit-breaker.ts'
 
 /** Fields that all provider calls of a request share. */
@@ -23,10 +22,8 @@ export interface FailoverCall extends FailoverRequest {
   readonly promptFor: (candidate: Route) => Prompt
 }
 
-export interface FailoverStreamCall extends FailoverCall {
-  /** Called once for each provider call. */
-  readonly translatorFor: (candidate: Route, source: AnswerSource) => AnswerTranslator
-}
+/** Returns the stream of a candidate's answer for the caller. Called once for each provider call. */
+export type CreateStream = (candidate: Route, answer: AsyncIterable<StreamChunk> | AnswerSource) => UpstreamStream
 
 export interface FailoverOptions {
   readonly runtime: Runtime
@@ -75,22 +72,21 @@ export function remainingMs({ runtime, timeouts }: FailoverOptions, { startedAt 
   return startedAt + timeouts.total - runtime.now()
 }
 
-/** Resolves when the stream has content, or after `holdMs` milliseconds. */
+/**
+ * Resolves when the stream has content, or after `holdMs` milliseconds.
+ * @param hasDeadline False for streams of custom providers, which do not enforce `timeouts.total` themselves.
+ */
 export async function openStream(
   attempt: UpstreamAttempt,
-  call: FailoverStreamCall,
-  answer: AsyncIterable<StreamChunk> | AnswerSource,
+  stream: UpstreamStream,
+  hasDeadline: boolean,
   holdMs: number,
-): Promise<UpstreamStream> {
-  const { options, candidate, permit, record } = attempt
+): Promise<void> {
+  const { options, call, candidate, permit, record } = attempt
   const { runtime, timeouts } = options
-  const { name } = candidate.provider
-  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, name)
-  const stream = new UpstreamStream(source, call.translatorFor(candidate, source))
   record.recordAnswer(stream.translator)
-  // Streams of custom providers do not enforce the deadline themselves.
-  const onTimeout = (): void => stream.fail(totalTimeoutError(name, timeouts.total))
-  const cancelTimer = isAnswerSource(answer) ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
+  const onTimeout = (): void => stream.fail(totalTimeoutError(candidate.provider.name, timeouts.total))
+  const cancelTimer = hasDeadline ? noop : runtime.after(Math.max(1, remainingMs(options, call)), onTimeout)
   const opened = stream.open(runtime, holdMs)
   // An abort before `open` would leave its promise pending. The listener is called immediately if the client has
   // already disconnected.
@@ -112,7 +108,6 @@ export async function openStream(
     onFailure: (error) => endWith(() => reportFailure(attempt, error)),
     onDisconnect: () => endWith(() => permit.discard()),
   })
-  return stream
 }
 
 function totalTimeoutError(provider: string, totalMs: number): GatewayError {

@@ -1,9 +1,9 @@
 import * as z from 'zod/mini'
-import type { AnswerSource, StreamChunk } from '../core/answer.ts'
+import { isAnswerSource, type AnswerSource, type StreamChunk } from '../core/answer.ts'
+import { closeIterator } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isSafeModelName, splitModelName, type Model } from '../core/model.ts'
 import type { Provider } from '../core/ports.ts'
-import { isAnswerSource, closeIterator } from '../upstream/upstream-stream.ts'
 import { callWithDeadline, type RequestCall } from './http-request.ts'
 import { completeModel, stemOf } from './models.ts'
 import anthropic from './models/anthropic.json' with { type: 'json' }

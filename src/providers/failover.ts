@@ -1,4 +1,4 @@
-import { NO_USAGE, type Completion } from '../core/answer.ts'
+import { isAnswerSource, NO_USAGE, type Completion } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Model } from '../core/model.ts'
@@ -12,7 +12,7 @@ import type {
   Route,
 } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import { MAX_HOLD_MS, type UpstreamStream } from '../upstream/upstream-stream.ts'
+import type { UpstreamStream } from '../upstream/upstream-stream.ts'
 import type { waitForRetry } from './retry.ts'
 import { createCircuitBreaker, type CircuitReport } from './circuit-breaker.ts'
 import {
@@ -20,12 +20,15 @@ import {
   openStream,
   reportFailure,
   throwIfFinal,
+  type CreateStream,
   type FailoverCall,
   type FailoverOptions,
   type FailoverRequest,
-  type FailoverStreamCall,
   type UpstreamAttempt,
 } from './attempt.ts'
+
+/** Maximum wait for the first content of a stream, from the first upstream call of the request, in milliseconds. */
+const MAX_HOLD_MS = 5000
 
 export interface FailoverEmbedCall extends FailoverRequest {
   readonly request: EmbeddingRequest
@@ -41,7 +44,11 @@ export interface Failover {
    * Resolves when an upstream has responded with status 200 and either its stream has content or 5 seconds have passed
    * since this call. Until then, another candidate can replace it.
    */
-  stream(candidates: readonly Route[], call: FailoverStreamCall): Promise<FailoverAnswer<UpstreamStream>>
+  stream(
+    candidates: readonly Route[],
+    call: FailoverCall,
+    createStream: CreateStream,
+  ): Promise<FailoverAnswer<UpstreamStream>>
   /** Rejects for candidates that do not support embeddings. */
   embed(candidates: readonly Route[], call: FailoverEmbedCall): Promise<FailoverAnswer<EmbeddingResult>>
   /** Returns the circuits by `<provider>/<model_id>` that had requests recently or are not closed. */
@@ -70,14 +77,15 @@ export function createFailover({
           attempt.permit.recordSuccess(runtime.now())
         },
       }),
-    stream: (candidates, call) => {
+    stream: (candidates, call, createStream) => {
       const forwardAt = runtime.now() + MAX_HOLD_MS
       return callInOrder(options, candidates, call, {
         send: async (attempt) => {
           const outgoing = new OutgoingCall(attempt, call.promptFor(attempt.candidate))
           const { answer, ignored } = await attempt.candidate.provider.stream(outgoing)
-          const holdMs = Math.max(0, forwardAt - runtime.now())
-          return { answer: await openStream(attempt, call, answer, holdMs), ignored }
+          const stream = createStream(attempt.candidate, answer)
+          await openStream(attempt, stream, isAnswerSource(answer), Math.max(0, forwardAt - runtime.now()))
+          return { answer: stream, ignored }
         },
       })
     },

@@ -3,7 +3,7 @@ import type { Runtime } from '../core/ports.ts'
 import { quotaOf, type Store } from '../core/store.ts'
 import type { LiveStream } from './live-stream.ts'
 import { type Lease, type Subscribers, acquireLease } from './lifetime.ts'
-import { type CapacityShare, EventBuffer, type Recording } from './event-buffer.ts'
+import type { CapacityShare, Recording } from './event-buffer.ts'
 
 export type StoredAnswer =
   /** The events as sent. */
@@ -63,12 +63,9 @@ export class Recordings {
     this.#capacity = new RecordingCapacity({ entries, bytes, maxBytesPerStream })
   }
 
-  /**
-   * Returns a buffer for a stream. If `isStored` is false or the capacity is exhausted, only the caller can read the
-   * stream.
-   */
-  open({ owner, isStored }: { readonly owner: string; readonly isStored: boolean }): EventBuffer {
-    return new EventBuffer(isStored ? this.#capacity.reserve(owner) : undefined)
+  /** Reserves capacity for the recording of one stream. Returns undefined if the owner's capacity is exhausted. */
+  reserveCapacity(owner: string): CapacityShare | undefined {
+    return this.#capacity.reserve(owner)
   }
 
   /** Registers a stream under an id, and stores it at its end. Replaces an older stream with the same id. */

@@ -15,7 +15,7 @@ import { Collector } from '../core/stream-chunks.ts'
 import type { StreamWriter } from '../formats/format.ts'
 import { joinBytes } from '../http/body.ts'
 import { createSseParser, writeSseEvent, type SseParser } from '../http/sse.ts'
-import { ReceivedAnswer } from './attempts.ts'
+import { ReceivedAnswer } from './received-answer.ts'
 
 /** Complete events, as sent to the caller. */
 export type TranslatedChunk = Uint8Array | string

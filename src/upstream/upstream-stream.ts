@@ -1,10 +1,8 @@
+import { closeIterator } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { StreamChunk, AnswerSource, SourceReceiver } from '../core/answer.ts'
 import type { Runtime } from '../core/ports.ts'
 import type { AnswerTranslator, TranslatedChunk } from './answer-translator.ts'
-
-/** Maximum wait for the first content of a stream, from the first upstream call of the request, in milliseconds. */
-export const MAX_HOLD_MS = 5000
 
 /** Exactly one of these functions is called, exactly once. */
 export interface StreamEndObserver {
@@ -49,7 +47,7 @@ export class UpstreamStream implements SourceReceiver {
   /**
    * Reads until the first content, for at most `holdMs`. Rejects with the failure of a stream that fails before that.
    */
-  open({ after }: Pick<Runtime, 'after'>, holdMs: number = MAX_HOLD_MS): Promise<void> {
+  open({ after }: Pick<Runtime, 'after'>, holdMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpen = resolve
       this.#onFailure = reject
@@ -189,10 +187,6 @@ export class UpstreamStream implements SourceReceiver {
   }
 }
 
-export function isAnswerSource(answer: AsyncIterable<StreamChunk> | AnswerSource): answer is AnswerSource {
-  return 'read' in answer
-}
-
 /** Returns a source that emits the chunks of a stored answer. */
 export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource {
   const ignore = (): void => {}
@@ -204,15 +198,6 @@ export function createReplaySource(chunks: readonly StreamChunk[]): AnswerSource
     resume: ignore,
     complete: ignore,
     abort: ignore,
-  }
-}
-
-/** Ignores errors thrown by a custom iterator. */
-export function closeIterator(iterator: AsyncIterator<StreamChunk>): void {
-  try {
-    void Promise.resolve(iterator.return?.()).catch(() => {})
-  } catch {
-    // Ignored, like a rejection of the promise.
   }
 }
 

@@ -5,11 +5,11 @@ import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic, openai } from '../../src/providers/openai-anthropic.ts'
 import { createFailover, type Failover } from '../../src/providers/failover.ts'
-import type { FailoverStreamCall } from '../../src/providers/attempt.ts'
+import type { FailoverCall } from '../../src/providers/attempt.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
-import { stepsOf, stepTranslator } from '../support/chunk-queue.ts'
+import { stepsOf, createStepStream } from '../support/chunk-queue.ts'
 import { CUT, framesOf, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let first: Upstream
@@ -44,7 +44,7 @@ function candidate(provider: Route['provider'], id: string): Route {
   return { provider, model }
 }
 
-function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverStreamCall {
+function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverCall {
   const prompt = chatClient.readPrompt({
     model: 'x/y',
     stream,
@@ -54,7 +54,6 @@ function call(stream: boolean, signal?: AbortSignal, keyId?: string): FailoverSt
   return {
     ...failoverRequest({ signal, keyId, startedAt: runtime.now() }),
     promptFor: () => prompt,
-    translatorFor: ({ provider }, source) => stepTranslator(source, provider.name),
   }
 }
 
@@ -99,7 +98,7 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...framesOf(request, { text: 'never seen' }).slice(0, 1), CUT],
     })
-    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true)))
+    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true), createStepStream))
     expect([textOf(await collect(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
     expect(first.requests).toHaveLength(3)
   })
@@ -109,7 +108,7 @@ describe('over real connections', () => {
       kind: 'events',
       items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
     })
-    const { answer } = await withoutWaiting(failover.stream(candidates, call(true)))
+    const { answer } = await withoutWaiting(failover.stream(candidates, call(true), createStepStream))
     const seen: StreamChunk[] = []
     const reading = (async (): Promise<void> => {
       for await (const chunk of stepsOf(answer)) seen.push(chunk)
@@ -123,7 +122,7 @@ describe('over real connections', () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
-      const { answer } = await withoutWaiting(failover.stream([one], call(true)))
+      const { answer } = await withoutWaiting(failover.stream([one], call(true), createStepStream))
       expect(textOf(await collect(answer))).toBe(text + text)
     }
   })
@@ -161,7 +160,7 @@ describe('over real connections', () => {
       return { kind: 'events', items: [HANG] }
     }
     const controller = new AbortController()
-    const asked = failureOf(failover.stream(candidates, call(true, controller.signal)))
+    const asked = failureOf(failover.stream(candidates, call(true, controller.signal), createStepStream))
     await opened
     controller.abort(new Error('gone'))
     expect((await asked).message).toBe('gone')

@@ -4,13 +4,13 @@ import { GatewayError, type FailureDetails, type FailureKind } from '../../src/c
 import type { Provider, ProviderCall, Route } from '../../src/core/ports.ts'
 import type { Upstream as PipelineUpstream } from '../../src/pipeline/services.ts'
 import { createFailover } from '../../src/providers/failover.ts'
-import type { FailoverOptions, FailoverStreamCall } from '../../src/providers/attempt.ts'
+import type { FailoverOptions, FailoverCall } from '../../src/providers/attempt.ts'
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
-import { stepTranslator } from '../support/chunk-queue.ts'
+import { createStepStream } from '../support/chunk-queue.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
@@ -66,11 +66,10 @@ const failure = (kind: FailureKind, details: FailureDetails = {}): GatewayError 
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5)
 
-const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverStreamCall => ({
+const call = (signal?: AbortSignal, keyId = 'key', startedAt = NOW): FailoverCall => ({
   ...failoverRequest({ signal, keyId, startedAt }),
   headers: { 'anthropic-beta': 'b' },
   promptFor: ({ provider }) => tinyPrompt(provider.name),
-  translatorFor: ({ provider }, source) => stepTranslator(source, provider.name),
 })
 
 interface World {
@@ -247,7 +246,7 @@ describe('streams', () => {
   it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = world()
     const chunks = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(failover.stream([played('one', chunks)], call()))
+    const { answer, route } = await run(failover.stream([played('one', chunks)], call(), createStepStream))
     expect(route.provider.name).toBe('one')
     expect(await collect(answer)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
@@ -262,7 +261,7 @@ describe('streams', () => {
     async (_name, turn) => {
       const { failover, run } = world()
       const { answer, route } = await run(
-        failover.stream([played('one', turn), played('two', [say('fine'), done])], call()),
+        failover.stream([played('one', turn), played('two', [say('fine'), done])], call(), createStepStream),
       )
       expect(route.provider.name).toBe('two')
       expect(textOf(await collect(answer))).toBe('fine')
@@ -272,7 +271,9 @@ describe('streams', () => {
   it('does not call other candidates after the first content', async () => {
     const { failover, run } = world()
     const two = played('two', [say('fine'), done])
-    const { answer } = await run(failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call()))
+    const { answer } = await run(
+      failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call(), createStepStream),
+    )
     expect((await failureOf(collect(answer))).kind).toBe('upstream')
     expect(two.calls).toHaveLength(0)
   })
@@ -280,7 +281,7 @@ describe('streams', () => {
   it("aborts the provider's stream when the caller disconnects", async () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
-    const { answer } = await run(failover.stream([one], call()))
+    const { answer } = await run(failover.stream([one], call(), createStepStream))
     answer.abort()
     expect(one.left()).toBe(1)
   })
@@ -298,7 +299,7 @@ describe('streams', () => {
     const silent: Provider = { ...played('one').provider, stream: async () => ({ ignored: [], answer: answer() }) }
     const failing = played('bad', failure('overloaded'))
     const candidates = [failing, { provider: silent, model: testModel }]
-    const { answer: steps, route } = await run(failover.stream(candidates, call()))
+    const { answer: steps, route } = await run(failover.stream(candidates, call(), createStepStream))
 
     expect(route.provider.name).toBe('one')
     // The waits between the tries of the first candidate are part of the five seconds.
@@ -321,7 +322,7 @@ describe('streams', () => {
           return { ignored: [], answer: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
         },
       }
-      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal))
+      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal), createStepStream)
       expect((await failureOf(asked)).message).toBe('gone')
       expect(runtime.pending()).toBe(0)
     },
@@ -345,7 +346,7 @@ describe('streams', () => {
         })(),
       }),
     }
-    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call()))
+    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call(), createStepStream))
     expect(waits).toEqual([5000])
     const all = collect(answer)
     speak()
@@ -392,7 +393,7 @@ describe('the deadline', () => {
 
   it('ends a stream that is not read, but not one that has ended', async () => {
     const { failover, run, runtime } = world()
-    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call()))
+    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call(), createStepStream))
     await collect(answer)
     expect(runtime.pending()).toBe(0)
     let left = 0
@@ -411,7 +412,7 @@ describe('the deadline', () => {
       ...played('one').provider,
       stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
     }
-    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call()))
+    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createStepStream))
     runtime.advance(timeouts.total - 1)
     expect(left).toBe(0)
     runtime.advance(1)
@@ -554,7 +555,7 @@ describe('circuits', () => {
     const one = played('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [say('a'), done])
     const read = async (round: number): Promise<unknown> => {
       const asked = call(undefined, `key-${round % 2}`, runtime.now())
-      return await collect((await run(failover.stream([one], asked))).answer)
+      return await collect((await run(failover.stream([one], asked, createStepStream))).answer)
     }
     for (let round = 0; round < 20; round += 1) await failureOf(read(round))
     expect(failover.circuits()).toEqual({ 'one/model': OPEN })

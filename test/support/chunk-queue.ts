@@ -1,9 +1,10 @@
-import type { StreamChunk, AnswerSource } from '../../src/core/answer.ts'
+import { isAnswerSource, type AnswerSource, type StreamChunk } from '../../src/core/answer.ts'
 import { AnswerTranslator } from '../../src/upstream/answer-translator.ts'
+import type { Route } from '../../src/core/ports.ts'
 import type { StreamWriter } from '../../src/formats/format.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
 import { isTooDeep } from '../../src/core/json.ts'
-import { isAnswerSource, createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
+import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-stream.ts'
 import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */
@@ -11,8 +12,17 @@ export type StepsReader = AsyncIterableIterator<StreamChunk>
 
 type Streamed = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
 
+/** Opens the stream of a candidate's answer, whose steps `stepsOf` reads. */
+export function createStepStream(
+  { provider }: Route,
+  answer: AsyncIterable<StreamChunk> | AnswerSource,
+): UpstreamStream {
+  const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
+  return new UpstreamStream(source, stepTranslator(source, provider.name))
+}
+
 /** A translator that writes nothing and keeps the steps, for `stepsOf`. */
-export function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
+function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
   return new AnswerTranslator({
     format: source.format,
     writer: new StepKeeper(),
