@@ -84,7 +84,7 @@ describe('with any processes working on a batch, killed at any time', () => {
       }),
       { numRuns: 100 },
     )
-  })
+  }, 120_000)
 
   it('concurrent processes call the upstream once per item', async () => {
     await fc.assert(
