@@ -4,7 +4,7 @@ import type { Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 import type { ReplayedAnswer } from '../replay/idempotency.ts'
 import { baseHeaders } from './response.ts'
-import { eventSinkOf } from './stream-answer.ts'
+import { eventSinkOf } from './event-sink.ts'
 import { release } from './settle.ts'
 
 /** Accepts only printable ASCII, because clients encode other characters in headers differently. */

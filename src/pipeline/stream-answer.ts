@@ -1,9 +1,9 @@
 import type { Bill } from '../billing/bill.ts'
 import { GatewayError } from '../core/errors.ts'
 import { chain, type MaybePromise } from '../core/async.ts'
-import type { ClientFormat, StreamWriter } from '../formats/format.ts'
+import type { StreamWriter } from '../formats/format.ts'
 import type { UpstreamStream } from '../upstream/upstream-stream.ts'
-import { EventBuffer, type EventChunk, type EventSink } from '../replay/event-buffer.ts'
+import { EventBuffer } from '../replay/event-buffer.ts'
 import { billFor, billForIncomplete, BillMetrics, expectedBill } from './charge.ts'
 import { asFailure, canceledError, release, settle } from './settle.ts'
 import { isBackground, type Answered, type RequestOutcome } from './exchange.ts'
@@ -19,8 +19,7 @@ import {
 } from './response.ts'
 import type { SettleInBackground } from './background.ts'
 import type { Services } from './services.ts'
-import type { ResponseSink } from '../core/http.ts'
-import { writeSseComment, writeSseEvent } from '../http/sse.ts'
+import { eventSinkOf } from './event-sink.ts'
 
 /** Begins the response and forwards the stream until it ends, fails, or has no readers left. */
 export function respondWithStream(
@@ -235,62 +234,4 @@ function generationStopped(): GatewayError {
     'cancelled',
     'The generation was stopped because its caller disconnected or the gateway was closed. Send X-Svc-Detach: true with a request that must continue without a reader.',
   )
-}
-
-export interface EventReader {
-  readonly sink: ResponseSink
-  readonly format: ClientFormat
-  /** The id of this reader's request. */
-  readonly id: string
-}
-
-/**
- * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
- * reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its reservation
- * indefinitely.
- */
-export function eventSinkOf(
-  { sink, format, id }: EventReader,
-  { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
-): EventSink {
-  const { heartbeatMs } = limits
-  let writtenAt = runtime.now()
-  let isBlocked = false
-  let cancel: () => void = () => {}
-  const write = (chunk: EventChunk): boolean => {
-    writtenAt = runtime.now()
-    isBlocked = !sink.write(chunk)
-    return !isBlocked
-  }
-  // The timer is reset only when it fires, because resetting it on each event is slow.
-  const check = (): void => {
-    const silentMs = runtime.now() - writtenAt
-    if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
-    if (!isBlocked && silentMs >= heartbeatMs) {
-      write(format.heartbeat === 'comment' ? writeSseComment('ping') : writeSseEvent(format.heartbeat))
-    }
-    arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
-  }
-  const arm = (ms: number): void => {
-    cancel = runtime.after(ms, check, { isBackground: true })
-  }
-  arm(heartbeatMs)
-  return {
-    write,
-    onDrain: (listener) =>
-      sink.onDrain(() => {
-        isBlocked = false
-        listener()
-      }),
-    end: () => {
-      cancel()
-      sink.end()
-    },
-    fail: (error) => {
-      cancel()
-      sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
-      sink.end()
-    },
-    detach: () => cancel(),
-  }
 }

@@ -10,7 +10,7 @@ import { createWriteContext } from './response.ts'
 import type { Services } from './services.ts'
 
 /** The code for streamed answers, loaded with the first of them. */
-export { eventSinkOf, respondWithStream } from './stream-answer.ts'
+export { respondWithStream } from './stream-answer.ts'
 
 /**
  * Returns the stream of a provider's answer for the caller. The translator relays events unchanged if the caller and

@@ -1,0 +1,64 @@
+import type { ResponseSink } from '../core/http.ts'
+import type { ClientFormat } from '../formats/format.ts'
+import { writeSseComment, writeSseEvent } from '../http/sse.ts'
+import type { EventChunk, EventSink } from '../replay/event-buffer.ts'
+import type { Services } from './services.ts'
+import { asFailure } from './settle.ts'
+
+export interface EventReader {
+  readonly sink: ResponseSink
+  readonly format: ClientFormat
+  /** The id of this reader's request. */
+  readonly id: string
+}
+
+/**
+ * Returns a sink that writes events to a response, and a heartbeat after each interval without events. Disconnects a
+ * reader that accepts no bytes for `timeouts.total`. Otherwise, the reader would hold its buffers and its reservation
+ * indefinitely.
+ */
+export function eventSinkOf(
+  { sink, format, id }: EventReader,
+  { limits, runtime, timeouts }: Pick<Services, 'limits' | 'runtime' | 'timeouts'>,
+): EventSink {
+  const { heartbeatMs } = limits
+  let writtenAt = runtime.now()
+  let isBlocked = false
+  let cancel: () => void = () => {}
+  const write = (chunk: EventChunk): boolean => {
+    writtenAt = runtime.now()
+    isBlocked = !sink.write(chunk)
+    return !isBlocked
+  }
+  // The timer is reset only when it fires, because resetting it on each event is slow.
+  const check = (): void => {
+    const silentMs = runtime.now() - writtenAt
+    if (isBlocked && silentMs >= timeouts.total) return sink.destroy()
+    if (!isBlocked && silentMs >= heartbeatMs) {
+      write(format.heartbeat === 'comment' ? writeSseComment('ping') : writeSseEvent(format.heartbeat))
+    }
+    arm(silentMs < heartbeatMs ? heartbeatMs - silentMs : heartbeatMs)
+  }
+  const arm = (ms: number): void => {
+    cancel = runtime.after(ms, check, { isBackground: true })
+  }
+  arm(heartbeatMs)
+  return {
+    write,
+    onDrain: (listener) =>
+      sink.onDrain(() => {
+        isBlocked = false
+        listener()
+      }),
+    end: () => {
+      cancel()
+      sink.end()
+    },
+    fail: (error) => {
+      cancel()
+      sink.write(writeSseEvent(format.writeFailureEvent(asFailure(error), id)))
+      sink.end()
+    },
+    detach: () => cancel(),
+  }
+}
