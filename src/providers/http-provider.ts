@@ -113,7 +113,7 @@ function complete(target: MaybePromise<LoadedTarget>, call: ProviderCall): Promi
     return sent.then((response) => {
       if (response.status >= 400) return throwRejection(target, call, response)
       const { text, value } = readJson(target, call, response)
-      return { answer: readAnswer(target.name, () => format.readCompletion(value, text)), ignored }
+      return { answer: readAnswer(target, () => format.readCompletion(value, text)), ignored }
     })
   } catch (error) {
     return Promise.reject(error)
@@ -160,7 +160,7 @@ async function embedTexts(target: LoadedTarget, call: EmbedCall, endpoint: Endpo
   const { id } = call.model
   const body = received === undefined ? JSON.stringify({ ...native, model: id }) : replaceModel(received, id)
   const { value } = await fetchJson(target, call, { method: 'POST', url: urlFor(endpoint, call), body })
-  return readAnswer(target.name, () => readEmbeddings(value, inputs.length))
+  return readAnswer(target, () => readEmbeddings(value, inputs.length))
 }
 
 /** Vendors reject these fields in a token-count request. */

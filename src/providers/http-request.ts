@@ -185,14 +185,15 @@ export function checkAccepted({ name }: LoadedUpstream, call: RequestCall, { sta
 
 /** Throws the failure that the response describes. Ignores invalid and empty bodies. */
 export async function throwRejection(
-  { name, format, secrets }: LoadedUpstream,
+  upstream: LoadedUpstream,
   { runtime }: RequestCall,
   response: UpstreamResponse,
 ): Promise<never> {
+  const { name, format, secrets } = upstream
   if (response.status >= 600) throw upstreamError(name, `answered with status ${response.status}`)
   const { addResponseDetails } = await import('./retry.ts')
   const text = 'text' in response ? response.text : undefined
-  const failure = readAnswer(name, () => format.readFailure(response.status, parseObject(text ?? '')))
+  const failure = readAnswer(upstream, () => format.readFailure(response.status, parseObject(text ?? '')))
   throw addResponseDetails(failure, response, runtime.now(), secretsOf(secrets))
 }
 
@@ -200,12 +201,13 @@ function secretsOf(secrets: RequestOptions['secrets'] = []): readonly string[] {
   return typeof secrets === 'function' ? secrets() : secrets
 }
 
-/** Attributes unexpected errors to the upstream whose answer is read. */
-export function readAnswer<T>(provider: string, read: () => T): T {
+/** Removes secrets from errors. Attributes unexpected errors to the upstream whose answer is read. */
+export function readAnswer<T>({ name, secrets }: LoadedUpstream, read: () => T): T {
   try {
     return read()
   } catch (error) {
-    throw GatewayError.is(error) ? error : upstreamError(provider, 'sent an answer that cannot be read', error)
+    if (GatewayError.is(error)) throw redactSecrets(error, secretsOf(secrets))
+    throw upstreamError(name, 'sent an answer that cannot be read', error)
   }
 }
 

@@ -9,6 +9,8 @@ import type {
 } from '../../src/core/ports.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { fetchTransport } from '../../src/http/transport-fetch.ts'
+import { chatClient } from '../../src/formats/chat/client.ts'
+import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { httpProvider, type HttpProviderOptions } from '../../src/providers/http-provider.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import {
@@ -215,6 +217,14 @@ describe('an error status', () => {
   it('does not expose the key', async () => {
     upstream.reply = () => ({ kind: 'json', value: { message: `Incorrect API key provided: ${secret}` }, status: 400 })
     expect((await failureOf(complete())).message).toBe('Incorrect API key provided: [removed]')
+  })
+
+  it('does not expose the key in an error of status 200', async () => {
+    upstream.reply = () => json({ error: { code: 400, message: 'The account northwind cannot send images.' } })
+    provider = create({ format: { dialect: 'openai', load: async () => chatUpstream }, secrets: ['northwind'] })
+    const prompt = chatClient.readPrompt({ model: 'tiny/small', messages: [{ role: 'user', content: 'hello' }] })
+    const failure = await failureOf(provider.complete(providerCall(prompt, runtime)))
+    expect([failure.kind, failure.message]).toEqual(['upstream-rejected', 'The account [removed] cannot send images.'])
   })
 })
 
