@@ -2,9 +2,8 @@ import { LRUCache } from 'lru-cache'
 import { add, costOfTokens, type NanoUsd, ZERO } from '../core/money.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import type { Pause } from '../core/async.ts'
-import { fingerprintOf } from '../core/fingerprint.ts'
+import { fingerprintOf, textOfMessage } from '../core/prompt.ts'
 import type { Runtime } from '../core/ports.ts'
-import { textOfMessage } from '../core/prompt.ts'
 import type { Conversation, Segment } from './conversation.ts'
 
 /** A small model of the requested model's family, for summaries and search terms. */

@@ -1,9 +1,16 @@
 import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
-import { fingerprintOf } from '../core/fingerprint.ts'
+import {
+  fingerprintOf,
+  withParts,
+  type Dialect,
+  type Message,
+  type Part,
+  type Prompt,
+  type TextPart,
+} from '../core/prompt.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
 import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
-import { withParts, type Dialect, type Message, type Part, type Prompt, type TextPart } from '../core/prompt.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
 import { hasCacheControl, hasCacheBreakpoints, UPSTREAM_CACHE_MS } from './upstream-cache.ts'

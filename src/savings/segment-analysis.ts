@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import { fingerprintOf } from '../core/fingerprint.ts'
+import { fingerprintOf, hasOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { measureInSlices, type Pause } from '../core/async.ts'
-import { hasOnlyToolResults, textOfMessage, textOfPart, type Message } from '../core/prompt.ts'
 import { excerptSegment, type Snippet, type TextLocation } from './excerpt.ts'
 import { countTerms, type TermCounts } from './keywords.ts'
 import { hasStandingInstruction, termsOf } from './query.ts'

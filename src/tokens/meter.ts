@@ -1,9 +1,16 @@
 import { LRUCache } from 'lru-cache'
 import { createPause, lazy, measureInSlices } from '../core/async.ts'
-import { fingerprintOf } from '../core/fingerprint.ts'
+import {
+  fingerprintOf,
+  textOfPart,
+  type DocumentPart,
+  type Message,
+  type Part,
+  type Prompt,
+  type Tool,
+} from '../core/prompt.ts'
 import type { Vocabulary } from '../core/model.ts'
 import type { Meter, Tokenizer } from '../core/ports.ts'
-import { textOfPart, type DocumentPart, type Message, type Part, type Prompt, type Tool } from '../core/prompt.ts'
 import { textsOfBody, utf8Length } from './bound.ts'
 import { estimateTokens } from './estimate.ts'
 import { yieldToEventLoop } from './event-loop.ts'

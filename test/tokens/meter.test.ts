@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Tokenizer } from '../../src/core/ports.ts'
-import type { Message, Part, Prompt } from '../../src/core/prompt.ts'
-import { fingerprintOf } from '../../src/core/fingerprint.ts'
+import { type Message, type Part, type Prompt, fingerprintOf } from '../../src/core/prompt.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 
 const message = (text: string, ...more: Part[]): Message => ({ role: 'user', parts: [{ type: 'text', text }, ...more] })
