@@ -239,8 +239,3 @@ export interface Route {
 export type ProviderState = 'healthy' | 'degraded' | 'unavailable'
 
 export type ProviderStates = Readonly<Record<string, ProviderState>>
-
-/** Returns true if prompts in this dialect need no translation. */
-export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
-  return provider.dialect === dialect || provider.secondDialect === dialect
-}

@@ -22,7 +22,8 @@ import type { Services, Resolve } from './services.ts'
 import { isSafeModelName } from '../core/model.ts'
 import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
 import { editDistance } from '../core/option-checks.ts'
-import { supportsDialect, type Route } from '../core/ports.ts'
+import type { Route } from '../core/ports.ts'
+import { supportsDialect } from '../formats/format.ts'
 import type { Prompt } from '../core/prompt.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
