@@ -1,5 +1,16 @@
-import { promptTokens, type Usage } from '../core/answer.ts'
-import { add, costOf, costOfTokens, formatUsd, subtract, scale, ZERO, type NanoUsd, type Price } from '../core/money.ts'
+import type { Usage } from '../core/answer.ts'
+import {
+  add,
+  costOf,
+  costOfTokens,
+  formatUsd,
+  subtract,
+  scale,
+  ZERO,
+  type NanoUsd,
+  type Price,
+  promptTokens,
+} from '../core/money.ts'
 
 /** The cost of one request. Token counts refer to the prompt, except `completionTokens`. */
 export interface Bill {

@@ -1,4 +1,5 @@
 import type { Dialect, Native, Part, UpstreamDialect } from './prompt.ts'
+import type { ByteSearch } from './json.ts'
 
 /**
  * Token usage of one upstream call. The prompt counts do not overlap: the prompt has `inputTokens` + `cacheReadTokens`
@@ -23,11 +24,6 @@ export const NO_USAGE: Usage = {
   cacheWrite1hTokens: 0,
   outputTokens: 0,
   reasoningTokens: 0,
-}
-
-/** Returns the number of prompt tokens, including cached tokens. */
-export function promptTokens(usage: Usage): number {
-  return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }
 
 /** The reason for the end of an answer. After `pause`, the caller must continue the turn. */
@@ -130,34 +126,4 @@ export interface SourceReceiver {
   onChunk(chunk: StreamChunk): void
   onEnd(): void
   onError(error: unknown): void
-}
-
-/** Finds ASCII patterns in bytes without decoding them. */
-export interface ByteSearch {
-  readonly bytes: Uint8Array
-  /** Returns the index of the first occurrence at or after `from`, or -1. */
-  find(pattern: string, from?: number): number
-}
-
-/** Decodes windows-1252, which has one character per byte. */
-const decoder = new TextDecoder('latin1')
-
-/** Converts the bytes to a string of one character per byte on the first search, because strings are searched faster. */
-export function createByteSearch(bytes: Uint8Array): ByteSearch {
-  let text: string | undefined
-  const find = (pattern: string, from = 0): number => {
-    text ??= isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
-    return text.indexOf(pattern, from)
-  }
-  return { bytes, find }
-}
-
-/** Methods of Node's Buffer, which are faster than a TextDecoder. */
-interface NodeBytes {
-  utf8Slice(): string
-  latin1Slice(): string
-}
-
-export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
-  return 'latin1Slice' in bytes
 }

@@ -193,3 +193,33 @@ export function modelKeyKind(bytes: Uint8Array, start: number, end: number): 'pl
     return 'other'
   }
 }
+
+/** Finds ASCII patterns in bytes without decoding them. */
+export interface ByteSearch {
+  readonly bytes: Uint8Array
+  /** Returns the index of the first occurrence at or after `from`, or -1. */
+  find(pattern: string, from?: number): number
+}
+
+/** Decodes windows-1252, which has one character per byte. */
+const decoder = new TextDecoder('latin1')
+
+/** Converts the bytes to a string of one character per byte on the first search, because strings are searched faster. */
+export function createByteSearch(bytes: Uint8Array): ByteSearch {
+  let text: string | undefined
+  const find = (pattern: string, from = 0): number => {
+    text ??= isNodeBytes(bytes) ? bytes.latin1Slice() : decoder.decode(bytes)
+    return text.indexOf(pattern, from)
+  }
+  return { bytes, find }
+}
+
+/** Methods of Node's Buffer, which are faster than a TextDecoder. */
+interface NodeBytes {
+  utf8Slice(): string
+  latin1Slice(): string
+}
+
+export function isNodeBytes(bytes: Uint8Array): bytes is Uint8Array & NodeBytes {
+  return 'latin1Slice' in bytes
+}

@@ -1,4 +1,4 @@
-import { promptTokens, type Usage } from './answer.ts'
+import type { Usage } from './answer.ts'
 
 /** Billionths of a US dollar, as an integer, because sums of integers are exact. */
 export type NanoUsd = number & { readonly unit: 'nano-usd' }
@@ -90,4 +90,9 @@ export function toDollars(amount: NanoUsd): number {
 /** Returns the amount in cents, rounded half up. For display only. */
 export function toCents(amount: NanoUsd): number {
   return Math.round(amount / 1e7)
+}
+
+/** Returns the number of prompt tokens, including cached tokens. */
+export function promptTokens(usage: Usage): number {
+  return usage.inputTokens + usage.cacheReadTokens + usage.cacheWriteTokens + usage.cacheWrite1hTokens
 }

@@ -1,7 +1,15 @@
-import type { StreamPart, ByteSearch, Completion, SseEvent } from '../core/answer.ts'
+import type { StreamPart, Completion, SseEvent } from '../core/answer.ts'
 import type { Dialect, Native } from '../core/prompt.ts'
 import { GatewayError } from '../core/errors.ts'
-import { asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../core/json.ts'
+import {
+  asObject,
+  asString,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  parseJson,
+  type ByteSearch,
+} from '../core/json.ts'
 
 export function identityOf(answer: JsonObject | undefined): Pick<Completion, 'id' | 'model'> {
   return { id: asString(answer?.['id']) ?? '', model: asString(answer?.['model']) ?? '' }

@@ -1,6 +1,5 @@
-import { isNodeBytes } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
+import { isJsonObject, type Json, type JsonObject, isNodeBytes } from '../core/json.ts'
 import { isSafeModelName } from '../core/model.ts'
 import type { Part, Source } from '../core/prompt.ts'
 

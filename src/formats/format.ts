@@ -1,6 +1,6 @@
-import type { ByteSearch, Completion, SseEvent, CanForward, StreamChunk, StreamReader } from '../core/answer.ts'
+import type { Completion, SseEvent, CanForward, StreamChunk, StreamReader } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Json, JsonObject } from '../core/json.ts'
+import type { Json, JsonObject, ByteSearch } from '../core/json.ts'
 import type { Provider } from '../core/ports.ts'
 import type {
   Dialect,

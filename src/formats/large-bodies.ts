@@ -1,6 +1,11 @@
-import { type ByteSearch, isNodeBytes, createByteSearch } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
-import { type JsonObject, MAX_DATA_URL_PREFIX_BYTES } from '../core/json.ts'
+import {
+  type JsonObject,
+  MAX_DATA_URL_PREFIX_BYTES,
+  type ByteSearch,
+  isNodeBytes,
+  createByteSearch,
+} from '../core/json.ts'
 import { decodeUtf8, parseJsonText, createUtf8Decoder } from './fields.ts'
 import type { Span } from '../core/prompt.ts'
 import type { LongString, Steps } from './scan-json.ts'

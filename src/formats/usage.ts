@@ -1,4 +1,5 @@
-import { type FinishReason, NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import { promptTokens } from '../core/money.ts'
+import { type FinishReason, NO_USAGE, type Usage } from '../core/answer.ts'
 import { asArray, asCount, asObject, asString, isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** Maximum plausible token count. A higher count is treated as missing, so an upstream's mistake is not billed. */

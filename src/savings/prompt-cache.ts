@@ -1,4 +1,4 @@
-import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import { NO_USAGE, type Usage } from '../core/answer.ts'
 import {
   fingerprintOf,
   withParts,
@@ -10,7 +10,7 @@ import {
 } from '../core/prompt.ts'
 import { asCount, isJsonObject, type JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
-import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, toNanoUsd, subtract, scale, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
 import { MIN_GAIN_RATIO, turnsAhead, turnsSoFar } from './choose-tiers.ts'
 import { type ConversationMemory, createPrefixHashes } from './conversation.ts'
 import { hasCacheControl, hasCacheBreakpoints, UPSTREAM_CACHE_MS } from './upstream-cache.ts'

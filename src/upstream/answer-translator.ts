@@ -1,13 +1,13 @@
-import {
-  type CanForward,
-  type StreamReader,
-  type StreamFormat,
-  createByteSearch,
-  type StreamPart,
-  type Completion,
-  type SseEvent,
-  type StreamChunk,
-  type Usage,
+import { createByteSearch } from '../core/json.ts'
+import type {
+  CanForward,
+  StreamReader,
+  StreamFormat,
+  StreamPart,
+  Completion,
+  SseEvent,
+  StreamChunk,
+  Usage,
 } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import { textOfPart } from '../core/prompt.ts'

@@ -1,7 +1,7 @@
-import { NO_USAGE, promptTokens, type Usage } from '../core/answer.ts'
+import { NO_USAGE, type Usage } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
-import { add, costOf, ZERO, type NanoUsd } from '../core/money.ts'
+import { add, costOf, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
 import type { Route } from '../core/ports.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
