@@ -24,7 +24,7 @@ import { checkCircuitBreaker, type CircuitBreakerOptions } from './providers/cir
 import type { LogRecord } from './records/request-log.ts'
 import type { AdminOptions } from './routes/admin.ts'
 import type { BatchOptions } from './pipeline/batch-worker.ts'
-import { checkBatches } from './wiring/batches.ts'
+import { checkBatches } from './wiring/endpoints.ts'
 import { checkStreams, type StreamsOptions } from './wiring/services.ts'
 import { checkSavings, type SavingsOptions } from './wiring/savings.ts'
 

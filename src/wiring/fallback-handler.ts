@@ -6,6 +6,7 @@ import { chatClient } from '../formats/chat/client.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import { compactClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
+import type { createBatchProcessing } from '../pipeline/batch-worker.ts'
 import { countStages, embeddingStages } from '../pipeline/embedding-and-count-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
 import type { Services, RequestTracker } from '../pipeline/services.ts'
@@ -18,7 +19,6 @@ import { getModel, greeting, health, listModels, ready } from '../routes/info.ts
 import { passthroughEndpoints } from '../routes/passthrough.ts'
 import { replayStream } from '../routes/replay.ts'
 import { responseHandlers } from '../routes/responses.ts'
-import type { Batches } from './batches.ts'
 
 // Exported here, because each additional dynamic import would split shared code into more chunks.
 export { writePrometheus } from '../routes/info.ts'
@@ -35,7 +35,7 @@ export interface EndpointDependencies {
   readonly basePath: string
   readonly admin: Omit<AdminDependencies, 'services'>
   readonly requestTracker: RequestTracker
-  readonly batches: Batches
+  readonly batches: { open(): Promise<ReturnType<typeof createBatchProcessing>> }
   readonly passthrough: PassthroughOptions | undefined
 }
 
