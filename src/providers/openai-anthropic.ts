@@ -32,7 +32,7 @@ import { defaultTransport } from '#transport'
 import { lazy } from '../core/async.ts'
 import type { Embedder } from '../core/cache-ports.ts'
 import { fetchTransport } from '../http/transport-fetch.ts'
-import type { EmbeddingEndpoint } from './embedding-request.ts'
+import type { EmbeddingEndpoint } from './internal-calls.ts'
 
 /** Options of `openaiCompatible()`. */
 export interface OpenaiCompatibleOptions extends VendorOptions {
@@ -208,7 +208,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-const loadRequestModule = lazy(() => import('./embedding-request.ts'))
+const loadRequestModule = lazy(() => import('./internal-calls.ts'))
 
 /**
  * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has

@@ -25,7 +25,7 @@ import type { SemanticCacheOptions } from '../cache/cache-options.ts'
 import type { CacheStatistics, SemanticCache } from '../cache/semantic-cache.ts'
 import { NO_USAGE } from '../core/answer.ts'
 import type { SmallModel } from '../savings/models.ts'
-import type { SmallModelOptions } from '../providers/ask-small-model.ts'
+import type { SmallModelOptions } from '../providers/internal-calls.ts'
 
 /** Options for tiers 2 to 5; see docs/tiers. */
 export interface SavingsOptions {
@@ -226,7 +226,7 @@ export function createSmallModel(route: Route, options: SmallModelOptions): Smal
   return {
     name: `${provider.name}/${model.id}`,
     ask: async (question) => {
-      const { askSmallModel } = await import('../providers/ask-small-model.ts')
+      const { askSmallModel } = await import('../providers/internal-calls.ts')
       return askSmallModel(question, route, options)
     },
     price: (promptTokens, outputTokens) =>

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Transport } from '../../src/core/ports.ts'
-import { embedTexts } from '../../src/providers/embedding-request.ts'
+import { embedTexts } from '../../src/providers/internal-calls.ts'
 import { openaiEmbedder, type OpenaiEmbedderOptions } from '../../src/providers/openai-anthropic.ts'
 import { testEmbedder } from '../contract/embedder.ts'
 
