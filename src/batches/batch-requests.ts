@@ -1,4 +1,5 @@
 import { GatewayError } from '../core/errors.ts'
+import type { HeaderRecord, HttpRequest, ResponseSink } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
 
 export interface BatchRequest {
@@ -229,4 +230,44 @@ function withoutElements(bytes: Uint8Array, requests: Scan['requests']): Uint8Ar
   emptied.set(bytes.subarray(0, requests.start + 1))
   emptied.set(bytes.subarray(requests.end), requests.start + 1)
   return emptied
+}
+
+/** Returns an in-process request with a JSON body. The JSON limits apply to the body. */
+export function internalRequest(
+  path: string,
+  headers: Readonly<Record<string, string>>,
+  body: JsonObject,
+): HttpRequest {
+  return {
+    method: 'POST',
+    path,
+    query: '',
+    origin: '',
+    header: (name) => (name === 'content-type' ? 'application/json' : headers[name]),
+    headerNames: () => [...Object.keys(headers), 'content-type'],
+    body: () => new TextEncoder().encode(JSON.stringify(body)),
+    onDisconnect: () => {},
+  }
+}
+
+export class CollectedResponse implements ResponseSink {
+  status = 0
+  body = ''
+
+  send(status: number, _headers: HeaderRecord, body: Uint8Array | string): void {
+    this.status = status
+    this.body = typeof body === 'string' ? body : new TextDecoder().decode(body)
+  }
+
+  begin(): void {}
+
+  write(): boolean {
+    return true
+  }
+
+  onDrain(): void {}
+
+  end(): void {}
+
+  destroy(): void {}
 }

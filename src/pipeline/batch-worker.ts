@@ -3,8 +3,7 @@ import { cleanUpBatches, type OpenBatch, toPosition } from '../batches/batch.ts'
 import { type ItemClaim, ItemPoll, ItemQueue } from '../batches/item-queue.ts'
 import type { Store } from '../core/store.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
-import type { FindKeyById } from './answer-item.ts'
-import { createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
+import { type FindKeyById, createItemProcessor, type ItemProcessor, type RetryDelay } from './process-item.ts'
 import type { Services, RequestTracker } from './services.ts'
 
 /** Options of the batch worker of this process. See docs/batches.md. */

@@ -7,7 +7,7 @@ import { parseConfiguration } from '../governance/configuration.ts'
 import { createKeyLookup } from '../governance/virtual-key.ts'
 import { createLedger, type Ledger } from '../governance/ledger.ts'
 import { createSharedLimits } from '../governance/limits.ts'
-import type { FindKeyById } from '../pipeline/answer-item.ts'
+import type { FindKeyById } from '../pipeline/process-item.ts'
 import type { FindKey } from '../pipeline/services.ts'
 
 /** Keys, budgets and rate limits, and the ledger that enforces them. */
