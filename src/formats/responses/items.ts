@@ -1,6 +1,7 @@
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject } from '../../core/json.ts'
 import type { Message, Native, Part, Role } from '../../core/prompt.ts'
 import { arrayAt, fieldError, isAbsent, objectAt, stringAt, readContentParts, urlSource } from '../fields.ts'
+import type { WriteContext } from '../format.ts'
 
 /**
  * Returns no items if the message was rewritten. The native form of a message with one item is the item. With several
@@ -234,4 +235,34 @@ export function itemId(kind: 'msg' | 'fc' | 'rs', stem: string, index: number): 
 export function responseIdOfItem(id: string): string | undefined {
   const stem = /^(?:msg|fc|rs)_([\w-]+)_\d+$/.exec(id)?.[1]
   return stem === undefined ? undefined : responseId(stem)
+}
+
+/** Returns the request fields that a response echoes, with the vendor's defaults. */
+export function echoedFields(context: WriteContext, id: string, model: string): JsonObject {
+  const body = context.requestBody ?? context.prompt.native.value
+  const { settings } = context.prompt
+  const echo = (field: string, fallback: Json): Json => body[field] ?? fallback
+  return {
+    id,
+    object: 'response',
+    created_at: context.createdSeconds,
+    background: false,
+    error: null,
+    instructions: echo('instructions', null),
+    max_output_tokens: echo('max_output_tokens', null),
+    max_tool_calls: echo('max_tool_calls', null),
+    metadata: echo('metadata', body['client_metadata'] ?? {}),
+    model,
+    parallel_tool_calls: echo('parallel_tool_calls', true),
+    previous_response_id: echo('previous_response_id', null),
+    reasoning: echo('reasoning', { effort: null, summary: null }),
+    store: echo('store', true),
+    temperature: settings.temperature ?? null,
+    text: echo('text', { format: { type: 'text' } }),
+    tool_choice: echo('tool_choice', 'auto'),
+    tools: echo('tools', []),
+    top_p: settings.topP ?? null,
+    truncation: echo('truncation', 'disabled'),
+    user: echo('user', null),
+  }
 }

@@ -1,6 +1,7 @@
 import type { StreamPart } from '../../core/answer.ts'
 import { asObject, asString, type JsonObject, parseJson } from '../../core/json.ts'
-import { CUSTOM_INPUT, type OriginalTool } from '../portable.ts'
+import type { WriteContext } from '../format.ts'
+import { collectToolset, CUSTOM_INPUT, type OriginalTool } from '../portable.ts'
 import { itemId, reasoningItem } from './items.ts'
 
 /** An event without its sequence number. */
@@ -281,4 +282,10 @@ function contentFields(open: OpenItem): JsonObject {
 
 function summaryFields(open: OpenItem): JsonObject {
   return { ...itemFields(open), summary_index: 0 }
+}
+
+/** Returns the tools whose calls are not written as plain function calls: custom tools, and tools in a namespace. */
+export function customAndNamespacedTools({ prompt }: WriteContext): ReadonlyMap<string, OriginalTool> {
+  const { originalsByName } = collectToolset(prompt)
+  return new Map([...originalsByName].filter(([, { isCustom, namespace }]) => isCustom || namespace !== undefined))
 }
