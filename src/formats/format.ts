@@ -1,7 +1,6 @@
 import type { Completion, SseEvent, CanForward, StreamChunk, StreamReader } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Json, JsonObject, ByteSearch } from '../core/json.ts'
-import type { Provider } from '../core/ports.ts'
 import type {
   Dialect,
   DocumentPart,
@@ -233,9 +232,4 @@ export function writeNativeBody({ native }: Prompt, model: string, changes: Body
   const canSplice = received !== undefined && onlyAddsFields
   const body = canSplice ? replaceModel(received, model, changes) : JSON.stringify({ ...value, ...changes, model })
   return { body, ignored: [] }
-}
-
-/** Returns true if prompts in this dialect need no translation. */
-export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
-  return provider.dialect === dialect || provider.secondDialect === dialect
 }

@@ -1,4 +1,5 @@
 // Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
+import { supportsDialect } from '../upstream/attempts.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
 import { chain, type MaybePromise, isPromise } from '../core/async.ts'
@@ -23,7 +24,6 @@ import { isSafeModelName } from '../core/model.ts'
 import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
 import { editDistance } from '../core/option-checks.ts'
 import type { Route } from '../core/ports.ts'
-import { supportsDialect } from '../formats/format.ts'
 import type { Prompt } from '../core/prompt.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const

@@ -3,10 +3,9 @@ import { type Cancellation, type MaybePromise, lazy } from '../core/async.ts'
 import type { HttpRequest } from '../core/http.ts'
 import type { Prompt } from '../core/prompt.ts'
 import type { Route } from '../core/ports.ts'
-import { supportsDialect } from '../formats/format.ts'
 import type { PortablePrompt } from '../formats/portable.ts'
 import { contextWindowOf } from '../tokens/bound.ts'
-import type { Attempts } from '../upstream/attempts.ts'
+import { type Attempts, supportsDialect } from '../upstream/attempts.ts'
 import {
   type Answer,
   type Answered,

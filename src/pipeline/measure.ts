@@ -1,7 +1,7 @@
+import { supportsDialect } from '../upstream/attempts.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { MaybePromise } from '../core/async.ts'
 import type { Route } from '../core/ports.ts'
-import { supportsDialect } from '../formats/format.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { findSurchargedField, findVendorWork } from '../formats/prompt-size.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt, contextWindowOf, type PromptWeight } from '../tokens/bound.ts'

@@ -1,10 +1,11 @@
+import { supportsDialect } from '../upstream/attempts.ts'
 import type { Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { type Bill, billHeaders, toHeaderText } from '../billing/bill.ts'
 import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
-import { supportsDialect, type WriteContext } from '../formats/format.ts'
+import type { WriteContext } from '../formats/format.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 

@@ -2,7 +2,8 @@ import { NO_USAGE, type Usage } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import { add, costOf, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
-import type { Route } from '../core/ports.ts'
+import type { Provider, Route } from '../core/ports.ts'
+import type { Dialect } from '../core/prompt.ts'
 import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** The usage may increase while the answer is received. */
@@ -137,4 +138,9 @@ function redactJson(value: Json, redact: (text: string) => string): Json {
 
 export function timeoutError(provider: string, ms: number): GatewayError {
   return new GatewayError('upstream-timeout', `The provider "${provider}" did not answer within ${ms / 1000} seconds.`)
+}
+
+/** Returns true if prompts in this dialect need no translation. */
+export function supportsDialect(provider: Pick<Provider, 'dialect' | 'secondDialect'>, dialect: Dialect): boolean {
+  return provider.dialect === dialect || provider.secondDialect === dialect
 }
