@@ -50,6 +50,27 @@ const answer = (parts: readonly object[], finishReason = 'STOP'): object => ({
 const MODEL = 'gemini/gemini-3-flash-preview'
 
 describe('requests to a Gemini model', () => {
+  it('keeps the title of a text document', async () => {
+    upstream.reply = () => ({ kind: 'json', value: answer([{ text: 'Yes.' }]) })
+    await anthropic.messages.create({
+      model: MODEL,
+      max_tokens: 50,
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'document', title: 'Minutes', source: { type: 'text', media_type: 'text/plain', data: 'We met.' } },
+            { type: 'text', text: 'Did they meet?' },
+          ],
+        },
+      ],
+    })
+
+    expect(upstream.last.body['contents']).toEqual([
+      { role: 'user', parts: [{ text: 'Minutes\n\nWe met.' }, { text: 'Did they meet?' }] },
+    ])
+  })
+
   it('writes system text, images, tools, results, the schema and the settings in its format', async () => {
     upstream.reply = () => ({ kind: 'json', value: answer([{ text: '{"a":1}' }]) })
     const schema = { type: 'object', properties: { a: { type: 'number' } } }

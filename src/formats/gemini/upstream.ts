@@ -1,4 +1,10 @@
-import { type CreateContentError, contentErrorFor, type UpstreamFormat, type WrittenPrompt } from '../format.ts'
+import {
+  type CreateContentError,
+  contentErrorFor,
+  documentText,
+  type UpstreamFormat,
+  type WrittenPrompt,
+} from '../format.ts'
 import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
@@ -160,7 +166,8 @@ function writePart(part: Part, state: ContentState): readonly JsonObject[] {
 
 function writeFile(part: ImagePart | DocumentPart, path: string): JsonObject {
   const { source } = part
-  if (source.type === 'text') return { text: source.text }
+  const text = part.type === 'document' ? documentText(part) : undefined
+  if (text !== undefined) return { text }
   if (source.type === 'base64') return { inlineData: { mimeType: source.mediaType, data: source.data } }
   throw contentError(path, `${part.type === 'image' ? 'an image' : 'a document'} that is not sent as base64`)
 }
