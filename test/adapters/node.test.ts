@@ -176,7 +176,7 @@ describe('serve', () => {
     await ended
   })
 
-  it('of 400 headers no more than 240 reach the gateway: older Nodes drop the rest, newer ones refuse them all', async () => {
+  it('of 400 headers no more than 240 reach the gateway: older Nodes drop the rest, newer ones reject them all', async () => {
     const reached: number[] = []
     const server = await start((request, sink) => {
       reached.push([...request.headerNames()].length)

@@ -129,7 +129,7 @@ export function testAdapter(adapter: Adapter): void {
         )
       }
 
-    it('a body of exactly the maximum is read, and a larger one is refused with too-large', async () => {
+    it('a body of exactly the maximum is read, and a larger one is rejected with too-large', async () => {
       const url = await start(kindOfBody({ maxBytes: 100_000 }))
 
       const whole = await post(url, 'x'.repeat(100_000))
@@ -138,7 +138,7 @@ export function testAdapter(adapter: Adapter): void {
       expect([await whole.json(), await larger.json()]).toEqual(['whole', 'too-large'])
     })
 
-    it('a body that does not arrive in time is refused with request-timeout', async () => {
+    it('a body that does not arrive in time is rejected with request-timeout', async () => {
       const atOnce: BodyLimits['after'] = (_ms, callback) => {
         queueMicrotask(callback)
         return () => {}

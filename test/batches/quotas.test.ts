@@ -20,7 +20,7 @@ const wide = (count: number, length: number) => ({
 })
 
 describe('a key that fills the store with batches', () => {
-  it('is refused further batches, while keys, budgets and batches of other keys are created', async () => {
+  it('cannot create further batches, while keys, budgets and batches of other keys are created', async () => {
     const room = smallRoom(300_000)
     const gateway = room.process(room.store, IDLE)
     const { value: greedy } = await gateway.keys.create({ name: 'greedy' })
@@ -37,7 +37,7 @@ describe('a key that fills the store with batches', () => {
     expect(await linesOf(room.process(), other, made.body.id)).toHaveLength(3)
   })
 
-  it('stores no part of a refused batch, and can create batches after it deletes others', async () => {
+  it('stores no part of a rejected batch, and can create batches after it deletes others', async () => {
     const room = smallRoom(300_000)
     const gateway = room.process(room.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
@@ -130,7 +130,7 @@ describe('the event loop', () => {
     expect(turns).toBeGreaterThan(200)
   })
 
-  it('is not blocked while items are refused immediately', async () => {
+  it('is not blocked while items are rejected immediately', async () => {
     const room = openRoom()
     const gateway = room.process(room.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })

@@ -71,7 +71,7 @@ describe('items of a key whose store call fails once', () => {
 })
 
 describe('items that cannot be answered now', () => {
-  it('wait while a limit refuses them, and are retried afterwards', async () => {
+  it('wait while a limit rejects them, and are retried afterwards', async () => {
     const room = openRoom()
     const { secret, id, keyId } = await made(room, 7, { rate_limit_requests: 4, rate_limit_reset_duration: '1m' })
     const gateway = room.process()

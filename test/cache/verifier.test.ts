@@ -20,7 +20,7 @@ function model(said: string): VerifierModel & { readonly asked: string[] } {
 describe('the small model as a verifier', () => {
   const options = { embedder: constantEmbedder(), verifyHit: smallModelVerifier() }
 
-  it('accepts a paraphrase that the guard refuses for its wording, and reports the cost', async () => {
+  it('accepts a paraphrase that the guard rejects for its wording, and reports the cost', async () => {
     const { ask, teach } = createFixture(options)
     const small = model('YES')
     await teach(STORED, 'Paris')
@@ -96,7 +96,7 @@ describe('the small model as a verifier', () => {
     expect(cache.stats().failures).toBe(2)
   })
 
-  it('a custom verifier is not called for candidates that the guard refuses', async () => {
+  it('a custom verifier is not called for candidates that the guard rejects', async () => {
     let asked = 0
     const { ask, teach } = createFixture({
       embedder: constantEmbedder(),

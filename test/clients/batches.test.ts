@@ -141,7 +141,7 @@ describe('message batches through the official client', () => {
     expect((await anthropic.messages.batches.list()).data).toHaveLength(2)
   })
 
-  it('one whose body is refused does not count against the limit', async () => {
+  it('one whose body is rejected does not count against the limit', async () => {
     const { anthropic, gateway, keyId } = await stage({ key: { name: 'k', rate_limit_requests: 1 } })
     await expect(anthropic.messages.batches.create({ requests: [] })).rejects.toMatchObject({ status: 400 })
     expect(await gateway.keys.rateLimit(keyId)).toMatchObject({ requestRemaining: 1 })
@@ -274,7 +274,7 @@ describe('an invalid batch', () => {
     ['a custom_id of 65 characters', { requests: [{ ...right, custom_id: 'a'.repeat(65) }] }, 'requests.0.custom_id'],
     ['the same custom_id twice', { requests: [right, right] }, 'requests.1.custom_id'],
     ['no params', { requests: [{ custom_id: 'a' }] }, 'requests.0.params'],
-  ])('is refused with the path of the invalid field: %s', async (_, body, param) => {
+  ])('is rejected with the path of the invalid field: %s', async (_, body, param) => {
     const { url, secret } = await stage()
 
     const reply = await ask({ url, secret }, JSON.stringify(body), { path: '/v1/messages/batches' })

@@ -97,7 +97,7 @@ describe('counting tokens through the official client', () => {
     ['of a model that the key may not use', {}, { model: CHAT_MODEL }, 403],
     ['of a model that there is not', {}, { model: 'anthropic/none' }, 404],
     ['of messages that are none', {}, { messages: 'none' }, 400],
-  ])('is refused %s', async (_, options, change, status) => {
+  ])('is rejected %s', async (_, options, change, status) => {
     const { url, secret } = await stage({ key: { name: 'k', allowed_models: ['anthropic/*'] } })
 
     const reply = await ask(

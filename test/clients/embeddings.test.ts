@@ -142,7 +142,7 @@ describe('embeddings of the official client', () => {
     [{ dimensions: 0 }, 'dimensions'],
     [{ encoding_format: 'hex' }, 'encoding_format'],
     [{ model: '' }, 'model'],
-  ])('refuse %j', async (fields, param) => {
+  ])('reject %j', async (fields, param) => {
     const { openai, upstream } = await stage()
     const body = { model: MODEL, input: 'one', ...fields } as OpenAI.EmbeddingCreateParams
 
@@ -157,7 +157,7 @@ describe('embeddings of the official client', () => {
     ['a model that answers', 'chat/large', 400],
     ['a provider that does not embed', 'anthropic/large', 400],
     ['an unknown model', 'chat/none', 404],
-  ])('refuse %s with a hint', async (_what, model, status) => {
+  ])('reject %s with a hint', async (_what, model, status) => {
     const { openai, upstream } = await stage()
 
     const error = await openai.embeddings.create({ model, input: 'one' }).catch((reason: unknown) => reason)
@@ -172,7 +172,7 @@ describe('embeddings of the official client', () => {
     expect((await openai.embeddings.create({ model: 'chat/unknown', input: 'one' })).data).toHaveLength(1)
   })
 
-  it('are refused as answers: a prompt for an embedding model is refused', async () => {
+  it('are rejected as answers: a prompt for an embedding model is rejected', async () => {
     const { openai } = await stage()
 
     await expect(
@@ -354,7 +354,7 @@ describe('large embeddings requests', () => {
     expect(turnsBeforeUpstream).toBeGreaterThan(60)
   })
 
-  it('are refused if one text is longer than any embedding model accepts', async () => {
+  it('are rejected if one text is longer than any embedding model accepts', async () => {
     const started = await stage()
 
     const response = await post(started, ['short', 'x'.repeat(1_048_577)])

@@ -140,7 +140,7 @@ describe('a request with X-Svc-Explain', () => {
     expect(written).toEqual([])
   })
 
-  it('returns how it would be refused', async () => {
+  it('returns how it would be rejected', async () => {
     const poor = await stage({ key: { name: 'k', budget_limit_cents: 0 } })
     const spent = await stage({ key: { name: 'k', rate_limit_requests: 1, rate_limit_reset_duration: '1h' } })
     await ask(spent, CHAT.body)
@@ -184,7 +184,7 @@ describe('a request with X-Svc-Explain', () => {
     [{ secret: null }, {}, 401],
     [{}, { model: 'chat/none' }, 404],
     [{}, { messages: 'none' }, 400],
-  ])('is refused if it is invalid: %j %j', async (options, change, status) => {
+  ])('is rejected if it is invalid: %j %j', async (options, change, status) => {
     const started = await stage()
 
     const reply = await ask(started, { ...CHAT.body, ...change }, { ...options, headers: { 'x-svc-explain': 'true' } })

@@ -169,7 +169,7 @@ describe('a request to a vendor of the responses format', () => {
     expect(JSON.parse(last.slice(last.indexOf('data: ') + 6))).toMatchObject({ sequence_number: events.length })
   })
 
-  it('reserves the context window for tools that the vendor runs, and is refused if that does not fit', async () => {
+  it('reserves the context window for tools that the vendor runs, and is rejected if that does not fit', async () => {
     // A window of 100,000 tokens at $1 and 1,000 tokens of answer at $2, times 1.5.
     const { openai, requests } = await stage(() => whole(), {
       key: { name: 'poor', budget_limit_cents: 15, budget_reset_duration: '1d' },
@@ -201,7 +201,7 @@ describe('a request to a vendor of the responses format', () => {
     expect(second).toMatchObject({ svc_metrics: { cache: 'HIT', billed_amount: 0 } })
   })
 
-  it('is refused with the message of the vendor', async () => {
+  it('is rejected with the message of the vendor', async () => {
     const { openai } = await stage(() => ({
       kind: 'failure',
       status: 400,

@@ -96,7 +96,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
     expect(headers.get('x-svc-reduction-pct')).toBe('0%')
   })
 
-  it('refuses an unknown level with the name of the header', async () => {
+  it('rejects an unknown level with the name of the header', async () => {
     await expect(ask({ headers: { 'x-savings-level': 'much' }, turns: turns(2) })).rejects.toMatchObject({
       status: 400,
     })

@@ -167,7 +167,7 @@ describe('settings that a model of another format does not support', () => {
     return { status: answered.status, ignored: answered.headers.get('x-svc-ignored'), sent, error }
   }
 
-  it('omit samplers that the model refuses, and keep those of its format', async () => {
+  it('omit samplers that the model rejects, and keep those of its format', async () => {
     const translated = await twoVendors({ model: 'anthropic/thinker', temperature: 0.5, top_p: 0.9 })
     expect(translated).toMatchObject({ status: 200, ignored: 'temperature, top_p' })
     expect(translated.sent).not.toHaveProperty('temperature')
@@ -186,7 +186,7 @@ describe('settings that a model of another format does not support', () => {
     expect(await twoVendors({ model, ...fields })).toMatchObject({ status: 200, sent: expected, ignored })
   })
 
-  it('are refused by default, and are dropped and listed with onUntranslatable: drop', async () => {
+  it('are rejected by default, and are dropped and listed with onUntranslatable: drop', async () => {
     const fields = {
       model: 'anthropic/plain',
       logprobs: true,

@@ -60,7 +60,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
       headers,
     })
 
-  it('is refused without the admin key, with a caller’s, and with a wrong, empty, cut or longer one', async () => {
+  it('is rejected without the admin key, with a caller’s, and with a wrong, empty, cut or longer one', async () => {
     const wrong: readonly Record<string, string>[] = [
       {},
       { authorization: `Bearer ${stage.secret}` },
@@ -112,7 +112,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
   })
 })
 
-it('refuses every other spelling of an admin path without credentials', async () => {
+it('rejects every other spelling of an admin path without credentials', async () => {
   const spellings = [
     '//metrics',
     '/metrics/',
@@ -248,7 +248,7 @@ describe('an update', () => {
     ['null', { is_active: null }],
     ['[]', { is_active: [] }],
     ['{}', { is_active: {} }],
-  ])('of is_active to %s is refused and changes nothing', async (_, body) => {
+  ])('of is_active to %s is rejected and changes nothing', async (_, body) => {
     const { id, secret } = await newKey()
     expectRefusal(await admin('PUT', `${KEYS}/${id}`, body), { ...INVALID, param: 'is_active' })
     expect((await ask(stage, CHAT.body, { secret })).status).toBe(200)
@@ -306,7 +306,7 @@ describe('a creation', () => {
     [RATE_LIMITS, 'request_max_limit', { request_max_limit: 1.5 }],
     [RATE_LIMITS, 'token_max_limit', { token_max_limit: '9' }],
     [RATE_LIMITS, 'token_reset_duration', { token_max_limit: 9, token_reset_duration: 'day' }],
-  ])('at %s with a wrong %s is refused: %j', async (path, param, body) => {
+  ])('at %s with a wrong %s is rejected: %j', async (path, param, body) => {
     expectRefusal(await admin('POST', path, JSON.stringify(body)), { ...INVALID, param })
   })
 
@@ -430,7 +430,7 @@ it('300 keys are listed on one page', async () => {
   expect([keys.length, has_more]).toEqual([300, false])
 })
 
-it('a body of another type, compressed, or too large is refused before it is read', async () => {
+it('a body of another type, compressed, or too large is rejected before it is read', async () => {
   const send = (body: Sendable, headers: Record<string, string>): Promise<Reply> =>
     administrate(stage, 'POST', KEYS, body, { headers })
   expect((await send('name=x', { 'content-type': 'application/x-www-form-urlencoded' })).status).toBe(415)

@@ -150,7 +150,7 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     if (front.model === MESSAGE.model) expect(actual).toBe((50 + 2 * 10 + 50) * INPUT)
   })
 
-  it('that was refused or did not reach the upstream costs nothing', async () => {
+  it('that was rejected or did not reach the upstream costs nothing', async () => {
     const replies = inTurn({ kind: 'failure', status: 503 }, { kind: 'cut' }, 'Hello.')
     const stage = await startOne(replies)
     expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)

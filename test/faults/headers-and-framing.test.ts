@@ -73,7 +73,7 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     expect((await ask(stage, body, { path, secret: null, headers })).status).toBe(200)
   })
 
-  it('is refused next to a different key', async () => {
+  it('is rejected next to a different key', async () => {
     const other = (await stage.gateway.keys.create({ name: 'other' })).value
     for (const value of ['wrong', other]) {
       for (const name of ['x-api-key', 'x-bf-vk']) {
@@ -103,13 +103,13 @@ describe('keys', () => {
     expect((await ask(stage, undefined, { method: 'GET', path })).status).toBe(200)
   })
 
-  it('are refused if inactive', async () => {
+  it('are rejected if inactive', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'inactive', is_active: false })
     expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
   })
 
-  it('are refused if expired', async () => {
+  it('are rejected if expired', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'expired', expires_at: '2020-01-01T00:00:00Z' })
     expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
@@ -218,7 +218,7 @@ describe('headers', () => {
     ['range', ['bytes=0-1']],
     ['if-none-match', ['*']],
     ['idempotency-key', ['x'.repeat(6_000)]],
-  ])('called %s with arbitrary values are ignored or refused, never a 500', async (name, values) => {
+  ])('called %s with arbitrary values are ignored or rejected, never a 500', async (name, values) => {
     for (const { path, body } of FRONTS) {
       for (const value of values) {
         const reply = await ask(stage, body, { path, headers: { [name]: value } })
@@ -478,7 +478,7 @@ describe('framing', () => {
     'GET /v1/models\r\n\r\n',
     '\u0016\u0003\u0001\u0002\0\u0001\0\u0001\u00fc\u0003\u0003\r\n\r\n',
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-  ])('that is invalid (%j) is refused, and the connection is closed', async (bytes) => {
+  ])('that is invalid (%j) is rejected, and the connection is closed', async (bytes) => {
     const text = await exchange(stage, [bytes])
     expect(statusesOf(text).every((status) => status >= 400)).toBe(true)
     expect((await ask(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)

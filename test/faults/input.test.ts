@@ -41,7 +41,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['a comma too many', text.replace(/\}$/, ',}')],
     ['HTML', '<!doctype html><title>x</title>'],
     ['a form', 'model=chat%2Flarge&messages=hi'],
-  ])('refuses a body of %s', async (_, sent) => {
+  ])('rejects a body of %s', async (_, sent) => {
     expectRefusal(await ask(stage, sent, { path }), BAD)
     expectNotCalled()
   })
@@ -89,7 +89,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['a host', 'chat/@[::1]'],
     ['markup', '<script>alert(1)</script>'],
     ['100,000 characters', `chat/${'x'.repeat(100_000)}`],
-  ])('refuses a model name with %s and does not repeat it in a header', async (_, value) => {
+  ])('rejects a model name with %s and does not repeat it in a header', async (_, value) => {
     const reply = await ask(stage, withField('model', value), { path })
 
     expectRefusal(reply, { ...BAD, param: 'model' })
@@ -125,7 +125,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     { role: 'user', content: [{ text: 'x' }] },
     { role: 'user', content: [{ type: 'text', text: 5 }] },
     { role: 'user', content: [{ type: ['text'], text: 'x' }] },
-  ])('refuses the message %j', async (value) => {
+  ])('rejects the message %j', async (value) => {
     expectRefusal(await ask(stage, withField('messages', [value]), { path }), BAD)
     expectNotCalled()
   })
@@ -139,7 +139,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ...['"true"', '1', '0', '{}', '[]'].map((value): [string, string] => ['stream', value]),
     ...['5', '{}', '"web"'].map((value): [string, string] => ['tools', value]),
     ...['5', '[]'].map((value): [string, string] => ['tool_choice', value]),
-  ])('refuses %s: %s and names the field', async (field, value) => {
+  ])('rejects %s: %s and names the field', async (field, value) => {
     const others = JSON.stringify({ ...body, [field]: undefined }).slice(0, -1)
     const reply = await ask(stage, `${others},"${field}":${value}}`, { path })
 
@@ -162,7 +162,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['a cut UTF-8 sign', Buffer.from(text.replace('Hello?', '€')).filter((byte) => byte !== 0xac)],
     ['UTF-16', Buffer.from(`\ufeff${text}`, 'utf16le')],
     ['UTF-32', Buffer.from([...text].flatMap((sign) => [sign.charCodeAt(0), 0, 0, 0]))],
-  ])('refuses %s', async (_, bytes) => {
+  ])('rejects %s', async (_, bytes) => {
     expectRefusal(await ask(stage, bytes, { path }), BAD)
     expectNotCalled()
   })
@@ -181,7 +181,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     'multipart/form-data; boundary=x',
     'json',
     '',
-  ])('refuses the content type %s', async (type) => {
+  ])('rejects the content type %s', async (type) => {
     const reply = await ask(stage, body, { path, headers: { 'content-type': type } })
 
     expectRefusal(reply, { status: 415, type: 'invalid_request_error' })
@@ -193,7 +193,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['br', brotliCompressSync(text)],
     ['zstd', Buffer.from(text)],
     ['gzip, gzip', gzipSync(gzipSync(Buffer.alloc(10_000_000)))],
-  ])('refuses a body in %s', async (encoding, bytes) => {
+  ])('rejects a body in %s', async (encoding, bytes) => {
     const reply = await ask(stage, bytes, { path, headers: { 'content-encoding': encoding } })
 
     expectRefusal(reply, { status: 415, type: 'invalid_request_error' })
@@ -208,7 +208,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expectNotCalled()
   })
 
-  it('refuses contents and tool schemas of 20,000 levels', async () => {
+  it('rejects contents and tool schemas of 20,000 levels', async () => {
     const deep = '{"properties":'.repeat(20_000) + '{}' + '}'.repeat(20_000)
     const tool =
       path === CHAT.path
@@ -221,7 +221,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     expectNotCalled()
   })
 
-  it('refuses 200,000 keys and 40,001 messages', async () => {
+  it('rejects 200,000 keys and 40,001 messages', async () => {
     const keys = Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')
     const message = { role: 'user', content: 'x' }
 
@@ -343,7 +343,7 @@ describe('a body', () => {
   it.each([
     ['announced as 50 MB', 'content-length: 50000000\r\n', '{'],
     ['announced as more than any number', `content-length: ${'9'.repeat(15)}\r\n`, '{'],
-  ])('%s is refused before it has arrived, and the connection is closed', async (_, header, begin) => {
+  ])('%s is rejected before it has arrived, and the connection is closed', async (_, header, begin) => {
     const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\n${header}\r\n`
     const text = await exchange(stage, [head + begin])
 
@@ -394,7 +394,7 @@ describe('a body', () => {
     await narrow.close()
   })
 
-  it('without an end is refused as soon as it exceeds the limit', async () => {
+  it('without an end is rejected as soon as it exceeds the limit', async () => {
     const narrow = await startStage({ limits: { bodyBytes: 10_000 } })
     const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(narrow)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
     const text = await exchange(narrow, [head, `4e20\r\n${' '.repeat(20_000)}\r\n`])

@@ -31,7 +31,7 @@ async function start(options: Parameters<typeof startStage>[0] = {}): Promise<St
 }
 
 describe('a key with large bodies', () => {
-  it('is refused with 429 when its bodies wait too long, while other keys and small requests are answered', async () => {
+  it('is rejected with 429 when its bodies wait too long, while other keys and small requests are answered', async () => {
     const release = gate()
     const stage = await start({
       limits: { bodyBytesPerKey: 3 * MIB, bodyReadMs: 500 },

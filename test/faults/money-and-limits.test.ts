@@ -113,7 +113,7 @@ describe('a request limit', () => {
     )
   })
 
-  it('does not count requests that were refused earlier, and counts requests that fail', async () => {
+  it('does not count requests that were rejected earlier, and counts requests that fail', async () => {
     const stage = await startOne({ rate_limit_requests: 10, allowed_models: ['chat/large', 'anthropic/*'] })
     await ask(stage, 'no JSON')
     await ask(stage, { ...CHAT.body, model: 'chat/none' })
@@ -127,7 +127,7 @@ describe('a request limit', () => {
     expect((await ask(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('7')
   })
 
-  it('that is reached charges nothing for the requests that it refuses', async () => {
+  it('that is reached charges nothing for the requests that it rejects', async () => {
     const stage = await startOne({ rate_limit_requests: 1, budget_limit_cents: 1_000, rate_limit_tokens: 1_000_000 })
     await ask(stage, CHAT.body)
     const [money, tokens] = [await stage.store.spent('budget'), await stage.store.spent('tokens')]
@@ -138,7 +138,7 @@ describe('a request limit', () => {
     expect(await stage.store.held()).toBe(0)
   })
 
-  it('of 0 refuses every request', async () => {
+  it('of 0 rejects every request', async () => {
     for (const key of [{ rate_limit_requests: 0 }, { rate_limit_tokens: 0 }]) {
       const stage = await startOne(key)
       for (const { path, body } of FRONTS) expectRefusal(await ask(stage, body, { path }), LIMITED)
@@ -196,7 +196,7 @@ describe('a request limit', () => {
 })
 
 describe('a token limit', () => {
-  it('refuses a burst whose prompts alone reach it', async () => {
+  it('rejects a burst whose prompts alone reach it', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 250, 10)
     const content = 'The fox jumps over the lazy dog. '.repeat(35)
@@ -307,7 +307,7 @@ describe('a budget', () => {
     expect(refused.text).not.toContain((await stage.store.spent('budget')).toString().slice(0, 4))
   })
 
-  it('of 0 refuses every request at any price', async () => {
+  it('of 0 rejects every request at any price', async () => {
     for (const price of [
       { input: 1, output: 2 },
       { input: 0, output: 0 },
@@ -322,7 +322,7 @@ describe('a budget', () => {
     }
   })
 
-  it('is not charged by requests that are refused or fail before an answer', async () => {
+  it('is not charged by requests that are rejected or fail before an answer', async () => {
     const stage = await startOne({ budget_limit_cents: 100 })
     const replies: readonly Reply[] = [
       { kind: 'failure', status: 400 },

@@ -101,7 +101,7 @@ describe('a key that floods the store', () => {
   })
 })
 
-describe('requests that are refused', () => {
+describe('requests that are rejected', () => {
   it('do not evict billed audit records of the same key', async () => {
     const { gateway, keyId, ...stage } = await stageWith({
       logs: { entries: 60, bytes: 10_000_000, maxEntriesPerLog: 50 },

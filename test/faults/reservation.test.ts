@@ -155,13 +155,13 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect((await ask(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
   })
 
-  it('is refused if no counter exists', async () => {
+  it('is rejected if no counter exists', async () => {
     const stage = await start({ budget_limit_cents: 2 })
     expectRefusal(await ask(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
     expect(calls(stage)).toBe(0)
   })
 
-  it('is refused if the vendor fails to count', async () => {
+  it('is rejected if the vendor fails to count', async () => {
     const stage = await start({ budget_limit_cents: 1 }, {}, (request) =>
       request.path.includes('count') ? { kind: 'failure', status: 500 } : honestReply(request),
     )
@@ -181,7 +181,7 @@ describe('a prompt whose bytes do not fit the budget', () => {
     expect(counts(spent)).toBe(0)
   })
 
-  it('counts against the request limit when its vendor counts it, also if it is then refused', async () => {
+  it('counts against the request limit when its vendor counts it, also if it is then rejected', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 2 })
     const body = { ...MESSAGE.body, messages: says(DIGITS) }
     const replies: Reply[] = []
@@ -205,7 +205,7 @@ describe('a token limit', () => {
     expect((await ask(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
   })
 
-  it('refuses a prompt whose tokens exceed it, regardless of the estimate', async () => {
+  it('rejects a prompt whose tokens exceed it, regardless of the estimate', async () => {
     const stage = await start({ rate_limit_tokens: 8_000 })
     const reply = await ask(stage, { ...CHAT.body, messages: says(CHEROKEE) })
     expect(reply.status).toBe(429)
@@ -295,7 +295,7 @@ describe('a field that chooses a higher price', () => {
     expect(calls(stage)).toBe(1)
   })
 
-  it('is not refused at the list price', async () => {
+  it('is not rejected at the list price', async () => {
     const stage = await start({})
     for (const tier of ['auto', 'default', 'flex', null]) {
       expect((await ask(stage, { ...CHAT.body, service_tier: tier })).status).toBe(200)

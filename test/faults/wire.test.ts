@@ -33,7 +33,7 @@ describe.each(fronts)('a body of 31 MB on the $name front', ({ path, body }) => 
     ['strings in an unknown field', () => `"x":[${'"a",'.repeat(7 * MB)}1]`, /100000 keys and array elements/],
     ['blanks', () => `${' '.repeat(31 * MB)}"x":1`, /4194304 bytes outside its strings/],
     ['text in an unknown field', () => `"x":"${'Some words. '.repeat(2.5 * MB)}"`, /^prompt is too long/],
-  ])('of %s is refused before it is parsed', async (_, field, message) => {
+  ])('of %s is rejected before it is parsed', async (_, field, message) => {
     expectNotCalled(await ask(stage, withField(body, field()), { path }), message)
   })
 })
@@ -41,7 +41,7 @@ describe.each(fronts)('a body of 31 MB on the $name front', ({ path, body }) => 
 describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
   const asking = (content: unknown): JsonObject => ({ ...body, messages: [{ role: 'user', content }] }) as JsonObject
 
-  it('that far exceeds every context window is refused, also if its text looks like base64', async () => {
+  it('that far exceeds every context window is rejected, also if its text looks like base64', async () => {
     const reply = await ask(stage, asking('abcd'.repeat(2.5 * MB)), { path })
     expectNotCalled(reply, /^prompt is too long: its text exceeds 8388608 bytes/)
   })
@@ -74,7 +74,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
 })
 
 describe('the limits of a body', () => {
-  it('are options, and invalid values are refused at the start', async () => {
+  it('are options, and invalid values are rejected at the start', async () => {
     const small = await startStage({ limits: { promptBytes: 2000, jsonNumbers: 3, jsonSyntaxBytes: 500 } })
     const { body, path } = FRONTS[0] ?? { body: {}, path: '' }
     const messageOf = async (field: string): Promise<unknown> =>
@@ -152,7 +152,7 @@ describe.each([
   ['/v1/embeddings', { model: 'chat/large', input: 'Hello?' }],
   ['/v1/messages/batches', { requests: [{ custom_id: 'a', params: { ...FRONTS[1]?.body } }] }],
 ])('%s', (path, body) => {
-  it('refuses X-Svc-Explain, which it does not support', async () => {
+  it('rejects X-Svc-Explain, which it does not support', async () => {
     expectNotCalled(
       await ask(stage, body, { path, headers: { 'x-svc-explain': 'true' } }),
       /not available for this path/,

@@ -204,7 +204,7 @@ describe('a message request to a chat upstream', () => {
       { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] },
       'messages[0]',
     ],
-  ])('is refused for %s', (_name, body, param) => {
+  ])('is rejected for %s', (_name, body, param) => {
     const failure = failureOf(() => toChat(body))
     expect([failure.kind, failure.details.param]).toEqual(['invalid-request', param])
   })

@@ -39,7 +39,7 @@ describe('the table of failures', () => {
     expect(describeFailure(failure('invalid-model')).param).toBe('model')
   })
 
-  it('keeps the type and code of an upstream that refused the request', () => {
+  it('keeps the type and code of an upstream that rejected the request', () => {
     const upstream = { status: 422, type: 'their_type', code: 'their_code', details: { field: 1 } }
     const told = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))
     expect(told).toEqual({ message: 'It failed', param: 'messages', ...upstream })

@@ -138,7 +138,7 @@ describe('requests to a Gemini model', () => {
     })
   })
 
-  it('refuses content that the format cannot express, and reports the field', async () => {
+  it('rejects content that the format cannot express, and reports the field', async () => {
     const image = { type: 'image_url' as const, image_url: { url: 'https://example.com/a.png' } }
 
     const asking = openai.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: [image] }] })
@@ -232,7 +232,7 @@ describe('answers of a Gemini model', () => {
     expect(choices[0]?.finish_reason).toBe('content_filter')
   })
 
-  it('does not report a refused key of the gateway as a caller error', async () => {
+  it('does not report a rejected key of the gateway as a caller error', async () => {
     upstream.reply = () => ({
       kind: 'json',
       status: 400,

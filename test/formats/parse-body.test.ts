@@ -43,7 +43,7 @@ describe('a body that is not a JSON object', () => {
     ['a form', 'model=a&messages=b'],
     ['an unclosed string', '{"a":"'],
     ['stray closing signs', '}}]]'],
-  ])('is refused: %s', (_name, text) => {
+  ])('is rejected: %s', (_name, text) => {
     const failure = failureOf(() => parse(text))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.message).toMatch(/Send one JSON object/)
@@ -67,13 +67,13 @@ describe('the bytes of a body', () => {
     ['an encoded surrogate', within([0xed, 0xa0, 0x80])],
     ['a cut character', within([0xe6, 0xbc])],
     ['UTF-16 with its mark', Uint8Array.from([0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00])],
-  ])('are refused when they contain %s', (_name, bytes) => {
+  ])('are rejected when they contain %s', (_name, bytes) => {
     const failure = failureOf(() => parseBody(bytes))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.message).toMatch(/not valid UTF-8/)
   })
 
-  it('are refused as UTF-16 without a byte order mark', () => {
+  it('are rejected as UTF-16 without a byte order mark', () => {
     expect(failureOf(() => parseBody(Uint8Array.from([0x7b, 0x00, 0x7d, 0x00]))).kind).toBe('invalid-request')
   })
 
@@ -98,7 +98,7 @@ describe('depth and keys', () => {
     ['a million levels of arrays', '{"a":' + '['.repeat(1_000_000), /nested deeper than 64/],
     ['200,000 keys', `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`, /100000 keys/],
     ['300,000 empty objects', `{"a":[${'{},'.repeat(300_000)}{}]}`, /100000 keys/],
-  ])('are refused before parsing: %s', (_name, text, message) => {
+  ])('are rejected before parsing: %s', (_name, text, message) => {
     const failure = failureOf(() => parse(text))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.message).toMatch(message)
@@ -123,7 +123,7 @@ describe('array elements and numbers', () => {
     ['literals', 'true'],
     ['arrays', '[]'],
     ['objects', '{}'],
-  ])('count as keys: 100,001 %s are refused', (_name, element) => {
+  ])('count as keys: 100,001 %s are rejected', (_name, element) => {
     expect(() => parse(list(99_999, element))).not.toThrow()
     expect(failureOf(() => parse(list(100_000, element))).message).toMatch(/100000 keys and array elements/)
   })
@@ -145,7 +145,7 @@ describe('array elements and numbers', () => {
     expect(() => parse(list(250_000, '-1,123456789'))).not.toThrow()
   })
 
-  it('are refused if the body has more than 4 MiB outside of its strings, including blanks', () => {
+  it('are rejected if the body has more than 4 MiB outside of its strings, including blanks', () => {
     const blanks = (count: number): string => `{"a":"${'x'.repeat(1000)}",${' '.repeat(count)}"b":1}`
     expect(() => parse(blanks(4 * 1024 * 1024 - 20))).not.toThrow()
     expect(failureOf(() => parse(blanks(4 * 1024 * 1024))).message).toMatch(/4194304 bytes outside its strings/)
@@ -291,7 +291,7 @@ describe('the long strings of a large body', () => {
     ['a wrong escape', `{"x":"${'a'.repeat(1_200_000)}\\x"}`],
     ['a cut escape', `{"x":"${'a'.repeat(1_200_000)}\\u00"}`],
     ['no end', `{"x":"${'a'.repeat(1_200_000)}`],
-  ])('are refused without a position in the message if they contain %s', async (_name, text) => {
+  ])('are rejected without a position in the message if they contain %s', async (_name, text) => {
     const failure = await inTurns(text).catch((error: unknown) => error)
     expect(GatewayError.is(failure) && failure.kind).toBe('invalid-request')
     expect(String(failure)).toMatch(/is not valid JSON/)

@@ -67,7 +67,7 @@ describe('models', () => {
     expect(mayUse(key({ ...configs, allowed_models: ['alias'] }), 'alias', ['anthropic/claude'])).toBe(false)
   })
 
-  it('truncates the name of a refused model in the message', () => {
+  it('truncates the name of a rejected model in the message', () => {
     expect(refused(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
     const name = 'x'.repeat(10_000)
     expect(() => checkAccess(key({ allowed_models: [] }), { prompt: prompt({}), modelName: name })).toThrow(/x{100}\./)
@@ -83,7 +83,7 @@ describe('tools', () => {
     [{ mcp_servers: [{}] }, true],
     [{ web_search_options: {} }, true],
     [{ web_search_options: null }, false],
-  ])('in the body %j are refused for a key without tools: %s', (body, isRefused) => {
+  ])('in the body %j are rejected for a key without tools: %s', (body, isRefused) => {
     expect(refused(prompt(body), { disable_tools: true })).toBe(isRefused ? 'tools-disabled' : undefined)
     expect(refused(prompt(body), { disable_tools: false })).toBeUndefined()
   })
@@ -92,7 +92,7 @@ describe('tools', () => {
 describe('the length of an answer', () => {
   const model = { maxOutputTokens: 50 } as Model
 
-  it('above the maximum of the key is refused', () => {
+  it('above the maximum of the key is rejected', () => {
     expect(refused(prompt({}, 11), { max_tokens: 10 })).toBe('max-tokens-exceeded')
     expect(refused(prompt({}, 10), { max_tokens: 10 })).toBeUndefined()
     expect(refused(prompt({}), { max_tokens: 10 })).toBeUndefined()

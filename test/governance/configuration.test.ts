@@ -74,7 +74,7 @@ describe('the configuration', () => {
     expect(await place.reports.spentCents([key!])).toEqual([7])
   })
 
-  it('refuses a secret that belongs to another key', async () => {
+  it('rejects a secret that belongs to another key', async () => {
     const place = testGovernance()
     await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
     const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
@@ -126,7 +126,7 @@ describe('the configuration', () => {
     expect(attempt).not.toThrow(new RegExp(SECRET))
   })
 
-  it('refuses a key that refers to an unknown record', async () => {
+  it('rejects a key that refers to an unknown record', async () => {
     const place = testGovernance()
     const lonely = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
     await expect(applyConfiguration(lonely, place)).rejects.toMatchObject({ details: { param: 'budget_id' } })

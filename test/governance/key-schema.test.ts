@@ -116,7 +116,7 @@ describe('the body that creates a key', () => {
     ['is_active', 'false'],
     ['budget_limit', 5],
     ['constructor', {}],
-  ])('is refused for %s = %j, naming the field', (path, value) => {
+  ])('is rejected for %s = %j, naming the field', (path, value) => {
     const [field = ''] = path.split('.')
     const error = failure(() => parseNewKey({ name: 'app', [field]: value }))
     expect(error).toMatchObject({ kind: 'invalid-admin-request', details: { param: path } })
@@ -191,7 +191,7 @@ describe('the body that changes a key', () => {
     [{ is_active: null }],
     [{ is_active: [] }],
     [{ is_active: {} }],
-  ])('is refused when it is %j', (body) => {
+  ])('is rejected when it is %j', (body) => {
     expect(failure(() => parseKeyChange(body)).kind).toBe('invalid-admin-request')
   })
 })

@@ -185,7 +185,7 @@ describe('the keyring', () => {
     })
   })
 
-  it('refuses a reference to a shared record that does not exist', async () => {
+  it('rejects a reference to a shared record that does not exist', async () => {
     const { keyring, shared } = testGovernance()
     await expect(settled(() => keyring.create(parseNewKey({ name: 'app', budget_id: 'team' })))).rejects.toMatchObject({
       kind: 'invalid-admin-request',

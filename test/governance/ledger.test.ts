@@ -48,7 +48,7 @@ describe('request limits', () => {
     }
   })
 
-  it('take no requests, tokens or money for a refused request', async () => {
+  it('take no requests, tokens or money for a rejected request', async () => {
     const place = testGovernance()
     const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
     await expect(place.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
@@ -76,7 +76,7 @@ describe('request limits', () => {
     ['rate_limit_requests', 'rate-limited'],
     ['rate_limit_tokens', 'rate-limited'],
     ['budget_limit_cents', 'budget-exceeded'],
-  ])('a limit of zero in %s refuses free requests too', async (field, kind) => {
+  ])('a limit of zero in %s rejects free requests too', async (field, kind) => {
     const place = testGovernance()
     const key = await keyWith(place, { [field]: 0 })
     await expect(place.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
@@ -132,7 +132,7 @@ describe('token limits', () => {
     await expect(place.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
-  it('put the token limit into the headers of a request that it refused, and the request limit otherwise', async () => {
+  it('put the token limit into the headers of a request that it rejected, and the request limit otherwise', async () => {
     const place = testGovernance()
     const key = await keyWith(place, { rate_limit_tokens: 100, rate_limit_requests: 7 })
     const error = place.ledger.reserve(key, quote(200, 1))
@@ -200,7 +200,7 @@ describe('budgets', () => {
     expect(message).not.toContain('3.76')
   })
 
-  it('leave the budget of the key unchanged when the shared budget refuses', async () => {
+  it('leave the budget of the key unchanged when the shared budget rejects the request', async () => {
     const place = testGovernance()
     await place.shared.budgets.insert('team', {
       id: 'team',
@@ -220,7 +220,7 @@ describe('budgets', () => {
     expect(await place.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
   })
 
-  it('that were deleted refuse all requests', async () => {
+  it('that were deleted reject all requests', async () => {
     const place = testGovernance()
     await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: fromDollars(5), every: '1M' } })
     const key = await keyWith(place, { budget_id: 'team' })
@@ -241,7 +241,7 @@ describe('budgets', () => {
     expect((await place.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
   })
 
-  it('refuse a price of NaN, and bill the held amount for a bill of NaN', async () => {
+  it('reject a price of NaN, and bill the held amount for a bill of NaN', async () => {
     const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 100 })
     await expect(place.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({ kind: 'budget-exceeded' })
@@ -352,7 +352,7 @@ describe('budgets', () => {
     await expect(ask(2)).rejects.toMatchObject({ kind: 'budget-exceeded' })
   })
 
-  it('refuse a request that the store refuses for a claim that was not made', async () => {
+  it('reject a request that the store rejects for a claim that was not made', async () => {
     const store = memoryStore({ now: () => NOON })
     const place = testGovernance({
       store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
@@ -361,7 +361,7 @@ describe('budgets', () => {
     expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
   })
 
-  it('refuse a recount that the store refuses for a claim that was not made', async () => {
+  it('reject a recount that the store rejects for a claim that was not made', async () => {
     const store = memoryStore({ now: () => NOON })
     const refusals = [
       { accepted: false, rejectedIndex: 1, levels: [0, 0] },

@@ -78,7 +78,7 @@ describe('a reservation whose bound does not fit', () => {
     await reservation.settle(used(900, 10, 9_000_000))
   })
 
-  it('is refused when the count fails, or does not fit either', async () => {
+  it('is rejected when the count fails, or does not fit either', async () => {
     for (const tokens of [undefined, 3_000]) {
       const place = testGovernance()
       const key = await keyWith(place, { budget_limit_cents: 1 })

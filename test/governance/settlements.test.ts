@@ -63,7 +63,7 @@ describe('settlements', () => {
     expect(state.taken).toEqual(['b', 'c'])
   })
 
-  it('with amounts that the store refuses are discarded and do not block others', async () => {
+  it('with amounts that the store rejects are discarded and do not block others', async () => {
     const { state, settlements, dropped } = room()
     state.failure = new RangeError('The amount is NaN.')
     await expect(settled(() => settlements.settle(named('wrong')))).rejects.toThrow(RangeError)

@@ -62,7 +62,7 @@ describe('the capacity for large bodies', () => {
     expect(waiting.held).toBeDefined()
   })
 
-  it('refuses with rate-limited after the maximum wait', async () => {
+  it('rejects with rate-limited after the maximum wait', async () => {
     const { capacity, runtime } = createSubject()
     const first = await capacity.acquire('key', 8 * MIB, caller())
     const second = follow(capacity.acquire('key', 8 * MIB, caller()))
@@ -73,7 +73,7 @@ describe('the capacity for large bodies', () => {
     expect(capacity.acquire('key', 10 * MIB, caller())).not.toBeInstanceOf(Promise)
   })
 
-  it('refuses immediately when a hundred requests are waiting', async () => {
+  it('rejects immediately when a hundred requests are waiting', async () => {
     const { capacity } = createSubject()
     await capacity.acquire('key', 10 * MIB, caller())
     for (let at = 0; at < 100; at++) follow(capacity.acquire('key', 10 * MIB, caller()))

@@ -76,13 +76,13 @@ describe('reading a body', () => {
     expect([pieces, endless.locked]).toEqual([2, false])
   })
 
-  it('refuses a larger body, with or without content-length', async () => {
+  it('rejects a larger body, with or without content-length', async () => {
     expect(await kindOf(readBody(request(chunked('0123456', '7890')), limits))).toBe('too-large')
     const announced = request('01234567890', { 'content-type': 'application/json', 'content-length': '11' })
     expect(await kindOf(readBody(announced, limits))).toBe('too-large')
   })
 
-  it('refuses compressed bodies and bodies that are not JSON', async () => {
+  it('rejects compressed bodies and bodies that are not JSON', async () => {
     const gzip = request('x', { 'content-type': 'application/json', 'content-encoding': 'gzip' })
     expect(await kindOf(readBody(gzip, limits))).toBe('unsupported-media')
     expect(await kindOf(readBody(request('x', { 'content-type': 'text/html' }), limits))).toBe('unsupported-media')
@@ -91,7 +91,7 @@ describe('reading a body', () => {
     )
   })
 
-  it('refuses a body that does not arrive in time', async () => {
+  it('rejects a body that does not arrive in time', async () => {
     const late = { ...limits, after: (_: number, callback: () => void) => (callback(), () => {}) }
     expect(await kindOf(readBody(request(new ReadableStream()), late))).toBe('request-timeout')
   })

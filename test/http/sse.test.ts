@@ -104,7 +104,7 @@ describe('reading event streams', () => {
   it.each([
     ['an endless line', (): string => 'x'.repeat(70_000)],
     ['an endless event of many lines', (): string => 'data: x\n'.repeat(9000)],
-  ])('%s above the maximum size is refused as a fault of the upstream', async (_name, piece) => {
+  ])('%s above the maximum size is rejected as a fault of the upstream', async (_name, piece) => {
     let sent = 0
     async function* endless(): AsyncGenerator<Uint8Array> {
       yield encoder.encode('data: ')

@@ -100,7 +100,7 @@ const CREATED = [CREATED_KEY, BUDGET, RATE_LIMIT]
 const SHOWN = [KEY, BUDGET, RATE_LIMIT]
 const PATHS = [KEYS, BUDGETS, RATE_LIMITS]
 
-it('every admin request is applied completely or refused with the name of the invalid field', async () => {
+it('every admin request is applied completely or rejected with the name of the invalid field', async () => {
   const kind = fc.nat(2)
   await fc.assert(
     fc.asyncProperty(kind, fc.boolean(), text, async (index, creates, body) => {

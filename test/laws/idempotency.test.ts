@@ -99,7 +99,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     },
   )
 
-  it('is refused with a different body, during the first request and after it', async () => {
+  it('is rejected with a different body, during the first request and after it', async () => {
     const opened = gate()
     const stage = await watched(async () => (await opened.opened, ANSWER))
     const first = send(stage, front)

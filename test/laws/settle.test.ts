@@ -107,7 +107,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     }
   })
 
-  it('when the upstream breaks off after any frame', async () => {
+  it('when the upstream breaks off after any event', async () => {
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const stage = await watched((request) => ({
         kind: 'events',
@@ -118,7 +118,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     }
   })
 
-  it('when its caller disconnects from the port after any frame', async () => {
+  it('when its caller disconnects from the port after any event', async () => {
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const sent = gate()
       const stage = await watched((request) => ({
@@ -325,7 +325,7 @@ describe('concurrent requests settle once each', () => {
   })
 })
 
-describe('a settlement that the store refuses', () => {
+describe('a settlement that the store rejects', () => {
   it('does not affect the answer, and is sent again with the next one', async () => {
     const store = watchedStore()
     const { settle } = store

@@ -127,7 +127,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requestsTotal: 3 } })
   })
 
-  it('describe the token limit when it refused', async () => {
+  it('describe the token limit when it rejects the request', async () => {
     const stage = await start(
       { now: NOON },
       { rate_limit_requests: 9, rate_limit_tokens: 5, token_reset_duration: '1d' },
@@ -171,7 +171,7 @@ const EDGES: readonly (readonly [DurationCode, string, string])[] = [
 ]
 
 describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
-  it('refuses until its last millisecond, is reset with the next, and applies again when the clock is set back', async () => {
+  it('rejects until its last millisecond, is reset with the next, and applies again when the clock is set back', async () => {
     const clock = { now: Date.parse(last) }
     const limits = { rate_limit_requests: 2, rate_limit_reset_duration: every }
     const tokens = { rate_limit_tokens: 100_000, token_reset_duration: every }

@@ -155,7 +155,7 @@ describe('the directory', () => {
     expect([model.contextWindow, model.maxOutputTokens]).toEqual([200_000, 64_000])
   })
 
-  it('sets no sampling parameters for an alias whose target refuses them', () => {
+  it('sets no sampling parameters for an alias whose target rejects them', () => {
     const defaults = { temperature: 0.7, topP: 0.9 }
     const aliases = [
       { id: 'new', target: 'anthropic/claude-sonnet-5-5', defaults },
@@ -224,12 +224,12 @@ describe('the directory', () => {
       { extra: 1 } as CatalogOptions,
       'createGateway: catalog.extra: there is no such option. The options are models, aliases.',
     ],
-  ])('refuses %j', async (catalog, text) => {
+  ])('rejects %j', async (catalog, text) => {
     const failure = await failureOf(Promise.resolve().then(() => createModelDirectory({ providers: vendors, catalog })))
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
   })
 
-  it('refuses two providers with the same name', async () => {
+  it('rejects two providers with the same name', async () => {
     const failure = await failureOf(Promise.resolve().then(() => createModelDirectory({ providers: [local, local] })))
     expect(failure.message).toBe(
       'createGateway: providers[1]: the name "local" is used by another provider. Set a different name.',

@@ -142,7 +142,7 @@ describe('a closed circuit', () => {
 })
 
 describe('an open circuit', () => {
-  it('refuses requests that have another candidate until openMs has passed, then admits one', () => {
+  it('rejects requests that have another candidate until openMs has passed, then admits one', () => {
     const { world, admit, stateOf } = opened()
     world.now += 4999
     expect(admit({ hasAlternative: true })).toBeUndefined()

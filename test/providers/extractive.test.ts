@@ -181,7 +181,7 @@ describe('the extractive provider', () => {
     )
   })
 
-  it('accepts a name and prices, and refuses unknown options', async () => {
+  it('accepts a name and prices, and rejects unknown options', async () => {
     const other = extractive({ name: 'offline', price: { input: 3, output: 15 } })
     expect([other.name, other.model('extractive')?.price.input]).toEqual(['offline', 3])
     const wrong = await failureOf(Promise.resolve().then(() => extractive({ speed: 1 } as never)))

@@ -68,7 +68,7 @@ describe('embeddings of several providers', () => {
     expect(route).toBe(two)
   })
 
-  it('are refused without a retry if the request is invalid', async () => {
+  it('are rejected without a retry if the request is invalid', async () => {
     const [one, two] = [played('one', 'upstream-rejected'), played('two')]
 
     expect((await failureOf(embedBy(one, two))).kind).toBe('upstream-rejected')

@@ -174,7 +174,7 @@ describe('calling candidates', () => {
     expect((await failureOf(run(failover.complete(candidates, call())))).kind).toBe('overloaded')
   })
 
-  it('does not call other candidates when the request is refused', async () => {
+  it('does not call other candidates when the request is rejected', async () => {
     const { failover, run, waits } = world()
     const [one, two] = [
       played('one', failure('upstream-rejected', { upstream: { status: 400 } })),
@@ -184,7 +184,7 @@ describe('calling candidates', () => {
     expect([one.calls.length, two.calls.length, waits]).toEqual([1, 0, []])
   })
 
-  it('calls the next candidate immediately after a timeout, a refused key, and an unsupported prompt', async () => {
+  it('calls the next candidate immediately after a timeout, a rejected key, and an unsupported prompt', async () => {
     const refusals = [
       failure('upstream-timeout'),
       failure('upstream', { advice: { shouldRetry: 'false' } }),

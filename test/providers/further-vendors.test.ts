@@ -69,7 +69,7 @@ describe('vendors of the chat format', () => {
     expect(upstream.last.headers['authorization']).toBeUndefined()
   })
 
-  it('refuses a vendor without prices at creation', () => {
+  it('rejects a vendor without prices at creation', () => {
     expect(() => vendors.openrouter()).toThrow(/openrouter: prices/)
     expect(() => vendors.bedrock({ region: 'us-east-1' })).toThrow(/bedrock: prices/)
     expect(() => vendors.vertex({ project: 'p' })).toThrow(/vertex: prices/)

@@ -89,11 +89,11 @@ describe('priceList', () => {
     ['a negative price', { openai: { models: { x: { cost: { input: -1, output: 1 } } } } }, /the price of "x" is -1/],
     ['a price as text', { openai: { models: { x: { cost: { input: '1', output: 1 } } } } }, /the price of "x" is "1"/],
     ['a missing price', { openai: { models: { x: { cost: { input: 1 } } } } }, /the price of "x" is undefined/],
-  ])('refuses %s', (_name, file, message) => {
+  ])('rejects %s', (_name, file, message) => {
     expect(() => openai({ prices: priceList(file, { pricedAt }) })).toThrow(message)
   })
 
-  it('refuses a date that is not a day', () => {
+  it('rejects a date that is not a day', () => {
     expect(() => priceList(modelsDev, { pricedAt: 'yesterday' })).toThrow(
       /pricedAt: expected a date, YYYY-MM-DD, got "yesterday"/,
     )

@@ -323,7 +323,7 @@ describe('invalid options', () => {
       () => openai({ apiKey: 'k', fetch: 'yes' } as never),
       'openai: fetch: expected a function like the global fetch, got "yes".',
     ],
-  ])('number %# is refused with its path and the expected value', async (create, text) => {
+  ])('number %# is rejected with its path and the expected value', async (create, text) => {
     const failure = await failureOf(Promise.resolve().then(create))
     expect([failure.kind, failure.message]).toEqual(['invalid-request', text])
   })

@@ -26,7 +26,7 @@ describe('the audit', () => {
     ])
   })
 
-  it('records refused, failed and abandoned requests, and requests without a key', async () => {
+  it('records rejected, failed and abandoned requests, and requests without a key', async () => {
     const audit = createAudit({ store: store() })
     await audit.write(unanswered({ status: 429, failure: 'rate-limited' }))
     await audit.write(unanswered({ status: 502, failure: 'upstream' }))

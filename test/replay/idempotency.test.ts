@@ -136,7 +136,7 @@ describe('an idempotency key in one process', () => {
     expect(await answerOf(ask(idempotency))).toBe('first')
   })
 
-  it('refuses a different request during and after the first, but not before the first is known', async () => {
+  it('rejects a different request during and after the first, but not before the first is known', async () => {
     const { process } = world()
     const idempotency = process()
     const first = await firstOf(ask(idempotency))

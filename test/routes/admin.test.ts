@@ -249,7 +249,7 @@ describe('shared budgets', () => {
     expect([again.status, again.error['param']]).toEqual([409, 'id'])
   })
 
-  it('apply to all their keys together, show the spent amount, and refuse requests when they are deleted', async () => {
+  it('apply to all their keys together, show the spent amount, and reject requests when they are deleted', async () => {
     await create(BUDGETS, { id: 'two', max_limit: 0.01 })
     const secrets = await Promise.all(
       ['a', 'b'].map(async (name) => String((await create(KEYS, { name, budget_id: 'two' })).reply.body['value'])),
@@ -339,7 +339,7 @@ it('accepts its own records as updates', async () => {
 })
 
 describe('the audit trail', () => {
-  it('is read by key, time and page, and includes refused requests', async () => {
+  it('is read by key, time and page, and includes rejected requests', async () => {
     const { id, reply } = await create(KEYS, { name: 'traced', allowed_models: ['chat/large'], rate_limit_requests: 3 })
     const secret = String(reply.body['value'])
     await ask(stage, CHAT.body, { secret })
@@ -378,7 +378,7 @@ describe('the audit trail', () => {
     ['limit', 'x'],
     ['after', 'a\u0000b'],
     ['after', 'x'.repeat(500)],
-  ])('refuses %s=%j and reports the parameter', async (param, value) => {
+  ])('rejects %s=%j and reports the parameter', async (param, value) => {
     const reply = await admin('GET', `${AUDIT}?${param}=${encodeURIComponent(value)}`)
     expect([reply.status, reply.error['type'], reply.error['param']]).toEqual([400, 'validation_error', param])
   })

@@ -173,7 +173,7 @@ describe('the bytes', () => {
     await expect(response.text()).rejects.toThrow()
   })
 
-  it('of a body above limits.bodyBytes are refused with 413', async () => {
+  it('of a body above limits.bodyBytes are rejected with 413', async () => {
     const stage = await start(ALL_FREE, { limits: { bodyBytes: 1000 } })
 
     expectRefusal(await post(stage, '/v1/moderations', { input: 'x'.repeat(1000) }), {
@@ -285,7 +285,7 @@ describe('the key', () => {
     })
   })
 
-  it('is recorded in the audit trail, refused requests included', async () => {
+  it('is recorded in the audit trail, rejected requests included', async () => {
     const stage = await start({ images: { provider: 'chat', price: () => 0.04 } })
     await post(stage, '/v1/images/generations')
     await post(stage, '/v1/audio/speech')
@@ -354,7 +354,7 @@ describe('the key', () => {
 describe('the budget', () => {
   const KEY = { name: 'budget', budget_limit_cents: 10, budget_reset_duration: '1d' } as const
 
-  it('refuses an endpoint that has no price and is not free', async () => {
+  it('rejects an endpoint that has no price and is not free', async () => {
     const stage = await start({ images: { provider: 'chat' } }, { key: KEY })
     const reply = await post(stage, '/v1/images/generations')
 
@@ -368,7 +368,7 @@ describe('the budget', () => {
     expect((await post(await start({ images: { provider: 'chat' } }), '/v1/images/generations')).status).toBe(200)
   })
 
-  it('is billed the price times the margin, and refuses requests that it does not cover', async () => {
+  it('is billed the price times the margin, and rejects requests that it does not cover', async () => {
     const price = ({ fields }: { readonly fields: object }) => 0.02 * Number('n' in fields ? fields.n : 1)
     const stage = await start({ images: { provider: 'chat', price } }, { key: KEY })
 
@@ -570,7 +570,7 @@ describe('a form', () => {
     ['a model with a line feed', whole(field('model', 'chat/a\n'))],
     ['1,001 parts', whole(...Array.from({ length: 1001 }, () => field('a', 'b')))],
     ['nothing', ''],
-  ])('with %s is refused with 400', async (_, body) => {
+  ])('with %s is rejected with 400', async (_, body) => {
     const stage = await start({ audio: { free: true } })
 
     expect((await send(stage, body)).status).toBe(400)
@@ -586,7 +586,7 @@ describe('a form', () => {
     'multipart/mixed; boundary=a',
     'text/plain',
     'audio/wav',
-  ])('announced as %s is refused with 415', async (type) => {
+  ])('announced as %s is rejected with 415', async (type) => {
     const stage = await start({ audio: { free: true } })
 
     expect((await send(stage, whole(field('model', 'chat/a')), type)).status).toBe(415)

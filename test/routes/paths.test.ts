@@ -54,7 +54,7 @@ describe('a path', () => {
     }
   })
 
-  it('with another method is refused with 405 in every spelling', async () => {
+  it('with another method is rejected with 405 in every spelling', async () => {
     const at = await start()
 
     expect((await ask(at, undefined, { method: 'GET', path: '/chat/completions/' })).status).toBe(405)

@@ -85,7 +85,7 @@ describe('a message streamed again', () => {
     ['negative starting_after', { body: { starting_after: -1 } }, 'starting_after'],
     ['event that has not come yet', { body: { starting_after: 1000 } }, '1000'],
     ['body that is no object', { body: [] }, 'object'],
-  ])('is refused for a %s', async (_, options, words) => {
+  ])('is rejected for a %s', async (_, options, words) => {
     const stage = await watched()
     const id = messageIdOf(await (await ask(stage)).text())
     const response = await again(stage, id, options)
@@ -262,7 +262,7 @@ it.each([
     true,
     'createGateway: streams: expected false or an object with retentionSeconds, entries, bytes and maxBytesPerStream, got true.',
   ],
-])('refuses invalid options of streams by name: %j', (streams, words) => {
+])('rejects invalid options of streams by name: %j', (streams, words) => {
   expect(() => createGateway({ providers: [extractive()], streams } as GatewayOptions)).toThrow(words)
 })
 

@@ -228,7 +228,7 @@ describe("with onStoreFailure 'allow'", () => {
 })
 
 describe('a disabled key', () => {
-  it('is refused immediately by the process that disabled it, and by other processes after keyCacheMs', async () => {
+  it('is rejected immediately by the process that disabled it, and by other processes after keyCacheMs', async () => {
     let time = Date.now()
     const { store } = failingStore()
     const runtime = { now: () => time }

@@ -29,7 +29,7 @@ describe('the limits of memoryStore', () => {
     expect(await store.get('cache:99')).toBe('x')
   })
 
-  it('limit the bytes of expiring values, and refuse a value larger than the pool', async () => {
+  it('limit the bytes of expiring values, and reject a value larger than the pool', async () => {
     const store = memoryStore({ now: () => 0, expiring: { entries: 1000, bytes: 10_000 } })
     for (let n = 0; n < 100; n += 1) await store.set(`c:${n}`, 'x'.repeat(500), { ttlMs: 1000 })
     expect((await store.list('c:', { limit: 100 })).length).toBe(8)
@@ -55,7 +55,7 @@ describe('the limits of memoryStore', () => {
     }
   })
 
-  it('refuse new values without an expiry in a full pool, and allow replacing and deleting', async () => {
+  it('reject new values without an expiry in a full pool, and allow replacing and deleting', async () => {
     const store = memoryStore({ now: () => 0, durable: { entries: 2, bytes: 1_000_000 } })
     await store.set('a', '1')
     await store.set('b', '1')
@@ -68,7 +68,7 @@ describe('the limits of memoryStore', () => {
     expect(await store.get('a')).toBe('2')
   })
 
-  it('refuse new counters in a full pool until others expire', async () => {
+  it('reject new counters in a full pool until others expire', async () => {
     let now = 0
     const store = memoryStore({ now: () => now, counters: 2 })
     await store.reserve(reserve('t1', 'a'))
@@ -86,7 +86,7 @@ describe('the limits of memoryStore', () => {
     })
   })
 
-  it('refuse further open reservations until one is settled', async () => {
+  it('reject further open reservations until one is settled', async () => {
     const store = memoryStore({ now: () => 0, reservations: 2 })
     await store.reserve(reserve('t1', 'a'))
     await store.reserve(reserve('t2', 'a'))
@@ -111,7 +111,7 @@ describe('the limits of memoryStore', () => {
     expect(await store.tallies(['window:4999', 'window:4991', 'window:4000'])).toEqual([{ n: 1 }, { n: 1 }, {}])
   })
 
-  it('refuses an open reservation id, and two claims on one counter', async () => {
+  it('rejects an open reservation id, and two claims on one counter', async () => {
     const store = memoryStore({ now: () => 0 })
     await store.reserve(reserve('t1', 'a'))
     await expect(settled(() => store.reserve(reserve('t1', 'a')))).rejects.toThrow(/unique/)
@@ -120,7 +120,7 @@ describe('the limits of memoryStore', () => {
     ).rejects.toThrow(/same/)
   })
 
-  it('refuses a claim on a counter that has expired', async () => {
+  it('rejects a claim on a counter that has expired', async () => {
     const store = memoryStore({ now: () => 10_000 })
     await expect(settled(() => store.reserve(reserve('t1', 'a')))).rejects.toThrow(/clock/)
   })
@@ -171,7 +171,7 @@ describe('the limits of memoryStore', () => {
 
   const quota = (name: string, maxEntries = 1_000, maxBytes = 1_000_000) => ({ name, maxEntries, maxBytes })
 
-  it('refuse a key more than remains free, so that further keys can store values', async () => {
+  it('allow one key at most what remains free, so that further keys can store values', async () => {
     const store = memoryStore({ now: () => 0, owned: { entries: 1_000, bytes: 100_000 } })
     const fill = async (owner: string): Promise<number> => {
       for (let n = 0; n < 100; n += 1) {

@@ -173,7 +173,7 @@ describe.skipIf(server === undefined)('postgresStore while another transaction r
   })
 })
 
-it('refuses a schema name that needs quotes', () => {
+it('rejects a schema name that needs quotes', () => {
   expect(() => postgresStore({ client: { query: async () => ({ rows: [] }) }, schema: 'a; DROP' })).toThrow(
     'postgresStore: schema: expected',
   )

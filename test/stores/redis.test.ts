@@ -247,7 +247,7 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
   const used = (amount: number) => [own, shared].map(({ counter }) => ({ counter, amount, expiresAt }))
   const tallies = [{ name: 'usage:k:1d:0', amounts: { requests: 1 }, expiresAt }]
 
-  it('releases the amount of one owner when another refuses', async () => {
+  it('releases the amount of one owner when another rejects the request', async () => {
     const store = redisStore({ client, prefix: newPrefix(), shardByOwner: true })
     const result = await store.reserve({
       reservationId: 't',
@@ -321,7 +321,7 @@ describe.skipIf(redis7 === undefined)('redisStore with a slot per owner', () => 
 })
 
 describe.skipIf(cluster === undefined)('redisStore while its slot moves to another node', () => {
-  it('refuses requests during the move, and continues with the same levels afterwards', async () => {
+  it('rejects requests during the move, and continues with the same levels afterwards', async () => {
     const client = new Cluster([(await cluster?.start()) ?? ''], { lazyConnect: true })
     await client.connect()
     const prefix = newPrefix()

@@ -56,7 +56,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       expect(database.prepare('PRAGMA journal_mode').get()).toMatchObject({ journal_mode: 'wal' })
     })
 
-    it('of a newer schema is refused with an error that names both versions', () => {
+    it('of a newer schema is rejected with an error that names both versions', () => {
       const database = open(file)
       database.exec('PRAGMA user_version = 99')
       expect(() => sqliteStore({ database })).toThrow(
@@ -90,7 +90,7 @@ describe.each(sqliteDrivers())('sqliteStore with $name', ({ name, open }) => {
       expect(await store.list('flood:', { limit: 100 })).toHaveLength(7)
     })
 
-    it('of owned values refuse a key more than remains free, and allow writes of keys', async () => {
+    it('of owned values allow one key at most what remains free, and always allow writes of keys', async () => {
       const store = sqliteStore({ database: open(newFile()), limits: { owned: small } })
       const write = (key: string, quota: string) =>
         store.set(key, 'x', { quota: { name: quota, maxEntries: 100, maxBytes: 100_000 } })

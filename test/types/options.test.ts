@@ -59,16 +59,16 @@ describe('an unknown option', () => {
     ['createGateway', createGateway, { ...provider, cache: { ttl: 5 } }, 'cache.ttl', 'ttlSeconds'],
     ['createGateway', createGateway, { ...provider, admin: { keys: 'x' } }, 'admin.keys', 'key'],
     ['createGateway', createGateway, { ...provider, savings: { slidr: 'auto' } }, 'savings.slidr', 'slider'],
-  ])('of %s is refused with its path and the nearest name', async (who, factory, options, path, near) => {
+  ])('of %s is rejected with its path and the nearest name', async (who, factory, options, path, near) => {
     expect(await messageOf(factory, options)).toBe(`${who}: ${path}: there is no such option. Did you mean ${near}?`)
   })
 
-  it('of priceList and serve is refused', async () => {
+  it('of priceList and serve is rejected', async () => {
     expect(await messageOf(priceList, {}, { pricedAt: '2026-01-01', priced: 1 })).toContain('Did you mean pricedAt?')
     expect(await messageOf(serve, createGateway(provider), { port: 0, host: 'x' })).toContain('Did you mean hostname?')
   })
 
-  it('of a shared record in a list is refused with the path of the record', async () => {
+  it('of a shared record in a list is rejected with the path of the record', async () => {
     const governance = { virtual_keys: [{ name: 'a', value: 'a-secret-of-a-test', budget_limit_cent: 5 }] }
 
     expect(await messageOfKey({ ...provider, governance })).toBe(

@@ -97,14 +97,14 @@ describe('records in process', () => {
     [{ name: 'app', providerConfigs: [{ provider: 'a', allowedModels: 'x' }] }, 'providerConfigs.0.allowedModels'],
     [{ name: 'app', budget_limit_cents: -5 }, 'budget_limit_cents'],
     [{ name: 'app', tokenResetDuration: '1d' }, 'tokenResetDuration'],
-  ])('are refused with the field name of the caller: %j', async (fields, param) => {
+  ])('are rejected with the field name of the caller: %j', async (fields, param) => {
     const failure = await failureOf(Reflect.apply(start().keys.create, undefined, [fields]))
 
     expect(failure).toMatchObject({ kind: 'invalid-admin-request', details: { param } })
     expect(failure.message.startsWith(`${param}: `)).toBe(true)
   })
 
-  it('are refused when a field is given in both spellings', async () => {
+  it('are rejected when a field is given in both spellings', async () => {
     const both = { name: 'app', budgetLimitCents: 5, budget_limit_cents: 6 }
 
     expect((await failureOf(start().keys.create(both))).message).toContain('budget_limit_cents is the same field')
@@ -120,7 +120,7 @@ describe('keys.create({ value })', () => {
     expect(await statusOf(gateway, SECRET)).toBe(200)
   })
 
-  it('refuses a secret of another key without creating a key', async () => {
+  it('rejects a secret of another key without creating a key', async () => {
     const gateway = start()
     await gateway.keys.create({ name: 'mine', value: SECRET })
 
@@ -129,14 +129,14 @@ describe('keys.create({ value })', () => {
     expect(await statusOf(gateway, SECRET)).toBe(200)
   })
 
-  it('refuses a secret that is too short', async () => {
+  it('rejects a secret that is too short', async () => {
     expect(await failureOf(start().keys.create({ name: 'short', value: 'secret' }))).toMatchObject({
       kind: 'invalid-admin-request',
       details: { param: 'value' },
     })
   })
 
-  it('does not change the secret of a key: the own secret is accepted, another one refused', async () => {
+  it('does not change the secret of a key: the own secret is accepted, another one rejected', async () => {
     const gateway = start()
     const { value, ...key } = await gateway.keys.create({ name: 'mine' })
 

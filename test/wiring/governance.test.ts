@@ -26,7 +26,7 @@ describe('the configured keys', () => {
     expect(found).toMatchObject({ id: 'configured' })
   })
 
-  it('that could not be stored are logged, refuse all requests, and are retried after a second', async () => {
+  it('that could not be stored are logged, reject all requests, and are retried after a second', async () => {
     const runtime = world()
     const store = memoryStore({ now: runtime.now })
     let tries = 0

@@ -5,7 +5,7 @@ import { chat, failureOf, promptOf } from './support.ts'
 const user = (content: Json): JsonObject => ({ role: 'user', content })
 const messages = (...items: Json[]): JsonObject => chat({ messages: items })
 
-describe('a request that is refused', () => {
+describe('a request that is rejected', () => {
   it.each<[string, string, JsonObject]>([
     ['no model', 'model', { messages: [user('Hi')] }],
     ['model null', 'model', chat({ model: null })],

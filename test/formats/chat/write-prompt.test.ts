@@ -257,7 +257,7 @@ describe('a prompt of the message format to a chat upstream', () => {
       }),
       'messages[0] (document).citations',
     ],
-  ])('is refused for %s', (_name, prompt, param) => {
+  ])('is rejected for %s', (_name, prompt, param) => {
     const failure = failureOf(() => chatUpstream.writePrompt(prompt, 'm'))
     expect(failure.kind).toBe('invalid-request')
     expect(failure.details.param).toBe(param)
@@ -278,7 +278,7 @@ describe('a prompt of the message format to a chat upstream', () => {
     expect(sent(prompt)).toEqual({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hi' }] })
   })
 
-  it('is refused if it refers to a stored thread', () => {
+  it('is rejected if it refers to a stored thread', () => {
     const failure = failureOf(() => chatUpstream.writePrompt(foreign({}, { thread: { type: 'create' } }), 'm'))
     expect(failure.details.details).toEqual({ error_code: 'thread_unsupported_request' })
   })

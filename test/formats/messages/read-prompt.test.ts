@@ -163,7 +163,7 @@ describe('reading a message request', () => {
   })
 })
 
-describe('an invalid message request is refused with the name of the field', () => {
+describe('an invalid message request is rejected with the name of the field', () => {
   const user = (message: JsonObject) => ({ messages: [{ role: 'user', content: 'a' }, message] })
   const block = (value: Json) => ({ messages: [{ role: 'user', content: [value] }] })
   const many = <T>(count: number, item: T) => Array.from({ length: count }, () => item)
@@ -266,7 +266,7 @@ describe('an invalid message request is refused with the name of the field', () 
     expect(failure.message).toContain('expected')
   })
 
-  it('refuses a malformed model name', () => {
+  it('rejects a malformed model name', () => {
     expect(failureOf(() => read({ model: 'a b' })).details.code).toBe('invalid_model')
   })
 })

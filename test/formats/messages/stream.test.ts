@@ -29,7 +29,7 @@ const collected = (events: readonly SseEvent[]) => {
 }
 
 describe('reading a stream of the message format', () => {
-  it('reads the events of each frame and keeps the frame', () => {
+  it('reads the parts of each event and keeps the event', () => {
     const events = [start(), ping, ...text, end(), last]
     const chunks = stepsFrom(events)
     expect(chunks.map((chunk) => chunk.native?.event)).toEqual(events)

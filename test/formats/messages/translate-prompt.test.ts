@@ -286,7 +286,7 @@ describe('a setting that the message format expresses differently', () => {
   })
 })
 
-describe('content that a message upstream does not support is refused with the name of the field', () => {
+describe('content that a message upstream does not support is rejected with the name of the field', () => {
   const audio = { type: 'input_audio', input_audio: { data: 'aGk=', format: 'wav' } }
   const file = (source: JsonObject) => ({
     messages: [{ role: 'user', content: [text('a'), { type: 'file', file: source }] }],

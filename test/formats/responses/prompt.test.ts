@@ -157,7 +157,7 @@ describe('a responses request', () => {
     [{ text: 'json' }, 'text'],
     [{ text: { format: {} } }, 'text.format.type'],
     [{ reasoning: 'low' }, 'reasoning'],
-  ])('refuses %j with param %s', (fields, param) => {
+  ])('rejects %j with param %s', (fields, param) => {
     const failure = failureOf(() => read(fields))
 
     expect(failure.kind).toBe('invalid-request')
@@ -337,7 +337,7 @@ describe.each([
     [{ input: [{ ...user('a'), later: 1 }] }, 'input[0].later'],
     [{ input: [user([{ type: 'input_text', text: 'a', later: 1 }])] }, 'input[0].later'],
     [{ input: [user([{ type: 'input_audio' }])] }, 'input[0]'],
-  ])('in %j is refused with param %s', (fields, param) => {
+  ])('in %j is rejected with param %s', (fields, param) => {
     expect(failureOf(() => translated(format, fields)).details.param).toBe(param)
   })
 
@@ -431,7 +431,7 @@ describe('requests of other formats for an upstream of the responses format', ()
     [chatFormat, chat({ n: 2 }), 'n'],
     [chatFormat, chat({ logprobs: true }), 'logprobs'],
     [messagesFormat, { ...chat({ stop_sequences: ['a'] }), max_tokens: 7 }, 'stop_sequences'],
-  ])('are refused if the format cannot express them: %#', (from, body, param) => {
+  ])('are rejected if the format cannot express them: %#', (from, body, param) => {
     expect(failureOf(() => toResponses(from, body)).details.param).toBe(param)
   })
 })

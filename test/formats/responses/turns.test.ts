@@ -69,7 +69,7 @@ describe('a recalled body', () => {
     [{ input: [reference('msg_1_0')] }, 'input[0]', undefined],
     [{ input: [reference('msg_77_5')] }, 'input[0]', undefined],
     [{ input: ['a', reference('elsewhere')] }, 'input[1]', undefined],
-  ])('is refused if the reference in %j is unknown', (body, param, code) => {
+  ])('is rejected if the reference in %j is unknown', (body, param, code) => {
     const quoted = new Map([['resp_77', turn.answer]])
     const { details, kind } = failureOf(() =>
       responseTurns.resolveReferences(body, { ...nothing, referencedAnswers: quoted }),
