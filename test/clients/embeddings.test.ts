@@ -51,7 +51,7 @@ function embeds(always?: 'float' | 'base64', usage: unknown = { prompt_tokens: 1
       index,
       embedding: encoding === 'base64' ? Buffer.from(Float32Array.from(vector).buffer).toString('base64') : vector,
     }))
-    // The order of an answer is told by its indexes alone.
+    // Only the indexes define the order of an answer.
     return { kind: 'json', value: { object: 'list', model: 'vectors', data: data.toReversed(), usage } }
   }
 }

@@ -103,8 +103,8 @@ describe.each([
       ]),
     )
 
-    const told = JSON.stringify(upstream.last.body['messages'])
-    for (const part of ['quote', 'patch', 'clock__sleep', 'patched', 'slept']) expect(told).toContain(part)
+    const sentText = JSON.stringify(upstream.last.body['messages'])
+    for (const part of ['quote', 'patch', 'clock__sleep', 'patched', 'slept']) expect(sentText).toContain(part)
   })
 })
 

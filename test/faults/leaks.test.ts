@@ -87,19 +87,19 @@ function expectClean(text: string, what: string): void {
     expect(text.includes(secret), `${secret} in ${what}: ${text.slice(0, 500)}`).toBe(false)
 }
 
-async function expectNothingTold(body: Sendable, path: string, more: Parameters<typeof ask>[2] = {}): Promise<void> {
+async function expectNoLeak(body: Sendable, path: string, more: Parameters<typeof ask>[2] = {}): Promise<void> {
   const reply = await ask(stage, body, { path, ...more })
-  const told = JSON.stringify(reply.headers) + reply.text
-  expectClean(told, 'the answer')
-  expect(told).not.toMatch(INNER)
+  const received = JSON.stringify(reply.headers) + reply.text
+  expectClean(received, 'the answer')
+  expect(received).not.toMatch(INNER)
   expectClean(inspect(written, { depth: 20 }), 'the log')
 }
 
-/** What an upstream knows of us, and is told by us. */
-const told = ({ dialect }: UpstreamRequest): readonly string[] =>
+/** Values of the gateway that the upstream receives. */
+const privateValues = ({ dialect }: UpstreamRequest): readonly string[] =>
   dialect === 'openai' ? [CHAT_SECRET, HEADER_SECRET] : [MESSAGE_SECRET]
 const echo = (request: UpstreamRequest): string =>
-  `Wrong keys ${told(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
+  `Wrong keys ${privateValues(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
   `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432)`
 
 describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
@@ -125,8 +125,8 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
       ]
       for (const place of places) {
         for (const stream of [false, true]) {
-          upstream.reply = (request) => place(echo(request), told(request)[0] ?? '')
-          await expectNothingTold({ ...body, stream }, path)
+          upstream.reply = (request) => place(echo(request), privateValues(request)[0] ?? '')
+          await expectNoLeak({ ...body, stream }, path)
         }
         upstream.reply = () => 'Well.'
         await ask(stage, body, { path })
@@ -151,7 +151,7 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
           kind: 'events',
           items: [...(begun ? framesUntilText(request.dialect) : []), end(echo(request))],
         })
-        await expectNothingTold({ ...body, stream: true }, path)
+        await expectNoLeak({ ...body, stream: true }, path)
         upstream.reply = () => 'Well.'
         await ask(stage, body, { path })
       }
@@ -166,12 +166,12 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
     ]
     for (const reply of replies) {
       upstream.reply = (request) => reply(echo(request))
-      await expectNothingTold(body, path)
+      await expectNoLeak(body, path)
       upstream.reply = () => 'Well.'
       await ask(stage, body, { path })
     }
     for (const model of ['gone/large', 'lost/large']) {
-      for (const stream of [false, true]) await expectNothingTold({ ...body, model, stream }, path)
+      for (const stream of [false, true]) await expectNoLeak({ ...body, model, stream }, path)
     }
   })
 })
@@ -197,10 +197,10 @@ describe.each(FRONTS)('no secret is revealed on the $name front', ({ path, body 
   })
 
   it('to a caller who sends a key in another place', async () => {
-    await expectNothingTold(body, `${path}?key=${stage.secret}`, { secret: null })
-    await expectNothingTold(body, `${path}/${stage.secret}`)
-    await expectNothingTold(body, path, { secret: other.slice(0, -1) })
-    await expectNothingTold(body, path, { headers: { 'x-api-key': other } })
+    await expectNoLeak(body, `${path}?key=${stage.secret}`, { secret: null })
+    await expectNoLeak(body, `${path}/${stage.secret}`)
+    await expectNoLeak(body, path, { secret: other.slice(0, -1) })
+    await expectNoLeak(body, path, { headers: { 'x-api-key': other } })
   })
 })
 
@@ -216,9 +216,9 @@ describe('no secret is revealed', () => {
     '/api/governance/virtual-keys',
   ])('at %s', async (path) => {
     const reply = await ask(stage, undefined, { path, method: 'GET' })
-    const told = JSON.stringify(reply.headers) + reply.text
-    expectClean(told, path)
-    expect(told).not.toMatch(INNER)
+    const received = JSON.stringify(reply.headers) + reply.text
+    expectClean(received, path)
+    expect(received).not.toMatch(INNER)
     expect((await ask(stage, undefined, { path, method: 'GET', secret: null })).text).not.toMatch(INNER)
   })
 

@@ -1,6 +1,15 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { openaiCompatible, type Gateway } from '../../src/index.ts'
-import { ask, CHAT, CROSSINGS, expectRefusal, FRONTS, MESSAGE, type Front, type Reply as Told } from '../support/ask.ts'
+import {
+  ask,
+  CHAT,
+  CROSSINGS,
+  expectRefusal,
+  FRONTS,
+  MESSAGE,
+  type Front,
+  type Reply as ClientReply,
+} from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { framesUntilText } from '../support/upstream-frames.ts'
@@ -44,11 +53,11 @@ async function startOne(
 const LIMITED = { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' }
 const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exceeded' }
 
-function many(count: number, request: (index: number) => Promise<Told>): Promise<readonly Told[]> {
+function many(count: number, request: (index: number) => Promise<ClientReply>): Promise<readonly ClientReply[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => request(index)))
 }
 
-function counted(replies: readonly Told[]): Readonly<Record<number, number>> {
+function counted(replies: readonly ClientReply[]): Readonly<Record<number, number>> {
   const counts: Record<number, number> = {}
   for (const { status } of replies) counts[status] = (counts[status] ?? 0) + 1
   return counts
@@ -257,7 +266,7 @@ describe('a budget', () => {
   it('is spent completely by consecutive requests, and the last answers are shortened', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
-    let refused: Told | undefined
+    let refused: ClientReply | undefined
     for (let count = 0; count < 30 && refused === undefined; count += 1) {
       const reply = await ask(stage, { ...CHAT.body, max_tokens: 900 })
       if (reply.status !== 200) refused = reply

@@ -26,9 +26,9 @@ async function expectBroken(
 ): Promise<void> {
   for (const { path, body } of FRONTS) {
     const stage = await startOne(reply, options)
-    const told = await ask(stage, { ...body, ...more }, { path })
-    expectRefusal(told, BROKEN)
-    expect(told.text).not.toContain(new URL(stage.upstream.url).host)
+    const answer = await ask(stage, { ...body, ...more }, { path })
+    expectRefusal(answer, BROKEN)
+    expect(answer.text).not.toContain(new URL(stage.upstream.url).host)
     expect(stage.upstream.requests.length).toBeLessThanOrEqual(3)
     await stages.pop()?.close()
   }
@@ -427,12 +427,12 @@ describe('the usage that an upstream reports', () => {
         stage.upstream.reply = () => ({ text: 'Hello there.', usage })
         const reply = await ask(stage, { ...front.body, stream }, { path: front.path })
 
-        const told = JSON.stringify(usage)
-        expect(reply.status, told).toBe(200)
-        expect(JSON.stringify(reply.headers), told).not.toMatch(/NaN|Infinity|undefined|e\+/)
-        expect(reply.headers['x-svc-billed-amount'], told).toMatch(/^\$\d+\.\d{6}$/)
-        expect(Number(reply.headers['x-svc-billed-amount']?.slice(1)), told).toBeLessThan(10_000)
-        expect(reply.text, told).not.toMatch(/NaN|Infinity|:null\.|undefined/)
+        const usageText = JSON.stringify(usage)
+        expect(reply.status, usageText).toBe(200)
+        expect(JSON.stringify(reply.headers), usageText).not.toMatch(/NaN|Infinity|undefined|e\+/)
+        expect(reply.headers['x-svc-billed-amount'], usageText).toMatch(/^\$\d+\.\d{6}$/)
+        expect(Number(reply.headers['x-svc-billed-amount']?.slice(1)), usageText).toBeLessThan(10_000)
+        expect(reply.text, usageText).not.toMatch(/NaN|Infinity|:null\.|undefined/)
       }
     }
     const used = await stage.gateway.keys.usage(stage.keyId)

@@ -113,9 +113,9 @@ describe('a budget covers everything that is sent', () => {
     const stage = await start({ budget_limit_cents: 6 })
     const path = '/v1/responses'
     const first = { model: 'chat/large', input: DIGITS, max_output_tokens: 16 }
-    const told = await ask(stage, first, { path })
-    expect(told.status).toBe(200)
-    const next = { model: 'chat/large', input: 'And?', max_output_tokens: 16, previous_response_id: told.body['id'] }
+    const reply = await ask(stage, first, { path })
+    expect(reply.status).toBe(200)
+    const next = { model: 'chat/large', input: 'And?', max_output_tokens: 16, previous_response_id: reply.body['id'] }
     expectRefusal(await ask(stage, next as JsonObject, { path }), EXCEEDED)
     expect(calls(stage)).toBe(1)
   })

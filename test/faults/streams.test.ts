@@ -12,7 +12,7 @@ import {
   MESSAGE,
   wordsOf,
   type Front,
-  type Reply as Told,
+  type Reply as ClientReply,
 } from '../support/ask.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import {
@@ -49,39 +49,39 @@ async function startOne(
 
 const events = (items: StreamItems): Reply => ({ kind: 'events', items })
 
-function stream(stage: Stage, front: Front, more: JsonObject = {}): Promise<Told> {
+function stream(stage: Stage, front: Front, more: JsonObject = {}): Promise<ClientReply> {
   return ask(stage, { ...front.body, ...more, stream: true }, { path: front.path })
 }
 
 const isTerminal = (text: string): boolean => /^data: \[DONE\]$|^event: message_stop$/m.test(text)
 
 /** A stream that began and broke: an error event in the front's own form is its last, and nothing says that it is whole. */
-function expectBroken(told: Told, front: Front): void {
-  expect(told.status).toBe(200)
-  expect(isTerminal(told.text)).toBe(false)
-  const last = eventsOf(told.text).at(-1)
+function expectBroken(received: ClientReply, front: Front): void {
+  expect(received.status).toBe(200)
+  expect(isTerminal(received.text)).toBe(false)
+  const last = eventsOf(received.text).at(-1)
   if (front.path === MESSAGE.path) {
     expect(last?.event).toBe('error')
     expect(last?.data).toMatchObject({
       type: 'error',
       error: { type: expect.any(String), message: expect.any(String) },
-      request_id: told.headers['x-request-id'],
+      request_id: received.headers['x-request-id'],
     })
   } else {
     expect(last?.data).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } })
   }
   expect(
-    eventsOf(told.text)
+    eventsOf(received.text)
       .slice(0, -1)
       .every(({ data }) => typeof data === 'string' || data['error'] === undefined),
   ).toBe(true)
 }
 
-function expectWhole(told: Told, words: string): void {
-  expect(told.status).toBe(200)
-  expect(isTerminal(told.text)).toBe(true)
-  expect(wordsOf(told.text)).toBe(words)
-  expect(told.text).not.toMatch(/^data: \{"error"|^event: error/m)
+function expectWhole(received: ClientReply, words: string): void {
+  expect(received.status).toBe(200)
+  expect(isTerminal(received.text)).toBe(true)
+  expect(wordsOf(received.text)).toBe(words)
+  expect(received.text).not.toMatch(/^data: \{"error"|^event: error/m)
 }
 
 const WORDS = ['One', ' two', ' three', ' fünf 🦊', ' end.']
@@ -111,10 +111,10 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
         const { before, words } = parted(request)
         return events([...before, ...words.slice(0, count), CUT])
       })
-      const told = await stream(stage, front)
+      const received = await stream(stage, front)
 
-      expectBroken(told, front)
-      expect(wordsOf(told.text)).toBe(WORDS.slice(0, count).join(''))
+      expectBroken(received, front)
+      expect(wordsOf(received.text)).toBe(WORDS.slice(0, count).join(''))
       expect(await stage.store.spent('budget')).toBeGreaterThan(0)
       expect(stage.upstream.requests).toHaveLength(1)
       await stages.pop()?.close()
@@ -158,12 +158,12 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
         },
       }
     })
-    const told = await stream(stage, front)
+    const received = await stream(stage, front)
 
-    expectBroken(told, front)
-    expect(wordsOf(told.text)).toBe('One two')
-    expect(told.text).not.toMatch(/sk-upstream|10\.0\.0\.1/)
-    expect(told.text.length).toBeLessThan(10_000)
+    expectBroken(received, front)
+    expect(wordsOf(received.text)).toBe('One two')
+    expect(received.text).not.toMatch(/sk-upstream|10\.0\.0\.1/)
+    expect(received.text.length).toBeLessThan(10_000)
     await stage.store.allSettled()
     expect(await stage.store.held()).toBe(0)
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
@@ -177,10 +177,10 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       },
       { timeouts: { idle: 300 } },
     )
-    const told = await stream(stage, front)
+    const received = await stream(stage, front)
 
-    expectBroken(told, front)
-    expect(told.text).toContain('upstream_timeout')
+    expectBroken(received, front)
+    expect(received.text).toContain('upstream_timeout')
     await stage.upstream.last.leaving
   })
 
@@ -382,8 +382,8 @@ describe('a long stream', () => {
     const words = Array.from({ length: 20_000 }, (_, index) => ` ${index}`)
     const stage = await startOne((request) => events([framesOf(request, { text: words }).map(frameText).join('')]))
 
-    const told = await stream(stage, CHAT)
-    expect(wordsOf(told.text)).toBe(words.join(''))
+    const received = await stream(stage, CHAT)
+    expect(wordsOf(received.text)).toBe(words.join(''))
   })
 
   it('whose client does not read pauses the upstream', async () => {

@@ -29,8 +29,8 @@ describe('the table of failures', () => {
     ['upstream-timeout', 504, 'upstream_error', 'upstream_timeout'],
     ['overloaded', 503, 'overloaded_error', undefined],
   ] as const)('maps %s to status %i, type %s and code %s', (kind, status, type, code) => {
-    const told = describeFailure(failure(kind))
-    expect([told.status, told.type, told.code]).toEqual([status, type, code])
+    const description = describeFailure(failure(kind))
+    expect([description.status, description.type, description.code]).toEqual([status, type, code])
     expect(failureStatus(failure(kind))).toBe(status)
     expect(FAILURE_DEFAULTS[kind].status).toBe(status)
   })
@@ -41,8 +41,8 @@ describe('the table of failures', () => {
 
   it('keeps the type and code of an upstream that rejected the request', () => {
     const upstream = { status: 422, type: 'their_type', code: 'their_code', details: { field: 1 } }
-    const told = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))
-    expect(told).toEqual({ message: 'It failed', param: 'messages', ...upstream })
+    const description = describeFailure(failure('upstream-rejected', { upstream, param: 'messages' }))
+    expect(description).toEqual({ message: 'It failed', param: 'messages', ...upstream })
     expect(failureStatus(failure('upstream-rejected', { upstream }))).toBe(422)
   })
 })

@@ -78,8 +78,8 @@ describe("parts of an upstream message about the operator's network", () => {
     const filler = fc.constantFrom('is', 'to', 'The model', 'max_tokens: 5', '模型', 'gpt-4.1', '')
     const inner = ['10.1.2.3', 'internal', 'pw', 'abcdefghij', 'fd00']
     fc.assert(
-      fc.property(filler, mark, secret, mark, filler, (before, open, told, close, after) => {
-        const safe = redactText(`${before} ${open}${told}${close} ${after}`)
+      fc.property(filler, mark, secret, mark, filler, (before, open, secretText, close, after) => {
+        const safe = redactText(`${before} ${open}${secretText}${close} ${after}`)
         expect(inner.filter((one) => safe.includes(one))).toEqual([])
       }),
     )

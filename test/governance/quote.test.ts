@@ -110,10 +110,10 @@ describe('a reservation whose bound does not fit', () => {
     const place = testGovernance()
     const key = await keyWith(place, { budget_limit_cents: 1 })
     const quote = quoteOf([{ model: DEAR, promptTokens: 4_000, count: counter(900).count }])
-    const told = await place.ledger.forecast(key, quote)
+    const forecast = await place.ledger.forecast(key, quote)
     const reservation = await place.ledger.reserve(key, quote)
-    expect(told.error).toBeUndefined()
-    expect(told.outputTokens).toBe(reservation.outputTokens)
+    expect(forecast.error).toBeUndefined()
+    expect(forecast.outputTokens).toBe(reservation.outputTokens)
   })
 
   it('of a token limit is counted by the gateway, and then of a budget by its model', async () => {

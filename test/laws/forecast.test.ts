@@ -33,19 +33,19 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
         )
         for (const { prompt, output, price, settles } of steps) {
           const wanted = quote(prompt, output, price)
-          const told = await ledger.forecast(key, wanted)
-          expect(await ledger.forecast(key, wanted)).toEqual(told)
+          const forecast = await ledger.forecast(key, wanted)
+          expect(await ledger.forecast(key, wanted)).toEqual(forecast)
 
           const real = await attempt(() => ledger.reserve(key, wanted))
 
           if (GatewayError.is(real)) {
-            expect(told.error).toMatchObject({ kind: real.kind, message: real.message, details: real.details })
+            expect(forecast.error).toMatchObject({ kind: real.kind, message: real.message, details: real.details })
             continue
           }
           const reservation = real as Awaited<ReturnType<typeof ledger.reserve>>
-          expect(told.error).toBeUndefined()
-          expect(told.outputTokens).toBe(reservation.outputTokens)
-          expect(told.rate.limit).toBe(reservation.rate.limit)
+          expect(forecast.error).toBeUndefined()
+          expect(forecast.outputTokens).toBe(reservation.outputTokens)
+          expect(forecast.rate.limit).toBe(reservation.rate.limit)
           if (settles) await reservation.settle(used(prompt, 1))
         }
       },

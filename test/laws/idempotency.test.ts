@@ -52,7 +52,7 @@ const send = (
   })
 
 /** What two answers to the same question have in common: all but what belongs to one response. */
-async function told(response: Response): Promise<unknown> {
+async function readReply(response: Response): Promise<unknown> {
   const own = ['x-request-id', 'request-id', 'idempotency-replayed', 'x-ratelimit-remaining', 'x-ratelimit-reset']
   const headers = [...response.headers].filter(([name]) => !own.includes(name))
   return { status: response.status, headers, body: await response.text() }
@@ -67,12 +67,12 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
       const stage = await watched(() => ANSWER)
       const first = await send(stage, front, { stream })
       expect(first.headers.get('idempotency-replayed')).toBeNull()
-      const answer = await told(first)
+      const answer = await readReply(first)
 
       for (const again of [await send(stage, front, { stream }), await send(stage, front, { stream })]) {
         expect(again.headers.get('idempotency-replayed')).toBe('true')
         expect(again.headers.get('x-svc-billed-amount')).toMatch(/^\$0\.\d{6}$/)
-        expect(await told(again)).toEqual(answer)
+        expect(await readReply(again)).toEqual(answer)
       }
       expect(stage.upstream.requests).toHaveLength(1)
       await expectSettledOnce(stage, 1)
@@ -87,7 +87,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
       const asked = Array.from({ length: 20 }, () => send(stage, front, { stream }))
       await stage.upstream.arrival(1)
       opened.open()
-      const answers = await Promise.all((await Promise.all(asked)).map(told))
+      const answers = await Promise.all((await Promise.all(asked)).map(readReply))
 
       expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
       expect(JSON.stringify(answers[0])).toContain('200')
@@ -130,11 +130,11 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 
   it.each([400, 404, 422])('repeats a %i of the upstream', async (status) => {
     const stage = await watched(() => ({ kind: 'failure', status }))
-    const first = await told(await send(stage, front))
+    const first = await readReply(await send(stage, front))
     const again = await send(stage, front)
 
     expect(again.headers.get('idempotency-replayed')).toBe('true')
-    expect(await told(again)).toEqual(first)
+    expect(await readReply(again)).toEqual(first)
     expect(stage.upstream.requests).toHaveLength(1)
     await expectSettledOnce(stage, 1)
   })
@@ -179,7 +179,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     await stage.upstream.arrival(1)
     const calls = stage.upstream.requests.length
     opened.open()
-    const answers = await Promise.all((await Promise.all(asked)).map(told))
+    const answers = await Promise.all((await Promise.all(asked)).map(readReply))
 
     expect(calls).toBe(1)
     expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)

@@ -2,7 +2,7 @@ import { afterEach, expect, it } from 'vitest'
 import { sha256 } from '#hash'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { administrate, ADMIN_KEY, AUDIT, BUDGETS, KEYS, RATE_LIMITS } from '../support/admin.ts'
-import { ask, CROSSINGS, type Reply as Told } from '../support/ask.ts'
+import { ask, CROSSINGS, type Reply as ClientReply } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import type { Reply } from '../support/upstream.ts'
 
@@ -79,7 +79,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
   // The letter keeps the number from occurring in a request id by chance.
   const words = [PROMPT, 'Q4711', ANSWER, '1508-1174']
 
-  const errors: Told[] = []
+  const errors: ClientReply[] = []
   const everywhere = async (): Promise<void> => {
     for (const { path, model } of CROSSINGS) {
       for (const stream of [false, true]) {
@@ -126,7 +126,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
     log: logged.map((record) => JSON.stringify(record)),
     errors: errors.map(({ text, headers }) => `${text}${JSON.stringify(headers)}`),
     away: whileAway.map(({ text }) => text),
-    // The last one sent the secret as a field's name, and is told which field there is not.
+    // The last one sent the secret as a field's name, and the error names that field.
     shown: shown.slice(0, -1).map(({ text, headers }) => `${text}${JSON.stringify(headers)}`),
   }
   for (const [place, lines] of Object.entries(texts)) {

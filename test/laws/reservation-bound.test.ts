@@ -117,7 +117,7 @@ const responsesBody = fc
     unknown_field: field,
   }))
 
-/** A conversation that every format can be told: calls, results, failures, images, documents, odd ids. */
+/** A conversation that every format can express: calls, results, failures, images, documents, odd ids. */
 const portable = fc
   .record({
     words: fc.array(

@@ -170,8 +170,8 @@ describe('law: a whole answer in the responses format', () => {
     fc.assert(
       fc.property(answer, (given) => {
         const completion = completionOf(eventsOf(given))
-        const told = responsesClient.writeCompletion(completion, metrics, context)
-        const kept = responsesClient.turns?.turnToStore({ ...context, requestBody: {} }, told)
+        const written = responsesClient.writeCompletion(completion, metrics, context)
+        const kept = responsesClient.turns?.turnToStore({ ...context, requestBody: {} }, written)
         expect(kept?.id).toBe('resp_0123')
         const body = { model: 'a/b', previous_response_id: 'resp_0123', input: 'And then?' }
         expect(responsesClient.turns?.referencesIn(body)).toEqual({

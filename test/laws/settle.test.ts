@@ -55,7 +55,7 @@ function framesFor(request: UpstreamRequest): readonly SseEvent[] {
   return framesOf(request, { text: ANSWER.text })
 }
 
-/** Frames one after the other; `sent` is told when they have left. */
+/** Sends frames one after the other, and resolves `sent` after the last one. */
 async function* upTo(
   events: readonly SseEvent[],
   end: typeof CUT | typeof HANG,
@@ -267,27 +267,27 @@ describe('concurrent requests settle once each', () => {
     { kind, frames }: { readonly kind: Ending; readonly frames: number },
   ): Promise<void> {
     const id = `${kind} ${frames} ${(ids += 1)}`
-    const told = { user: id, metadata: { user_id: id } }
+    const callerFields = { user: id, metadata: { user_id: id } }
     if (kind === 'whole' || kind === 'refused') {
-      await inProcess(stage, front, told).then((response) => response.text())
+      await inProcess(stage, front, callerFields).then((response) => response.text())
     } else if (kind === 'stream' || kind === 'cut') {
-      await inProcess(stage, front, { ...told, stream: true }).then((response) => response.text())
+      await inProcess(stage, front, { ...callerFields, stream: true }).then((response) => response.text())
     } else if (kind === 'hung') {
       const controller = new AbortController()
-      const response = inProcess(stage, front, { ...told, stream: frames % 2 === 0 }, controller.signal)
+      const response = inProcess(stage, front, { ...callerFields, stream: frames % 2 === 0 }, controller.signal)
       setImmediate(() => controller.abort())
       await (await response).body?.cancel()
     } else if (kind === 'left') {
       const controller = new AbortController()
       const reply = ask(
         stage,
-        { ...front.body, ...told, stream: true },
+        { ...front.body, ...callerFields, stream: true },
         { path: front.path, signal: controller.signal },
       )
       void reachedUpstream(stage, id).then(() => controller.abort())
       await reply.catch(() => undefined)
     } else {
-      const reader = (await inProcess(stage, front, { ...told, stream: true })).body!.getReader()
+      const reader = (await inProcess(stage, front, { ...callerFields, stream: true })).body!.getReader()
       for (let count = 0; kind === 'cancelled' && count < frames; count += 1) await reader.read()
       await reader.cancel()
     }

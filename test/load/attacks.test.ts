@@ -179,10 +179,10 @@ it('a thousand concurrent attacks are billed at most the budget, and all usage t
   await at.gateway.batches.work()
   await store.allSettled()
 
-  const statuses = new Set(replies.map((told) => told?.status))
+  const statuses = new Set(replies.map((reply) => reply?.status))
   expect([...statuses].filter((status) => status !== undefined && ![200, 402].includes(status))).toEqual([])
   expect(statuses).toContain(402)
-  expect(replies.filter((told) => told?.status === 200).length).toBeGreaterThan(30)
+  expect(replies.filter((reply) => reply?.status === 200).length).toBeGreaterThan(30)
   expect(store.violations).toEqual([])
   expect(await store.held()).toBe(0)
   const spent = await store.spent('budget')

@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest'
-import { ask, CHAT, MESSAGE, type Reply as Told } from '../support/ask.ts'
+import { ask, CHAT, MESSAGE, type Reply as ClientReply } from '../support/ask.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { tightStore } from '../support/tight-store.ts'
 import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
@@ -21,7 +21,7 @@ const BUDGET = BUDGET_CENTS * 10_000_000
 const STORM = 1000
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 
-/** How a request goes: answered whole, refused, told to slow down, cut, left after its first word or before it. */
+/** How a request goes: answered whole, refused, rate limited, cut, left after its first word or before it. */
 type Kind = 'whole' | 'stream' | 'refused' | 'down' | 'cut' | 'left' | 'hung'
 const MIXTURE: readonly Kind[] = [
   ...(['whole', 'stream', 'whole', 'stream', 'stream'] as const),
@@ -32,7 +32,7 @@ interface Sent {
   readonly number: number
   readonly kind: Kind
   /** Undefined for a request whose caller left. */
-  readonly told: Told | undefined
+  readonly reply: ClientReply | undefined
 }
 
 let stage: Stage | undefined
@@ -80,8 +80,8 @@ async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
   const controller = new AbortController()
   leaving.set(number, controller)
   const body = { model, messages, max_tokens: sizes.answer, stream }
-  const told = ask(at, body, { path: front.path, signal: controller.signal })
-  return { number, kind, told: await told.catch(() => undefined) }
+  const reply = ask(at, body, { path: front.path, signal: controller.signal })
+  return { number, kind, reply: await reply.catch(() => undefined) }
 }
 
 /** The cost of each request as the audit trail has it, in nano-dollars, by its id. */
@@ -147,10 +147,10 @@ it.each(CASES)(
     // What failures and leaving callers gave back can be spent to the end.
     let number = STORM
     do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
-    while (sent.at(-1)?.told?.status !== 402 && (number += 1) < STORM + 200)
+    while (sent.at(-1)?.reply?.status !== 402 && (number += 1) < STORM + 200)
     await store.allSettled()
 
-    const statuses = new Set(sent.map(({ told }) => String(told?.status ?? 'left')))
+    const statuses = new Set(sent.map(({ reply }) => String(reply?.status ?? 'left')))
     expect([...statuses].toSorted()).toEqual(['200', '400', '402', '429', 'left'])
     const spent = await store.spent('budget')
     expect(await store.held()).toBe(0)
@@ -164,13 +164,13 @@ it.each(CASES)(
 
     // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.
     const costs = await trailOf(at)
-    const whole = sent.filter(({ told, kind }) => told?.status === 200 && kind !== 'cut')
+    const whole = sent.filter(({ reply, kind }) => reply?.status === 200 && kind !== 'cut')
     expect(whole.length).toBeGreaterThan(60)
-    for (const { number, told } of whole) {
-      expect(costs.get(String(told?.headers['x-request-id']))).toBe(reported.get(number))
+    for (const { number, reply } of whole) {
+      expect(costs.get(String(reply?.headers['x-request-id']))).toBe(reported.get(number))
     }
-    for (const { told } of sent.filter((one) => [400, 402, 429].includes(one.told?.status ?? 0))) {
-      expect(costs.get(String(told?.headers['x-request-id']))).toBe(0)
+    for (const { reply } of sent.filter((one) => [400, 402, 429].includes(one.reply?.status ?? 0))) {
+      expect(costs.get(String(reply?.headers['x-request-id']))).toBe(0)
     }
     expect([...costs.values()].reduce((sum, cost) => sum + cost, 0)).toBe(spent)
     expect(costs.size).toBe(sent.length)

@@ -26,7 +26,7 @@ const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const HOUR_END = String(Date.UTC(2026, 0, 30, 13) / 1000)
 const UNLIMITED = '9007199254740991'
 
-function told({ headers }: Reply): readonly unknown[] {
+function rateLimitHeaders({ headers }: Reply): readonly unknown[] {
   return [headers['x-ratelimit-limit'], headers['x-ratelimit-remaining'], headers['x-ratelimit-reset']]
 }
 
@@ -38,30 +38,30 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       const { path, body } = front
       const send = (more: object = {}, headers = {}): Promise<Reply> =>
         ask(stage, { ...body, ...more }, { path, headers })
-      const expectTold = (reply: Reply, status: number, remaining: number): void => {
-        expect([reply.status, ...told(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
+      const expectHeaders = (reply: Reply, status: number, remaining: number): void => {
+        expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
       }
 
-      expectTold(await send(), 200, 99)
-      expectTold(await send({ stream: true }), 200, 98)
+      expectHeaders(await send(), 200, 99)
+      expectHeaders(await send({ stream: true }), 200, 98)
       // What is refused before it is counted takes no place.
-      expectTold(await send({ model: 'chat/small' }), 403, 98)
-      expectTold(await send({ model: 'none/none' }), 404, 98)
-      expectTold(await send({ messages: [] }), 400, 98)
-      expectTold(await send({}, { 'content-type': 'text/plain' }), 415, 98)
-      expectTold(await send({}, { 'x-savings-level': 'most' }), 400, 98)
-      expectTold(await ask(stage, '{', { path }), 400, 98)
+      expectHeaders(await send({ model: 'chat/small' }), 403, 98)
+      expectHeaders(await send({ model: 'none/none' }), 404, 98)
+      expectHeaders(await send({ messages: [] }), 400, 98)
+      expectHeaders(await send({}, { 'content-type': 'text/plain' }), 415, 98)
+      expectHeaders(await send({}, { 'x-savings-level': 'most' }), 400, 98)
+      expectHeaders(await ask(stage, '{', { path }), 400, 98)
       // What an upstream was asked for keeps its place.
       stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
-      expectTold(await send(), 400, 97)
+      expectHeaders(await send(), 400, 97)
       stage.upstream.reply = () => ({ kind: 'json', value: {} })
-      expectTold(await send(), 502, 96)
+      expectHeaders(await send(), 502, 96)
       stage.upstream.reply = () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '100' } })
-      expectTold(await send({ stream: true }), 429, 95)
+      expectHeaders(await send({ stream: true }), 429, 95)
       const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models' })
-      expectTold(models, 200, 95)
-      expectTold(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
-      expectTold(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
+      expectHeaders(models, 200, 95)
+      expectHeaders(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
+      expectHeaders(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
       for (const [method, path, status] of [
         ['GET', '/v1/models/none', 404],
         ['GET', '/v1/models?limit=x', 400],
@@ -69,7 +69,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
         ['GET', CHAT.path, 405],
         ['GET', KEYS, 401],
       ] as const) {
-        expectTold(await ask(stage, undefined, { method, path }), status, 95)
+        expectHeaders(await ask(stage, undefined, { method, path }), status, 95)
       }
     },
   )
@@ -77,7 +77,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
   it('of a key without limits are the maximum safe integer until the end of the hour', async () => {
     const stage = await start({ now: NOON })
     for (const { path, body } of FRONTS) {
-      expect(told(await ask(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
+      expect(rateLimitHeaders(await ask(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
     }
   })
 
@@ -88,13 +88,13 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     for (const secret of [null, 'wrong', value, expired.value, id]) {
       for (const { path, body } of FRONTS) {
         const reply = await ask(stage, body, { path, secret })
-        expect([reply.status, ...told(reply)]).toEqual([401, '0', '0', HOUR_END])
+        expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([401, '0', '0', HOUR_END])
       }
       const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models', secret })
-      expect([models.status, ...told(models)]).toEqual([401, '0', '0', HOUR_END])
+      expect([models.status, ...rateLimitHeaders(models)]).toEqual([401, '0', '0', HOUR_END])
     }
     const nowhere = await ask(stage, undefined, { method: 'GET', path: '/nowhere', secret: null })
-    expect([nowhere.status, ...told(nowhere)]).toEqual([404, '0', '0', HOUR_END])
+    expect([nowhere.status, ...rateLimitHeaders(nowhere)]).toEqual([404, '0', '0', HOUR_END])
   })
 
   it('are 0 and 0 if the store fails, and the request is recorded nevertheless', async () => {
@@ -114,14 +114,14 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       key: { name: 'limited', rate_limit_requests: 5 },
     })
     stages.push(stage)
-    expect(told(await ask(stage, CHAT.body))).toEqual(['5', '4', HOUR_END])
+    expect(rateLimitHeaders(await ask(stage, CHAT.body))).toEqual(['5', '4', HOUR_END])
     away = true
     for (const [body, status] of [
       [CHAT.body, 503],
       [{ ...CHAT.body, messages: [] }, 400],
     ] as const) {
       const reply = await ask(stage, body)
-      expect([reply.status, ...told(reply)]).toEqual([status, '0', '0', HOUR_END])
+      expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([status, '0', '0', HOUR_END])
       expect(logged.at(-1)).toMatchObject({ virtual_key_id: stage.keyId, status })
     }
     expect(stage.gateway.metrics.summary()).toMatchObject({ optimizer: { requestsTotal: 3 } })
@@ -134,7 +134,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     )
     const reply = await ask(stage, CHAT.body)
     const end = Date.UTC(2026, 0, 31)
-    expect([reply.status, ...told(reply)]).toEqual([429, '5', '5', String(end / 1000)])
+    expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([429, '5', '5', String(end / 1000)])
     expect(reply.headers['retry-after']).toBe(String((end - NOON) / 1000))
     expect(reply.error['retry_after']).toBe((end - NOON) / 1000)
   })
@@ -148,14 +148,18 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
   ] as const)('of the plan %s are %i per window of %s', async (plan, limit, every) => {
     const stage = await start({ now: NOON }, { plan })
     const reply = await ask(stage, CHAT.body)
-    expect(told(reply)).toEqual([String(limit), String(limit - 1), String(periodOf(NOON, every).end / 1000)])
+    expect(rateLimitHeaders(reply)).toEqual([
+      String(limit),
+      String(limit - 1),
+      String(periodOf(NOON, every).end / 1000),
+    ])
   })
 
   it('of the enterprise plans are unlimited, unless the key sets a limit', async () => {
     const stage = await start({ now: NOON }, { plan: 'enterprise' })
-    expect(told(await ask(stage, CHAT.body))[0]).toBe(UNLIMITED)
+    expect(rateLimitHeaders(await ask(stage, CHAT.body))[0]).toBe(UNLIMITED)
     await administrate(stage, 'PUT', `${KEYS}/${stage.keyId}`, { rate_limit_requests: 7 })
-    expect(told(await ask(stage, CHAT.body)).slice(0, 2)).toEqual(['7', '6'])
+    expect(rateLimitHeaders(await ask(stage, CHAT.body)).slice(0, 2)).toEqual(['7', '6'])
   })
 })
 
@@ -179,17 +183,23 @@ describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
     const send = (): Promise<Reply> => ask(stage, MESSAGE.body, { path: MESSAGE.path })
     const end = String(Date.parse(next) / 1000)
 
-    expect(told(await send())).toEqual(['2', '1', end])
-    expect(told(await send())).toEqual(['2', '0', end])
+    expect(rateLimitHeaders(await send())).toEqual(['2', '1', end])
+    expect(rateLimitHeaders(await send())).toEqual(['2', '0', end])
     const refused = await send()
-    expect([refused.status, refused.headers['retry-after'], ...told(refused)]).toEqual([429, '1', '2', '0', end])
+    expect([refused.status, refused.headers['retry-after'], ...rateLimitHeaders(refused)]).toEqual([
+      429,
+      '1',
+      '2',
+      '0',
+      end,
+    ])
     const before = await stage.gateway.keys.usage(stage.keyId)
     expect(before).toMatchObject({ requests: 2, budgetResetsAt: new Date(next).toISOString() })
 
     clock.now = Date.parse(next)
     expect(await stage.gateway.keys.usage(stage.keyId)).toMatchObject({ requests: 0, currentUsageCents: 0 })
     const fresh = await send()
-    expect([fresh.status, ...told(fresh)]).toEqual([
+    expect([fresh.status, ...rateLimitHeaders(fresh)]).toEqual([
       200,
       '2',
       '1',

@@ -9,7 +9,7 @@ import {
   type WireForm,
 } from '../../src/index.ts'
 import { serve } from '../../src/node.ts'
-import { ask, CHAT, eventsOf, FRONTS, MESSAGE, wordsOf, type Reply as Told } from '../support/ask.ts'
+import { ask, CHAT, eventsOf, FRONTS, MESSAGE, wordsOf, type Reply as ClientReply } from '../support/ask.ts'
 import { PRICE } from '../support/stage.ts'
 import { startUpstream, type Reply, type UpstreamRequest } from '../support/upstream.ts'
 import { CUT, framesUntilText } from '../support/upstream-frames.ts'
@@ -30,7 +30,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-/** Three providers on one upstream, told apart by their paths. */
+/** Three providers on one upstream. Their paths differ. */
 async function start(
   replies: Partial<Record<Name, (request: UpstreamRequest) => Reply>> = {},
   random: () => number = () => 0,
@@ -65,7 +65,7 @@ const WEIGHTS: readonly Config[] = [
   { provider: 'c', weight: 3 },
 ]
 
-function send(place: Place, secret: string, body: object = {}, path: string = CHAT.path): Promise<Told> {
+function send(place: Place, secret: string, body: object = {}, path: string = CHAT.path): Promise<ClientReply> {
   return ask({ url: place.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
 }
 

@@ -278,7 +278,7 @@ describe('a stream', () => {
   it.each([
     ['ends without its last event', [say('x')]],
     ['is cut', [say('x'), CUT]],
-    ['is cut after the upstream told why it ended', [{ data: '{"finish":true}' }, CUT]],
+    ['is cut after the finish reason', [{ data: '{"finish":true}' }, CUT]],
     ['is cut within an event', [say('x'), 'data: {"te', CUT]],
     ['ends within an event', [say('x'), 'data: {"te']],
     ['holds an event that is no JSON', [say('x'), { data: 'nonsense' }, done]],

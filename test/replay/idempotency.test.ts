@@ -339,14 +339,14 @@ describe('an idempotency key in several processes', () => {
         const processes = [here.process(), here.process(), here.process()]
         const running: FirstRequest[] = []
         const asked: Asking[] = []
-        const told: unknown[] = []
+        const replays: unknown[] = []
         let remembered = 0
         for (const [kind, index] of moves) {
           if (kind === 'ask') {
             const asking = ask(processes[index]!)
             asked.push(asking)
             void asking.claim.then(
-              (claim) => (claim.role === 'first' ? running.push(claim.first) : told.push(claim.replayed)),
+              (claim) => (claim.role === 'first' ? running.push(claim.first) : replays.push(claim.replayed)),
               () => {},
             )
           }
@@ -361,7 +361,7 @@ describe('an idempotency key in several processes', () => {
           if (kind === 'forget') await running.pop()?.release()
         }
         expect(remembered).toBeLessThanOrEqual(1)
-        for (const replayed of told) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })
+        for (const replayed of replays) expect(replayed).toEqual({ kind: 'complete', answer: ANSWER })
       }),
       { numRuns: 200 },
     )

@@ -172,8 +172,8 @@ describe('a live message', () => {
     opened.open()
 
     const events = eventTexts(await first.rest())
-    const told = await Promise.all(followers.map((follower) => follower.rest()))
-    expect(told.map((text) => eventTexts(text).join(''))).toEqual(
+    const texts = await Promise.all(followers.map((follower) => follower.rest()))
+    expect(texts.map((text) => eventTexts(text).join(''))).toEqual(
       [0, 1, 2, 3].map((after) => events.slice(after).join('')),
     )
     await expectSettledOnce(stage)
@@ -189,10 +189,10 @@ describe('a live message', () => {
 
     expect(eventTexts(whole).length).toBeGreaterThan(400)
     expect(whole).toContain('message_stop')
-    const told = await slow.text()
-    expect(told.length).toBeLessThan(40_000)
-    expect(eventTexts(told).length).toBeLessThan(100)
-    expect(told).toMatch(/event: error\ndata: .*cannot be followed.*\n\n$/)
+    const slowText = await slow.text()
+    expect(slowText.length).toBeLessThan(40_000)
+    expect(eventTexts(slowText).length).toBeLessThan(100)
+    expect(slowText).toMatch(/event: error\ndata: .*cannot be followed.*\n\n$/)
     await expectSettledOnce(stage)
   })
 

@@ -22,13 +22,13 @@ function look(at: Stage, path: string, method = 'GET'): Promise<Reply> {
   return ask(at, undefined, { method, path, secret: null })
 }
 
-/** A store whose `ping` does as it is told. */
+/** A store with the given `ping`. */
 function storeThat(ping: () => Promise<void>): Store {
   return { ...memoryStore({ now: () => NOON }), local: false, ping }
 }
 
-const awayStores: readonly (readonly [string, () => Promise<void>])[] = [
-  ['refuses', () => Promise.reject(new Error('redis://user:secret@10.0.0.5:6379 refused'))],
+const failingPings: readonly (readonly [string, () => Promise<void>])[] = [
+  ['rejects', () => Promise.reject(new Error('redis://user:secret@10.0.0.5:6379 refused'))],
   [
     'throws',
     () => {
@@ -50,7 +50,7 @@ describe('GET /health', () => {
     expect(headers['x-request-id']).toBe(headers['request-id'])
   })
 
-  it.each(awayStores)('is 503 and unhealthy while the store %s, without details', async (_, ping) => {
+  it.each(failingPings)('is 503 and unhealthy while the store %s, without details', async (_, ping) => {
     const reply = await look(await start({ store: storeThat(ping) }), '/health')
     expect(reply.status).toBe(503)
     expect(reply.body).toMatchObject({
@@ -96,7 +96,7 @@ describe('GET /ready', () => {
     })
   })
 
-  it.each(awayStores)('is 503 while the store %s', async (_, ping) => {
+  it.each(failingPings)('is 503 while the store %s', async (_, ping) => {
     const { status, body } = await look(await start({ store: storeThat(ping) }), '/ready')
     expect(status).toBe(503)
     expect(body).toMatchObject({ ready: false, dependencies: { bifrost: true, redis: false } })

@@ -12,7 +12,7 @@ const BASE64_IMAGE = /(?:data:image\/png;base64,|"data":")([A-Za-z0-9+/]{100,})/
 /** What this vendor does by itself when the body asks for it. */
 const WORK = /"web_search|"mcp_servers"|"https:\/\/pages\.example|"file_id"|"enable_search":true/i
 
-/** The fields that a count endpoint is not told. */
+/** The fields that a count endpoint does not accept. */
 const NOT_COUNTED = ['max_tokens', 'stream', 'temperature']
 
 /** Tokens of a text for a vendor that makes a token of each digit: more than any vocabulary of three digits. */

@@ -37,23 +37,23 @@ describe('the configured keys', () => {
         return tries === 1 ? Promise.reject(new Error('The store is away.')) : store.swap(...given)
       },
     }
-    const told: unknown[] = []
+    const failures: unknown[] = []
     const { keys, budgets, rateLimits, findKey } = createGovernance(CONFIGURATION, {
       store: away,
       runtime,
       maxRequestMs: 600_000,
-      onFailure: (cause) => told.push(cause),
+      onFailure: (cause) => failures.push(cause),
     })
     const overloaded = { kind: 'overloaded', details: { retryAfterSeconds: 1 } }
     for (const call of [() => keys.list(), () => budgets.list(), () => rateLimits.list(), () => findKey(SECRET)]) {
       await expect(call()).rejects.toMatchObject(overloaded)
     }
-    expect([tries, told.length]).toEqual([1, 1])
+    expect([tries, failures.length]).toEqual([1, 1])
 
     runtime.advance(1_000)
     expect(await findKey(SECRET)).toMatchObject({ id: 'configured' })
     expect((await keys.list()).keys).toHaveLength(1)
-    expect(told).toHaveLength(1)
+    expect(failures).toHaveLength(1)
   })
 
   it('that are invalid are an error at the start', () => {

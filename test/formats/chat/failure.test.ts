@@ -36,7 +36,7 @@ describe('a failure in the chat format', () => {
 })
 
 describe("an upstream's error", () => {
-  const told = (status: number, body: JsonObject | undefined): JsonObject =>
+  const writeError = (status: number, body: JsonObject | undefined): JsonObject =>
     chatClient.writeFailure(chatUpstream.readFailure(status, body), 'r1')
 
   it('keeps its message when the request caused it', () => {
@@ -61,7 +61,7 @@ describe("an upstream's error", () => {
     ['no JSON', undefined, 'The model provider rejected the request (status 422).'],
     ['an object without a message', { error: {} }, 'The model provider rejected the request (status 422).'],
   ])('is found in %s', (_name, body, message) => {
-    expect(told(422, body)).toMatchObject({ error: { message, type: 'invalid_request_error', code: null } })
+    expect(writeError(422, body)).toMatchObject({ error: { message, type: 'invalid_request_error', code: null } })
   })
 
   it.each([

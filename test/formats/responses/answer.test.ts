@@ -99,9 +99,9 @@ describe('a response of the vendor', () => {
   })
 
   it('is sent with all its fields and the bill', () => {
-    const told = responsesClient.writeCompletion(responsesUpstream.readCompletion(response), metrics, context)
+    const written = responsesClient.writeCompletion(responsesUpstream.readCompletion(response), metrics, context)
 
-    expect(JSON.parse(told)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
+    expect(JSON.parse(written)).toMatchObject({ ...response, svc_metrics: { strategy: metrics.strategy } })
   })
 
   it.each<[JsonObject, string]>([

@@ -3,7 +3,7 @@ import { openaiCompatible, type BatchOptions, type GatewayOptions, type Store } 
 /** A process that was killed keeps its items for so long. */
 export const LEASE_MS = 2_000
 
-/** What every process of a farm is told. */
+/** Options of each process of a farm. */
 export function farmOptions(store: Store, upstream: string, batches: BatchOptions): GatewayOptions {
   return {
     providers: [

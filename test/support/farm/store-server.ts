@@ -13,8 +13,8 @@ const server = createServer({ noDelay: true }, (socket) => {
 })
 
 async function answer(socket: Socket, call: StoreCall): Promise<void> {
-  const told = await answerOf(call)
-  if (!socket.destroyed) socket.write(`${JSON.stringify(told)}\n`)
+  const answer = await answerOf(call)
+  if (!socket.destroyed) socket.write(`${JSON.stringify(answer)}\n`)
 }
 
 /** Some methods answer at once. */
