@@ -49,7 +49,7 @@ export interface BatchQuery {
   readonly limit: number
   /** Returns only batches older than this one. */
   readonly after?: string
-  /** Returns only batches newer than this one: those closest to it. */
+  /** Returns the batches that are newer than this one and closest to it. */
   readonly before?: string
 }
 

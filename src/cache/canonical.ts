@@ -34,7 +34,10 @@ export interface Canonical {
   readonly language: 'english' | 'unknown' | 'none'
 }
 
-/** Canonicalizes a text. In a text that is not recognized as English, only the final punctuation is removed. */
+/**
+ * Canonicalizes a text. Removes only the final punctuation if the text is not recognized as English. Leaves a text about
+ * spelling unchanged.
+ */
 export function canonicalize(text: string): Canonical {
   const tokens = tokenize(text.normalize('NFC'))
   const form = formOf(tokens)
@@ -174,8 +177,8 @@ function markArticles(items: readonly Token[]): readonly CanonicalToken[] {
 }
 
 /**
- * Returns true if an equivalent text may omit the article. `around` contains the preceding token (if any), the article, and
- * the next two tokens.
+ * Returns true if an equivalent text may omit the article. `around` contains the preceding token (if any), the article,
+ * and the next two tokens.
  */
 function isOmissible(article: Token, around: readonly Token[], hasBefore: boolean): boolean {
   const [before, next, afterNext] = hasBefore ? [around[0], around[2], around[3]] : [undefined, around[1], around[2]]

@@ -8,7 +8,7 @@ import type { Dialect, Message, Prompt, UpstreamDialect, ReceivedBody } from './
 
 /** Counts tokens in linear time. Special tokens count as plain text. */
 export interface Tokenizer {
-  /** Estimates the token count from the text's length and script, within a few percent for prose and code. */
+  /** Estimates the token count. The error is about 10% for one text, and 1% on average. */
   estimate(text: string): number
   /**
    * Returns the exact token count. The first call loads the vocabulary. Yields to the event loop while counting a
@@ -117,7 +117,7 @@ export interface ProviderCall {
 /** Timeouts for upstream calls, in milliseconds. */
 export interface Timeouts {
   readonly connect: number
-  /** Maximum time from the request to the first byte of a stream. Does not apply to answers that are not streamed. */
+  /** Maximum time from a streaming request to the response headers. Does not apply to answers that are not streamed. */
   readonly firstByte: number
   /** Maximum time between two chunks of a stream. */
   readonly idle: number
@@ -233,8 +233,8 @@ export interface Route {
 }
 
 /**
- * `degraded`: at least one circuit of the provider is not closed. `unavailable`: the circuits of all recently used models are
- * open for all keys.
+ * `degraded`: at least one circuit of the provider is not closed. `unavailable`: the circuits of all recently used
+ * models are open for all keys.
  */
 export type ProviderState = 'healthy' | 'degraded' | 'unavailable'
 

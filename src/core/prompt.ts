@@ -211,8 +211,8 @@ export function lastUserIndex(messages: readonly Message[]): number {
 }
 
 /**
- * Returns a 53-bit fingerprint of a string, for a token-count cache. Collisions can be constructed, so a cache that
- * several tenants share needs a secret `seed`.
+ * Returns a 53-bit fingerprint of a string, for caches. Collisions can be constructed, so a cache that several tenants
+ * share needs a secret `seed`.
  */
 export function fingerprintOf(text: string, seed: number = 0): number {
   let low = 0xdeadbeef ^ text.length ^ seed

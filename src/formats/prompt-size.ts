@@ -3,8 +3,9 @@ import { asArray, isJsonObject, type Json, type JsonObject, normalizeName } from
 import type { Message, Part, Prompt, Tool } from '../core/prompt.ts'
 
 /**
- * Throws `invalid-request` for a prompt whose text exceeds `limit`, before its tokens are counted. The scan of the body
- * does not count base64 strings, because only the parsed prompt shows whether such a string is media or text.
+ * Throws `invalid-request` for a prompt whose text exceeds `limit` UTF-16 code units, before its tokens are counted. The
+ * scan of the body does not count base64 strings, because only the parsed prompt shows whether such a string is media or
+ * text.
  */
 export function checkPromptLength({ messages, tools }: Prompt, limit: number): void {
   let length = 0

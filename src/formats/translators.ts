@@ -159,8 +159,9 @@ function findUnusedId(id: string, { usedIds, suffixes }: CallIds): string {
 }
 
 /**
- * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from `reject`
- * for a field that may change the answer. Always throws for a tool that is not a function.
+ * Returns the names of omitted fields. Unless the caller accepts a lossy translation, throws the error from
+ * `createError` for a field that may change the answer. Always throws for an essential field, and for a tool that is not
+ * a function.
  */
 export function omittedFields(prompt: Prompt, createError: CreateContentError, toolField = ''): readonly string[] {
   const source = sourceFormatOf(prompt)
@@ -184,8 +185,10 @@ function* unsupportedFields(prompt: Prompt, source: SourceFormat): UnsupportedFi
     if (source.isUnset(value) || source.handledFields.has(name)) continue
     const isHarmless = source.harmlessFields.get(name)
     if (isHarmless === undefined ? source.hintFields.has(name) : isHarmless(value)) continue
-    const essential = source.referenceFields.get(name)
-    yield essential === undefined ? unsupportedField('', name) : { param: name, isEssential: true, ...essential }
+    const referenceField = source.referenceFields.get(name)
+    yield referenceField === undefined
+      ? unsupportedField('', name)
+      : { param: name, isEssential: true, ...referenceField }
   }
   if (settings.toolChoice === undefined && !source.isUnset(source.toolChoiceOf(body))) {
     yield { param: 'tool_choice', description: 'a choice other than auto, none, required or one function' }
@@ -223,8 +226,8 @@ function unpairedCallError(id: string, problem: string): GatewayError {
 }
 
 /**
- * The format rejects tool blocks if no tools are declared, so the tools that the conversation calls are declared
- * without parameters. The body must set `tool_choice` to `none` to prevent their use.
+ * The messages format rejects tool blocks if no tools are declared, so the tools that the conversation calls are
+ * declared without parameters. The body must set `tool_choice` to `none` to prevent their use.
  */
 function undeclaredTools(prompt: Prompt): readonly JsonObject[] {
   const names = new Set<string>()

@@ -14,8 +14,8 @@ import * as field from './field-schema.ts'
 import { hashSecret, type KeyFormat, PLAN_NAMES, prefixOfSecret } from './virtual-key.ts'
 
 /**
- * Keys, budgets and rate limits that are created at startup, at most 100,000 of each. Uses the field names of the HTTP
- * API.
+ * Keys, budgets and rate limits that are created or updated at startup, at most 100,000 of each. Uses the field names
+ * of the HTTP API.
  */
 export interface GovernanceConfiguration {
   readonly virtual_keys?: readonly WireForm<ConfiguredKey>[] | undefined

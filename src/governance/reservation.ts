@@ -5,8 +5,8 @@ import type { SettledEntry, Settlement } from '../core/store.ts'
 import type { VirtualKey } from './virtual-key.ts'
 
 /**
- * The values of `X-RateLimit-*`. Without a limit, the amounts are `Number.MAX_SAFE_INTEGER`, and the reset is the end of
- * the current hour.
+ * The values of `X-RateLimit-*`. The amounts are `Number.MAX_SAFE_INTEGER` without a limit, and 0 without a key. The
+ * reset is then the end of the current hour.
  */
 export interface RateStatus {
   readonly limit: number
@@ -30,7 +30,7 @@ export interface Quote {
   readonly isRequestOnly?: boolean
   /** Largest possible reduction of the cost by an exact count of the prompt. @default 0 */
   readonly uncountedCost?: NanoUsd
-  /** Maximum number of prompt tokens that `cost` covers on any candidate model. @default no bound */
+  /** Returns the number of prompt tokens that `cost` covers for a model. @default no bound */
   promptBound?(model: Model): number
   /** Recounts that yield a more precise quote. Used if a limit rejects this quote. */
   readonly recount?: {
@@ -93,7 +93,7 @@ export interface QuoteCandidate {
 }
 
 export interface QuoteOptions {
-  /** The models that may answer. Called only if the key has a budget. */
+  /** Returns the models that may answer. Called at most once. */
   readonly candidates: () => readonly QuoteCandidate[]
   readonly promptTokens: () => number
   /** Counts the prompt exactly, without an upstream call. Called if the upper bound exceeds a token limit. */
@@ -108,7 +108,7 @@ export function createQuote(options: QuoteOptions): Quote {
   return new WorstCaseQuote(options)
 }
 
-/** Values are computed on demand, because most requests have no budget. */
+/** Computes the candidates and the prompt tokens on first use. */
 class WorstCaseQuote implements Quote {
   readonly outputTokens: number
   readonly #options: QuoteOptions

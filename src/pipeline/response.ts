@@ -1,4 +1,3 @@
-import { supportsDialect } from '../upstream/attempts.ts'
 import type { Completion } from '../core/answer.ts'
 import { isPromise, lazy, type MaybePromise } from '../core/async.ts'
 import { type Bill, billHeaders, toHeaderText } from '../billing/bill.ts'
@@ -6,6 +5,7 @@ import type { HeaderRecord, ResponseSink } from '../core/http.ts'
 import type { RateStatus } from '../governance/reservation.ts'
 import { readCacheDirectives } from '../cache/cache-options.ts'
 import type { WriteContext } from '../formats/format.ts'
+import { supportsDialect } from '../upstream/attempts.ts'
 import type { Answered, Parsed } from './exchange.ts'
 import type { Services } from './services.ts'
 

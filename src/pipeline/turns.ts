@@ -23,7 +23,7 @@ const MAX_CONVERSATION_LENGTH = 4 * 1024 * 1024
 /** Maximum number of items to which a request may refer. Each item requires a store read. */
 const MAX_REFERENCES = 1000
 const MAX_CONCURRENT_READS = 16
-/** Maximum total length of the turns that one request reads, in UTF-16 code units of their JSON. */
+/** Maximum total length of the answers whose items a request references, in UTF-16 code units of their JSON. */
 const MAX_RECALLED_LENGTH = 32 * 1024 * 1024
 
 type TurnStore = Pick<Store, 'get' | 'set' | 'delete'>
@@ -165,7 +165,7 @@ async function findReferenced(
   return answers
 }
 
-/** Stores a turn. If the turn cannot be stored, requests that refer to it receive 404. */
+/** Stores a turn. If the turn cannot be stored, requests that refer to it are rejected. */
 async function writeTurn(store: TurnStore, key: VirtualKey, { id, input, answer }: StoredTurn): Promise<void> {
   const texts = { answer: JSON.stringify(answer), input: JSON.stringify(input) }
   if (texts.answer.length + texts.input.length > MAX_CONVERSATION_LENGTH) return

@@ -1,8 +1,8 @@
+import { isPromise, type MaybePromise } from '../core/async.ts'
 import type { FailureKind } from '../core/errors.ts'
 import type { WireForm } from '../core/field-names.ts'
 import { isJsonObject, parseJson } from '../core/json.ts'
 import { toCents, toDollars, ZERO, type NanoUsd } from '../core/money.ts'
-import { isPromise, type MaybePromise } from '../core/async.ts'
 import { type LogEntry, type NewLogEntry, type SettledEntry, type Store, quotaOf } from '../core/store.ts'
 
 /** The part of a bill that is recorded. */

@@ -46,7 +46,7 @@ export class IncomingCall implements Call {
 /** Responds to a call, or throws a GatewayError before the response begins. */
 export type Handler = (call: Call) => MaybePromise<void>
 
-/** Returns the handler of POST /v1/chat/completions, /v1/messages or /v1/responses. */
+/** Returns the handler of an endpoint that generates an answer, such as POST /v1/messages. */
 export function modelHandler(format: ClientFormat, services: Services): Handler {
   const stages = modelStages()
   return (call) => {

@@ -123,7 +123,7 @@ function segmentOf(call: Call, variable: string): string {
 interface FileOwners {
   /** Returns the name of the provider that stores the file. Rejects with `not-found` for a file of another key. */
   providerOf(key: VirtualKey, id: string): Promise<string>
-  /** Stores the owner of a created file. If the key's quota is full, deletes the file from the vendor and rejects. */
+  /** Stores the owner of a created file. If the store rejects, deletes the file from the vendor and rejects. */
   register(key: VirtualKey, provider: Provider, file: JsonObject): Promise<void>
   forget(key: VirtualKey, id: string): Promise<void>
   /** Returns the files of a key, ordered by id, as the vendor described them when they were created. */
@@ -145,8 +145,8 @@ const MAX_FILE_OBJECT_LENGTH = 2_000
 function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'runtime' | 'timeouts'>): FileOwners {
   const prefixOf = (key: VirtualKey): string => `file:${key.id}:`
 
-  async function read(name: string): Promise<StoredFile | undefined> {
-    const value: unknown = JSON.parse((await store.get(name)) ?? 'null')
+  async function read(storeKey: string): Promise<StoredFile | undefined> {
+    const value: unknown = JSON.parse((await store.get(storeKey)) ?? 'null')
     const provider = isJsonObject(value) ? asString(value['provider']) : undefined
     if (!isJsonObject(value) || provider === undefined || !isJsonObject(value['file'])) return undefined
     return { provider, file: value['file'] }
@@ -183,12 +183,12 @@ function createFileOwners(store: Store, { runtime, timeouts }: Pick<Services, 'r
       const after = query.get('after')
       if (after !== null && !SAFE_SEGMENT.test(after)) throw invalidAfter()
       const start = after === null ? {} : { after: `${prefix}${after}` }
-      const names = await store.list(prefix, { ...start, limit: limit + 1 })
-      const stored = await mapInSlices(names.slice(0, limit), MAX_CONCURRENT_READS, read)
+      const storeKeys = await store.list(prefix, { ...start, limit: limit + 1 })
+      const stored = await mapInSlices(storeKeys.slice(0, limit), MAX_CONCURRENT_READS, read)
       const files = stored.flatMap((entry) => (entry === undefined ? [] : [entry.file]))
       const purpose = query.get('purpose')
       const data = purpose === null ? files : files.filter((file) => file['purpose'] === purpose)
-      return { object: 'list', data, has_more: names.length > limit }
+      return { object: 'list', data, has_more: storeKeys.length > limit }
     },
   }
 }

@@ -22,13 +22,15 @@ export interface ResponseHandlers {
  */
 export function responseHandlers(services: Services): ResponseHandlers {
   return {
-    read: storedResponseHandler(services, { method: 'GET', suffix: '' }, (key, call) => readTurn(services, key, call)),
+    read: storedResponseHandler(services, { method: 'GET', suffix: '' }, (key, call) =>
+      readAnswer(services, key, call),
+    ),
     remove: storedResponseHandler(services, { method: 'DELETE', suffix: '' }, async (key, call) => {
       if (!(await services.turns.delete(key, pathId(call)))) throw notFound(call)
       return { id: pathId(call), object: 'response', deleted: true }
     }),
     cancel: storedResponseHandler(services, { method: 'POST', suffix: '/cancel' }, async (key, call) => {
-      await readTurn(services, key, call)
+      await readAnswer(services, key, call)
       throw new GatewayError(
         'invalid-request',
         'Only a response that was created with background: true can be canceled.',
@@ -91,10 +93,10 @@ async function callProvider(
   })
 }
 
-async function readTurn(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
-  const turn = await services.turns.find(key, pathId(call))
-  if (turn === undefined) throw notFound(call)
-  return turn
+async function readAnswer(services: Services, key: VirtualKey, call: Call): Promise<JsonObject> {
+  const answer = await services.turns.find(key, pathId(call))
+  if (answer === undefined) throw notFound(call)
+  return answer
 }
 
 function notStreamed(): GatewayError {

@@ -222,7 +222,9 @@ export function createMemory({
   }
 }
 
-/** Maximum number of segments added since a value was stored. A turn usually adds two, but clients may add several turns. */
+/**
+ * Maximum number of segments added since a value was stored. A turn usually adds two, but clients may add several turns.
+ */
 const MAX_ADDED_SEGMENTS = 4
 
 interface OwnedPrompt {

@@ -103,10 +103,10 @@ interface SearchedText {
 function textsOf(message: Message, index: number): readonly SearchedText[] {
   const maxTokens = maxSnippetTokens(message)
   return message.parts.flatMap((part, partIndex) => {
-    const inResult = part.type === 'tool-result'
-    const pieces = inResult ? part.content : [part]
+    const isToolResult = part.type === 'tool-result'
+    const pieces = isToolResult ? part.content : [part]
     return pieces.flatMap((piece, pieceIndex) => {
-      const location = { message: index, part: partIndex, piece: inResult ? pieceIndex : -1 }
+      const location = { message: index, part: partIndex, piece: isToolResult ? pieceIndex : -1 }
       const text = textOfPart(piece)
       const isSearched = piece.type !== 'thinking' && text !== ''
       return isSearched ? [{ text, location, maxTokens: piece.type === 'text' ? maxTokens : 0 }] : []

@@ -22,8 +22,8 @@ import { UPSTREAM_CACHE_MS } from './upstream-cache.ts'
  * - `query`: selects the parts again on each turn, by their relevance to the question. Best recall.
  * - `stable`: cuts to half of the cap, and repeats the cut until the prompt reaches the cap, so that the upstream can
  *   read the prompt prefix from its cache.
- * - `auto`: `query` for a new conversation. `stable` if the last turn was less than five minutes ago; the parts that a
- *   new question needs are then inserted before it.
+ * - `auto`: `query` until a turn follows another within five minutes, and `stable` from then on. The parts that a new
+ *   question needs are then inserted before it.
  */
 export type SliderMode = 'auto' | 'query' | 'stable'
 

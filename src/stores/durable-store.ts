@@ -1,3 +1,5 @@
+import { GatewayError } from '../core/errors.ts'
+import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
 import {
   type Claim,
   type Level,
@@ -21,8 +23,6 @@ import {
   shareOf,
   type PoolLimit,
 } from './store-rules.ts'
-import { GatewayError } from '../core/errors.ts'
-import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core/option-checks.ts'
 
 /**
  * Limits on the data that requests write. Keys, budgets and rate limits are in a separate, unlimited pool, which
@@ -30,13 +30,13 @@ import { functionCheck, type OptionCheck, optionsOf, integerFrom } from '../core
  */
 export interface BulkLimits {
   /**
-   * Values without an expiry that count against a quota: message batches. If the pool is full, a write fails with
-   * `quota-exceeded`.
+   * Values without an expiry that count against a quota: message batches and records of uploaded files. If the pool is
+   * full, a write fails with `quota-exceeded`.
    */
   readonly owned: PoolLimit
   /**
-   * Values with an expiry: recordings, idempotency records and transcripts. A full pool drops the oldest value of its
-   * largest share.
+   * Values with an expiry, such as recordings, stored responses and transcripts. A full pool drops the oldest value of
+   * its largest share.
    */
   readonly expiring: PoolLimit
   /** Log entries: the audit trail. A full pool drops the oldest entry of its largest share. */
@@ -275,7 +275,7 @@ export function fieldOf(reply: unknown, name: string): unknown {
   return typeof reply === 'object' && reply !== null ? Reflect.get(reply, name) : undefined
 }
 
-/** Returns an empty list for any other value, because Lua encodes an empty list as an empty object. */
+/** Returns an empty list for a value that is not an array, because Lua encodes an empty list as an empty object. */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : []
 }

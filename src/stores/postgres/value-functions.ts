@@ -155,7 +155,7 @@ function readFunctions(schema: string): string {
       ), '{}')::text
     $f$;
 
-    -- Keys with a common prefix are contiguous, so the caller stops at the first key without the prefix.
+    -- Keys with a common prefix are contiguous. The caller drops the keys that follow them.
     CREATE OR REPLACE FUNCTION ${schema}.list_keys(input text) RETURNS text LANGUAGE plpgsql AS $f$
     DECLARE
       request jsonb := input::jsonb;
