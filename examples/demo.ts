@@ -31,18 +31,18 @@ const { provider, lastPrompt } = recordPrompts(extractive())
 const gateway = createGateway({ providers: [provider], store: memoryStore(), margin: 1.5, log: () => {} })
 const server = await serve(gateway, { port: 0 })
 
-/** Returns an official client with a new key of the gateway. */
-async function clientFor(name: string): Promise<OpenAI> {
-  return clientOf(await gateway.keys.create({ name }))
+/** Creates a key and returns an official client that uses it. */
+async function createKeyAndClient(name: string): Promise<OpenAI> {
+  return createClient(await gateway.keys.create({ name }))
 }
 
-function clientOf(key: { readonly value: string }): OpenAI {
+function createClient(key: { readonly value: string }): OpenAI {
   return new OpenAI({ baseURL: `${server.url}/v1`, apiKey: key.value, maxRetries: 0 })
 }
 
 async function askOnce(): Promise<void> {
   heading('1. A request and its bill', 'src/billing/bill.ts')
-  const client = await clientFor('first app')
+  const client = await createKeyAndClient('first app')
   const { data, response } = await client.chat.completions
     .create({ model, messages: [{ role: 'user', content: 'A sluice is a gate for water. What is a sluice?' }] })
     .withResponse()
@@ -56,7 +56,7 @@ async function spendBudget(): Promise<void> {
   heading('2. 200 concurrent requests on a budget that covers about 20', 'src/governance/ledger.ts')
   const cents = 1
   const key = await gateway.keys.create({ name: 'invoices', budgetLimitCents: cents, budgetResetDuration: '1d' })
-  const client = clientOf(key)
+  const client = createClient(key)
   const question = (index: number): string =>
     `Invoice ${index}: ${'one line of a long invoice. '.repeat(80)} What is in invoice ${index}?`
   const statuses = await Promise.all(
@@ -70,12 +70,12 @@ async function spendBudget(): Promise<void> {
   const count = (status: number): number => statuses.filter((each) => each === status).length
   const spent = (await gateway.keys.usage(key.id)).cost.billedUsd
   line(`served ${green(String(count(200)))}, rejected with 402: ${yellow(String(count(402)))}`)
-  line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, left ${dollars(cents / 100 - spent)}: never below zero`)
+  line(`billed ${dollars(spent)} of ${dollars(cents / 100)}, remaining ${dollars(cents / 100 - spent)}`)
 }
 
 async function askAgain(): Promise<void> {
   heading('3. The same question reworded, and a different one that looks similar', 'src/cache/guard.ts')
-  const client = await clientFor('cached')
+  const client = await createKeyAndClient('cached')
   const facts = 'A room costs 80 EUR for 2 nights and 120 EUR for 3 nights.'
   for (const question of [
     'What does a room cost for 2 nights?',
@@ -93,7 +93,7 @@ async function askAgain(): Promise<void> {
 
 async function saveTokens({ name, messages }: Conversation, showsFacts: boolean): Promise<void> {
   heading(`${showsFacts ? '4. ' : ''}Savings levels on ${name} of ${messages.length} messages`, 'src/savings/slider.ts')
-  const client = await clientFor('long conversation')
+  const client = await createKeyAndClient('long conversation')
   line(
     dim(`level    tokens sent                            list price   vendor cost${showsFacts ? '   facts kept' : ''}`),
   )
@@ -123,17 +123,17 @@ async function resumeStream(): Promise<void> {
     { model, max_tokens: 100, stream: true, messages: [{ role: 'user', content }] },
     { headers: { 'X-Svc-Detach': 'true' } },
   )
-  let [id, seen, text] = ['', 0, '']
+  let [id, eventCount, text] = ['', 0, '']
   for await (const event of stream) {
-    seen += 1
+    eventCount += 1
     if (event.type === 'message_start') id = event.message.id
     if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') text += event.delta.text
-    if (seen === 4) break
+    if (eventCount === 4) break
   }
-  line(`${yellow('cut')}      after event ${seen}: ${JSON.stringify(text)}`)
+  line(`${yellow('cut')}      after event ${eventCount}: ${JSON.stringify(text)}`)
   const rest = await fetch(`${server.url}/v1/messages/${id}/streams`, {
     method: 'POST',
-    headers: { 'x-api-key': key.value, 'last-event-id': String(seen) },
+    headers: { 'x-api-key': key.value, 'last-event-id': String(eventCount) },
   })
   const pieces = [...(await rest.text()).matchAll(/"text_delta","text":("(?:[^"\\]|\\.)*")/g)]
   line(
@@ -148,7 +148,7 @@ if (file === undefined) {
   await askAgain()
   await saveTokens(supportCase(), true)
   await resumeStream()
-  heading('Next', 'README.md')
+  heading('Next steps', 'README.md')
   line('your own conversation   npm run demo -- FILE   ({ id, messages } per line)')
   line('a real model            providers: [openai({ apiKey })] or [anthropic({ apiKey })]')
 } else {

@@ -1,4 +1,7 @@
-/** The file app/ai/[...path]/route.ts of a Next.js application. Generate the secret of the key with `openssl rand -hex 24`. */
+/**
+ * The file app/ai/[...path]/route.ts of a Next.js application. Set the environment variable GATEWAY_KEY to the secret of
+ * the key, such as the output of `openssl rand -hex 24`.
+ */
 import { createGateway, extractive } from 'sluice'
 import { toNext } from 'sluice/next'
 

@@ -1,4 +1,7 @@
-/** A worker for any platform that calls an exported `fetch`. The source contains only the SHA-256 of the key. */
+/**
+ * A worker for any platform that calls an exported `fetch`. The source contains only the SHA-256 of the key's secret:
+ * printf %s "$KEY" | shasum -a 256
+ */
 import { createGateway, extractive } from 'sluice'
 
 const gateway = createGateway({

@@ -1,4 +1,7 @@
-/** The file app/ai/[...path]/route.ts of a Next.js application that allows cross-origin requests from one site. */
+/**
+ * The file app/ai/[...path]/route.ts of a Next.js application that allows cross-origin requests from one site. The
+ * environment variable GATEWAY_KEY contains the secret of the key.
+ */
 import { createGateway, extractive } from 'sluice'
 import { toNext, type NextHandler } from 'sluice/next'
 

@@ -21,10 +21,13 @@ export interface Conversation {
 export function conversationFrom(file: string): Conversation {
   const [line] = readFileSync(file, 'utf8').split('\n', 1)
   const { id, messages } = JSON.parse(line ?? '') as { readonly id?: string; readonly messages: readonly ChatMessage[] }
-  const open = messages.at(-1)?.role === 'user'
+  const endsWithQuestion = messages.at(-1)?.role === 'user'
   const question: ChatMessage = {
     role: 'user',
     content: 'Which decisions were made so far, and which questions are open?',
   }
-  return { name: `${file}: ${id ?? 'first conversation'}`, messages: open ? messages : [...messages, question] }
+  return {
+    name: `${file}: ${id ?? 'first conversation'}`,
+    messages: endsWithQuestion ? messages : [...messages, question],
+  }
 }

@@ -1,16 +1,16 @@
 import type { ChatMessage, Conversation } from './conversation.ts'
 
 /** The facts that the last question needs. Each one occurs once in the conversation. */
-const FACTS: readonly { readonly at: number; readonly words: string; readonly text: string }[] = [
-  { at: 12, words: 'RMA-48213', text: 'The return of the damaged heat pump is registered as RMA-48213.' },
+const FACTS: readonly { readonly turn: number; readonly words: string; readonly text: string }[] = [
+  { turn: 12, words: 'RMA-48213', text: 'The return of the damaged heat pump is registered as RMA-48213.' },
   {
-    at: 31,
+    turn: 31,
     words: 'Delft',
     text: 'The replacement heat pump must be sent to the new depot in Delft, not to the old address.',
   },
-  { at: 57, words: '1,284.50', text: 'We agreed on a refund of 1,284.50 EUR for the broken heat pump.' },
-  { at: 74, words: '14 March', text: 'The carrier promised the replacement heat pump for 14 March.' },
-  { at: 88, words: 'Okafor', text: 'Ms. Okafor signs for the replacement heat pump at the depot.' },
+  { turn: 57, words: '1,284.50', text: 'We agreed on a refund of 1,284.50 EUR for the broken heat pump.' },
+  { turn: 74, words: '14 March', text: 'The carrier promised the replacement heat pump for 14 March.' },
+  { turn: 88, words: 'Okafor', text: 'Ms. Okafor signs for the replacement heat pump at the depot.' },
 ]
 
 const QUESTION =
@@ -36,7 +36,7 @@ export function supportCase(): Conversation {
       content: 'You are the service desk of a wholesaler for heating parts. Always state amounts in EUR.',
     },
   ]
-  for (let turn = 0; turn < TURNS; turn++) messages.push(...turnOf(turn))
+  for (let turn = 0; turn < TURNS; turn++) messages.push(...createTurn(turn))
   return { name: 'a support case', messages: [...messages, { role: 'user', content: QUESTION }] }
 }
 
@@ -45,9 +45,9 @@ export function factsIn(text: string): { readonly kept: number; readonly of: num
   return { kept: FACTS.filter(({ words }) => text.includes(words)).length, of: FACTS.length }
 }
 
-function turnOf(turn: number): ChatMessage[] {
+function createTurn(turn: number): ChatMessage[] {
   const city = pick(CITIES, turn * 5)
-  const fact = FACTS.find(({ at }) => at === turn)
+  const fact = FACTS.find((each) => each.turn === turn)
   const id = `call_${turn}`
   const call = {
     id,
@@ -63,13 +63,13 @@ function turnOf(turn: number): ChatMessage[] {
     {
       role: 'tool',
       tool_call_id: id,
-      content: JSON.stringify(Array.from({ length: ROWS }, (_, row) => order(turn, row))),
+      content: JSON.stringify(Array.from({ length: ROWS }, (_, row) => createOrder(turn, row))),
     },
     { role: 'assistant', content: `${city} has ${ROWS} orders; ${pick(STATES, turn)} is the state of the oldest one.` },
   ]
 }
 
-function order(turn: number, row: number): Record<string, string | number> {
+function createOrder(turn: number, row: number): Record<string, string | number> {
   const number = turn * 1009 + row * 17
   return {
     order: 700_000 + number,
