@@ -26,7 +26,7 @@ export interface CacheKey {
   readonly id: string
   /** The normalized text of the last user message. */
   readonly text: string
-  /** The text of the user message before, which may be the subject of a short question. */
+  /** The text of the preceding user message, to which a short question may refer. */
   readonly previousText: string
   /** False if only identical text is a hit. */
   readonly comparable: boolean

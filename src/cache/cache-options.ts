@@ -40,7 +40,8 @@ export interface SemanticCacheOptions {
   readonly answers?: AnswerStore
   /**
    * Verifies the best candidate that the guard accepts. The guard compares numbers, names, negations and wording.
-   * `smallModelVerifier()` also verifies candidates that the guard rejects only because of their wording. @default none
+   * If the guard accepts none, `smallModelVerifier()` verifies the nearest candidate that differs only in its wording.
+   * @default none
    */
   readonly verifyHit?: VerifyHit
   /** Maximum duration of each call to the embedder, index, answer store or verifier, in milliseconds. @default 1000 */
@@ -122,8 +123,8 @@ export interface VerifyHit {
     call: VerifierCall,
   ): boolean | Verdict | Promise<boolean> | Promise<Verdict>
   /**
-   * If true, the verifier also judges the nearest candidate that the guard rejects only because of its words or their
-   * order. Numbers, names, negations, quotations and code must always match. @default false
+   * If true and the guard accepts no candidate, the verifier judges the nearest one that the guard rejects only because
+   * of its words or their order. Numbers, names, negations, quotations and code must always match. @default false
    */
   readonly judgesWording?: boolean
 }

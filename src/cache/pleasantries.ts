@@ -2,7 +2,7 @@ import { QUESTION_WORDS, words } from './english.ts'
 import { countWords, lineOf, reword } from './rewordings.ts'
 import { toWordTokens, isPlainWord, type Token } from './tokenize.ts'
 
-const ASK = '(?:what|who|whom|whose|when|where|why|how|which)'
+const QUESTION_WORD = '(?:what|who|whom|whose|when|where|why|how|which)'
 const TELL =
   '(?:tell me|let me know|inform me|show me|teach me|explain to me|explain|help me(?: to)? (?:understand|find out|figure out)|enlighten me(?: on| about)?|clarify for me|give me an idea of)'
 /** Texts that an assistant writes. `can you write a will without a lawyer` is a question, not a request. */
@@ -14,7 +14,7 @@ const REQUEST = [
   `|(?:write|create|generate|compose)(?= (?:a|an) (?:[a-z]+ ){0,3}?${TEXTS} (?:about|on|that|for|in|to|of|with)))`,
 ].join('')
 const MODAL = '(?:can|could|would|will)'
-const START = `(?:${ASK}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
+const START = `(?:${QUESTION_WORD}|can|could|would|will|please|i|is|are|do|does|tell|explain)`
 /**
  * Beginnings of indirect questions, such as `how many` and `how I can`. `do you know how to swim` is not one of them.
  */
@@ -27,19 +27,21 @@ const OPENINGS = [
   new RegExp(`^(?:hi|hello|hey)(?: there)? (?=${START} )`),
   /^(?:please|kindly) (?:, )?(?=\S)/,
   /^(?:ok|okay|so|well|by the way|in fact|just|anyway|just (?:wondering|curious|checking)|out of (?:pure )?curiosity|if possible|if you do not mind|if you can|if i may ask) , (?=\S)/,
-  new RegExp(`^(?:ok |so |and )(?=${ASK} )`),
+  new RegExp(`^(?:ok |so |and )(?=${QUESTION_WORD} )`),
   /^(?:sorry|excuse me|apologies|sorry to (?:bother|disturb|trouble) you)(?: ,)?(?: but)?(?: [,.:-])? (?=(?:what|who|when|where|why|how|which|can|could|is|are|do|does) )/,
   /^(?:i have (?:a|one) (?:quick |short |small |simple )?question|(?:my|the|one|another) (?:quick )?question(?: is| for you)?|(?:a )?(?:quick|short|small)? ?question|i need (?:some )?help|help)(?: [.,:!-])+ (?=\S)/,
   new RegExp(
-    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${ASK} )`,
+    `^(?:(?:${MODAL} (?:you|someone|somebody|anyone|anybody)|would you be able to|is it possible for you to|would it be possible for you to|i would (?:appreciate it|be grateful) if you could) (?:please |kindly )?)?(?:please )?${TELL}(?: please)?(?: [,:])? (?=${QUESTION_WORD} )`,
   ),
-  new RegExp(`^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${ASK} )`),
   new RegExp(
-    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${ASK} )`,
+    `^(?:would|do) you mind (?:telling me|letting me know|explaining(?: to me)?)(?: [,:])? (?=${QUESTION_WORD} )`,
   ),
-  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${ASK} )`),
-  new RegExp(`^i wonder(?: [,:])? (?=${ASK} )`),
+  new RegExp(`^(?:is there )?any chance (?:that )?you (?:can|could) (?:${TELL}) (?=${QUESTION_WORD} )`),
+  new RegExp(
+    `^i (?:want|wanted|need|would like|would love|am trying|am looking|am curious|am interested|was hoping) to (?:know|ask|ask you|understand|find out|learn|figure out|work out|see|hear)(?: [,:])? (?=${QUESTION_WORD} )`,
+  ),
+  new RegExp(`^(?:(?:i am|i was)(?: just)? |just )(?:wondering|curious)(?: about)?(?: [,:])? (?=${QUESTION_WORD} )`),
+  new RegExp(`^i wonder(?: [,:])? (?=${QUESTION_WORD} )`),
   new RegExp(
     `^(?:do you (?:happen to |by any chance )?know|does any(?:one|body) (?:here )?know|(?:may|can|could) i (?:ask|know)|any idea|do you have any idea|have you any idea)(?: [,:])? (?=${INDIRECT_QUESTION} )`,
   ),
@@ -66,7 +68,7 @@ const ENDING =
  * `please` at the end of a request, which needs no punctuation. At the end of a question, `please` may be the object.
  */
 const FINAL_PLEASE = new RegExp(
-  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${ASK} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
+  `(?<=^(?:${MODAL} you )?${REQUEST} .*) please(?: [.!?])*$|(?<=^${QUESTION_WORD} .* (?!(?:use|used|to|and|or|with|than|like|the|a|of|not|you|i|we|they|he|she|it|as|do|does|can|will|would) )\\S+) please(?: [.!?])*$`,
 )
 
 const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) for me$/
@@ -75,7 +77,7 @@ const FOR_ME = /(?<=^(?:write|draft|summarize|create|generate|compose|list) .*) 
 const REQUEST_ME = /^(?:write|draft|create|generate|compose|find|suggest|recommend) (?=me (?:a|an|some|0) )/
 
 /** A language, a place or a time before a question: `in Python, how do I sort a list`. */
-const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${ASK} )`)
+const FRONTED = new RegExp(`^(?:in|using|with) \\S+(?: \\S+)? , (?=${QUESTION_WORD} )`)
 
 /**
  * Words that introduce a clause. If the rest of the text contains one, the leading phrase is not moved to the end, where

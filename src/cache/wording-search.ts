@@ -104,7 +104,7 @@ interface Scope {
   /** The first question, until it is canonicalized. Most scopes have only one question. */
   firstQuestion: { readonly id: string; readonly text: string } | undefined
   pending: Map<string, string> | undefined
-  /** Created by the first lookup in the scope. */
+  /** Created by the first lookup in the scope, or by the first question that is added with its form. */
   wordings: Wordings | undefined
 }
 

@@ -207,7 +207,10 @@ export interface KeyLimits {
   readonly budgetResetsAt: string
 }
 
-/** Changes to a shared budget. The amount spent in the current window is retained. */
+/**
+ * Changes to a shared budget. The amount spent in the current window is retained. Absent fields keep their values; the
+ * defaults apply to a new budget.
+ */
 export interface BudgetChange {
   /** @default the id */
   readonly name?: string | undefined
@@ -243,8 +246,12 @@ export interface BudgetPage {
   readonly hasMore: boolean
 }
 
-/** Changes to shared rate limits. A limit of `null` is removed. */
+/**
+ * Changes to shared rate limits. A limit of `null` is removed. Absent fields keep their values; the defaults apply to
+ * new rate limits.
+ */
 export interface RateLimitChange {
+  /** @default the id */
   readonly name?: string | undefined
   /** Maximum number of requests of all keys together per window. @default no limit */
   readonly requestMaxLimit?: number | null | undefined

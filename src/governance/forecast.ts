@@ -123,7 +123,7 @@ export function readSpent(
   })
 }
 
-/** Maximum duration of a request, in milliseconds. */
+/** Maximum duration of a request with the default `timeouts.total`, in milliseconds. */
 const MAX_REQUEST_MS = 600_000
 
 /**

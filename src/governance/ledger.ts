@@ -42,7 +42,7 @@ export interface Ledger {
    * @param wait Limits the time that the store may take. @default no limit
    */
   reserve(key: VirtualKey, quote: Quote, wait?: WaitForStore): MaybePromise<Reservation>
-  /** Returns the values of `X-RateLimit-*` without reserving. For an undefined key, the limit and the remainder are 0. */
+  /** Returns the values of `X-RateLimit-*` without reserving. For an undefined key, `limit` and `remaining` are 0. */
   status(key: VirtualKey | undefined): MaybePromise<RateStatus>
   /** Computes the result of `reserve` without reserving. */
   forecast(key: VirtualKey, quote: Quote): Promise<Forecast>

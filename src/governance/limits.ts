@@ -25,7 +25,7 @@ export interface Limit {
   readonly counter: string
   /** The key or shared record that the limit belongs to. Each of its windows has its own counter. */
   readonly owner: string
-  /** Amount spent in this window that the counter lacks. See `createCarryOver`. @default 0 */
+  /** Amount spent or held in this window that the counter lacks. See `createCarryOver`. @default 0 */
   readonly carriedAmount?: number
 }
 

@@ -7,10 +7,10 @@ import { GatewayError } from '../core/errors.ts'
  */
 const SLICE_BYTES = 16 * 1024
 /**
- * Maximum number of lines of a stream that are neither a known field nor a comment. The parser creates an `Error` for
- * each of these lines, so a stream of them would block the event loop for seconds.
+ * Maximum number of lines of a stream with an unknown field or an invalid `retry` value. The parser creates an `Error`
+ * for each of these lines, so a stream of them would block the event loop for seconds.
  */
-const MAX_UNKNOWN_LINES = 1_000
+const MAX_INVALID_LINES = 1_000
 
 /** Parses an event stream whose bytes may be split at any position. */
 export interface SseParser {
@@ -31,7 +31,7 @@ export interface SseParser {
 export function createSseParser(maxEventChars: number): SseParser {
   let events: SseEvent[] = []
   let failure: GatewayError | undefined
-  let unknownLines = 0
+  let invalidLines = 0
   const decoder = new TextDecoder()
   const parser = createParser({
     maxBufferSize: maxEventChars,
@@ -41,11 +41,11 @@ export function createSseParser(maxEventChars: number): SseParser {
     },
     onError: ({ type }) => {
       const isTooLarge = type === 'max-buffer-size-exceeded'
-      if (!isTooLarge && ++unknownLines <= MAX_UNKNOWN_LINES) return
+      if (!isTooLarge && ++invalidLines <= MAX_INVALID_LINES) return
       failure ??= limitError(
         isTooLarge
           ? `an event of more than ${maxEventChars} characters`
-          : `more than ${MAX_UNKNOWN_LINES} lines with unknown fields`,
+          : `more than ${MAX_INVALID_LINES} invalid lines`,
       )
     },
   })

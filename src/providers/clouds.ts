@@ -131,8 +131,8 @@ export interface BedrockOptions extends VendorOptions {
   /** `messages`: the messages format, for Claude. `chat`: the chat format, for other models. @default 'chat' */
   readonly api?: 'chat' | 'messages'
   /**
-   * Returns the credentials with which the `aws4fetch` package signs a call (SigV4). @default AWS_BEARER_TOKEN_BEDROCK
-   * as the key, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+   * Returns the credentials with which the `aws4fetch` package signs a call (SigV4). @default `apiKey` or
+   * AWS_BEARER_TOKEN_BEDROCK as a bearer token, otherwise AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
    */
   readonly credentials?: () => AwsCredentials | Promise<AwsCredentials>
   /** Signs each call in place of SigV4. */

@@ -56,9 +56,10 @@ export interface Failover {
 }
 
 /**
- * Calls candidates in order until one answers. A failure before the answer begins, except a timeout, is retried after a
- * random delay. Then the next candidate is called. `timeouts.total` limits the request across all candidates. A
- * rejection of the request itself ends the call. If every candidate fails, the call rejects with the first failure.
+ * Calls candidates in order until one answers. If `retryDelayMs` allows it, a failure before the answer begins is
+ * retried after a random delay. Then the next candidate is called. `timeouts.total` limits the request across all
+ * candidates. A rejection of the request itself ends the call. If every candidate fails, the call rejects with the
+ * first failure.
  */
 export function createFailover({
   runtime,

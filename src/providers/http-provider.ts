@@ -78,7 +78,7 @@ export function httpProvider(options: HttpProviderOptions): Provider {
     if (dialect !== undefined && dialect !== format.dialect) await loadTranslation()
     return (loaded ??= { ...options, format: await format.load(), create })
   }
-  /** Returns a promise only if a format must be loaded. */
+  /** Returns a promise until the format is loaded, and for every prompt in another format. */
   const targetFor = (prompt?: Prompt): MaybePromise<LoadedTarget> =>
     loaded === undefined || (prompt !== undefined && prompt.native.dialect !== format.dialect) ? load(prompt) : loaded
   return {

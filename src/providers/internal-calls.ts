@@ -1,12 +1,12 @@
 // Calls that the gateway makes for itself: questions to small models, and texts to embed.
 import { NO_USAGE, type Completion, type Usage } from '../core/answer.ts'
+import { Cancellation } from '../core/async.ts'
+import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
 import { costOf } from '../core/money.ts'
 import type { Route, Runtime, Timeouts, Transport } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
-import type { SmallModel } from '../savings/models.ts'
-import { Cancellation } from '../core/async.ts'
-import { asArray, asObject, type JsonObject, parseObject } from '../core/json.ts'
 import { after } from '../http/runtime.ts'
+import type { SmallModel } from '../savings/models.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 import { sendRequest } from './http-call.ts'
 
@@ -79,9 +79,9 @@ export interface EmbeddingEndpoint {
   readonly transport: () => Transport
 }
 
-/** Maximum size of an answer in bytes. */
-const MAX_ANSWER_BYTES = 32 * 1024 * 1024
-const PROVIDER_NAME = 'embeddings'
+/** Maximum size of the response to an embeddings call, in bytes. */
+const MAX_EMBEDDINGS_BYTES = 32 * 1024 * 1024
+const EMBEDDINGS_PROVIDER = 'embeddings'
 
 /** Maximum number of texts per call. Further texts are sent in subsequent calls. */
 const MAX_TEXTS_PER_CALL = 256
@@ -109,20 +109,20 @@ async function embedBatch(
   const response = await sendRequest(
     { method: 'POST', url, headers, body, connectMs: timeoutMs },
     {
-      provider: PROVIDER_NAME,
+      provider: EMBEDDINGS_PROVIDER,
       transport: endpoint.transport(),
       runtime: { now: Date.now, after },
       timeouts: { connect: timeoutMs, firstByte: timeoutMs, idle: timeoutMs, total: timeoutMs },
       cancellation: callerSignal === undefined ? new Cancellation() : Cancellation.of(callerSignal),
       connectMs: timeoutMs,
-      maxBytes: () => MAX_ANSWER_BYTES,
+      maxBytes: () => MAX_EMBEDDINGS_BYTES,
       isStream: undefined,
       format: undefined,
     },
   )
-  if (response.status !== 200) throw upstreamError(PROVIDER_NAME, `answered with status ${response.status}`)
+  if (response.status !== 200) throw upstreamError(EMBEDDINGS_PROVIDER, `answered with status ${response.status}`)
   const text = 'text' in response ? response.text : undefined
-  if (text === undefined) throw upstreamError(PROVIDER_NAME, `sent more than ${MAX_ANSWER_BYTES} bytes`)
+  if (text === undefined) throw upstreamError(EMBEDDINGS_PROVIDER, `sent more than ${MAX_EMBEDDINGS_BYTES} bytes`)
   return readVectors(parseObject(text), texts.length, dimensions)
 }
 
@@ -137,7 +137,7 @@ function readVectors(answer: JsonObject | undefined, count: number, dimensions: 
   })
   return vectors.map((vector) => {
     if (vector === undefined)
-      throw upstreamError(PROVIDER_NAME, `did not send a vector of ${dimensions} numbers for each text`)
+      throw upstreamError(EMBEDDINGS_PROVIDER, `did not send a vector of ${dimensions} numbers for each text`)
     return vector
   })
 }

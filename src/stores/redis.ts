@@ -28,7 +28,7 @@ export interface RedisStoreOptions {
   readonly prefix?: string
   /**
    * Puts each key's limits, and each shared budget or rate limit, in a separate slot of a Redis Cluster. If `false`,
-   * all data is in one slot, and each operation is one call. See docs/stores.md. @default false
+   * all data is in one slot, and each reservation or settlement is one call. See docs/stores.md. @default false
    */
   readonly shardByOwner?: boolean
   /**

@@ -25,8 +25,8 @@ export interface StreamListener {
 
 /**
  * A streamed answer that passes through a translator. The stream is open after its first content. If the stream fails
- * before that, another route can be attempted. After five seconds without content, the stream also counts as open,
- * because the client needs the response's headers and heartbeats to stay connected.
+ * before that, another route can be attempted. A stream without content is opened after a delay, because the client
+ * needs the response's headers and heartbeats to stay connected.
  */
 export class UpstreamStream implements SourceReceiver {
   readonly translator: AnswerTranslator
@@ -45,7 +45,8 @@ export class UpstreamStream implements SourceReceiver {
   }
 
   /**
-   * Reads until the first content, for at most `holdMs`. Rejects with the failure of a stream that fails before that.
+   * Reads until the first content, for at most `holdMs` milliseconds. Rejects with the failure of a stream that fails
+   * before that.
    */
   open({ after }: Pick<Runtime, 'after'>, holdMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -91,7 +92,7 @@ export class UpstreamStream implements SourceReceiver {
     this.#onFailure?.(reason)
   }
 
-  /** Closes the connection and reports the error to the listener. */
+  /** Closes the connection and ends the stream with an error. */
   fail(error: unknown): void {
     this.#abortSource()
     this.#settle({ error })

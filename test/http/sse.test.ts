@@ -52,13 +52,13 @@ describe('reading event streams', () => {
     ])
   })
 
-  it('skips up to 1,000 lines with unknown fields, and rejects a stream with more', async () => {
+  it('skips up to 1,000 invalid lines, and rejects a stream with more', async () => {
     const line = 'unknown: field\n'
 
     expect(await framesOf(`${line.repeat(1000)}data: after\n\n`)).toEqual([{ data: 'after' }])
     await expect(framesOf(`data: before\n\n${line.repeat(1001)}data: after\n\n`)).rejects.toMatchObject({
       kind: 'upstream',
-      message: 'The upstream sent more than 1000 lines with unknown fields.',
+      message: 'The upstream sent more than 1000 invalid lines.',
     })
   })
 
@@ -68,7 +68,7 @@ describe('reading event streams', () => {
     expect(parser.read(encoder.encode(`data: before\n\n${'x\n'.repeat(1001)}data: after\n\n`))).toEqual([
       { data: 'before' },
     ])
-    expect(() => parser.end()).toThrow('more than 1000 lines')
+    expect(() => parser.end()).toThrow('more than 1000 invalid lines')
   })
 
   it.each([

@@ -251,7 +251,7 @@ describe.each(['openai', 'anthropic'] as const)('a streamed answer of the %s for
         translator.finish(),
       ]
 
-      expect(read).toThrow('more than 1000 lines with unknown fields')
+      expect(read).toThrow('more than 1000 invalid lines')
       expect(translator.completion().parts).toMatchObject([{ type: 'text', text: 'One two three' }])
     },
   )

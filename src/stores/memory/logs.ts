@@ -4,7 +4,7 @@ import { logShareOf, type PoolLimit } from '../store-rules.ts'
 
 /**
  * Append-only logs that share one limit. The entries of one quota, or of one log without a quota, form a share. A full
- * quota drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
+ * share drops its oldest entry. If all logs together are full, the largest share drops its oldest entry.
  */
 export interface MemoryLogs {
   append(log: string, entry: NewLogEntry): void

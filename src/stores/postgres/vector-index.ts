@@ -7,7 +7,7 @@ import type { RunQuery } from './schema.ts'
 
 /** Options for `postgresVectorIndex()`. */
 export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, 'client' | 'schema' | 'now'> {
-  /** Length of the embedder's vectors. Each embedder needs a separate schema. @default 1024 */
+  /** Length of the embedder's vectors. Embedders of the same length need separate schemas. @default 1024 */
   readonly dimensions?: number
   /** Maximum number of vectors per scope. A full scope drops the vector that expires first. @default 10,000 */
   readonly maxPerScope?: number
@@ -17,7 +17,7 @@ export interface PostgresVectorIndexOptions extends Pick<PostgresStoreOptions, '
 
 /** A vector index in PostgreSQL. */
 export interface PostgresVectorIndex extends VectorIndex {
-  /** Creates the pgvector extension and the index table. */
+  /** Creates the schema, the pgvector extension, and the index table with its functions. */
   migrate(): Promise<void>
 }
 
@@ -168,7 +168,7 @@ function writeFunctions({ schema, dimensions }: VectorTable): string {
 
 /**
  * Sorts the vectors of a small scope by distance. In a large scope, uses the HNSW index of its partition, whose scan
- * continues until it has found enough vectors of the scope.
+ * continues until it has found enough vectors of the scope or has visited `hnsw.max_scan_tuples` vectors.
  */
 function searchFunction({ schema, dimensions }: VectorTable): string {
   const table = `${schema}.vectors_${dimensions}`
