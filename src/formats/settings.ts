@@ -41,7 +41,7 @@ export function readChatSettings(body: JsonObject): Settings {
   setIfDefined(settings, 'shape', readShape(body['response_format'], 'response_format', 'json_schema'))
   setIfDefined(settings, 'choices', numberAt(body['n'], 'n', CHOICE_BOUNDS))
   setIfDefined(settings, 'effort', asString(body['reasoning_effort']))
-  // An answer has only one deprecated function call.
+  // With the deprecated `functions`, an answer contains at most one call.
   if (!isAbsent(body['functions'])) settings.parallelToolCalls ??= false
   return settings
 }
@@ -219,7 +219,7 @@ function readFunction(declared: Json | undefined, tool: Json, param: string): To
   return readFunctionTool(value, { dialect: 'openai', value: objectAt(tool, param) }, param)
 }
 
-/** For a tool that is not a function, the vendor runs the tool or defines its schema. */
+/** Reads only the name of a tool that is not a function, because the vendor runs the tool or defines its schema. */
 export function readResponseTools(value: Json | undefined): readonly Tool[] {
   if (isAbsent(value)) return []
   return arrayAt(value, 'tools', MAX_TOOLS).map((item, index) => {

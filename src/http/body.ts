@@ -1,6 +1,6 @@
+import type { Cancellation, MaybePromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import type { Cancellation, MaybePromise } from '../core/async.ts'
 import type { Runtime } from '../core/ports.ts'
 
 /**
@@ -68,13 +68,13 @@ const allocate: (size: number) => Uint8Array =
   'Buffer' in globalThis ? (size) => globalThis.Buffer.allocUnsafe(size) : (size) => new Uint8Array(size)
 
 /**
- * Minimum size of a body that takes capacity and is copied while it arrives, in bytes. Joining 30 MB at the end would
- * block the event loop for 20 ms. Smaller bodies are parsed immediately.
+ * Size above which a body takes capacity and is copied while it arrives, in bytes. Joining 30 MB at the end would block
+ * the event loop for 20 ms.
  */
 export const LARGE_BODY_BYTES: number = 1024 * 1024
 /**
- * Buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the pages
- * that are written.
+ * Minimum buffer size for a body of unknown size, in bytes. The operating system allocates physical memory only for the
+ * pages that are written.
  */
 const UNKNOWN_LENGTH_BUFFER_BYTES = 32 * 1024 * 1024
 

@@ -1,8 +1,12 @@
 // Admits a request: finds the caller's key and the routes of the model name, and reserves the worst-case cost.
-import { supportsDialect } from '../upstream/attempts.ts'
+import { chain, type MaybePromise, isPromise } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpRequest } from '../core/http.ts'
-import { chain, type MaybePromise, isPromise } from '../core/async.ts'
+import { isSafeModelName } from '../core/model.ts'
+import { editDistance } from '../core/option-checks.ts'
+import type { Route } from '../core/ports.ts'
+import type { Prompt } from '../core/prompt.ts'
+import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
 import {
   type RateStatus,
   createQuote,
@@ -11,6 +15,7 @@ import {
   type WaitForStore,
 } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
+import { supportsDialect } from '../upstream/attempts.ts'
 import {
   type Authenticated,
   type Exchange,
@@ -20,11 +25,6 @@ import {
   type Reserved,
 } from './exchange.ts'
 import type { Services, Resolve } from './services.ts'
-import { isSafeModelName } from '../core/model.ts'
-import { mayUse, orderProviders, outputLimit } from '../governance/access.ts'
-import { editDistance } from '../core/option-checks.ts'
-import type { Route } from '../core/ports.ts'
-import type { Prompt } from '../core/prompt.ts'
 
 const KEY_HEADERS = ['x-bf-vk', 'x-api-key'] as const
 

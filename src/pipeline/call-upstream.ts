@@ -170,8 +170,8 @@ const LONG_CONTEXT_BETA = /^context-1m\b/
 const LONG_CONTEXT_TOKENS = 1_000_000
 
 /**
- * Removes the beta of a context window of a million tokens if a model's entry has a smaller window. The tokens above the
- * window of the entry are not billed.
+ * Removes the beta of a context window of a million tokens if a model's entry has a smaller window. Otherwise, tokens
+ * above the window of the entry would not be billed.
  */
 function withoutLongContext(headers: Readonly<Record<string, string>>, { routes }: ResolvedModel): typeof headers {
   if (routes.every(({ model }) => contextWindowOf(model) >= LONG_CONTEXT_TOKENS)) return headers

@@ -155,7 +155,7 @@ function completionOf(id: string, { model, inputTokens }: EmbeddingResult): Comp
   }
 }
 
-/** The stages of an embeddings request: those in `run.ts`, except for the cache and the tiers. */
+/** The stages of an embeddings request: those in `run.ts`, except for explanations, the cache and the tiers. */
 export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // the key: 401
   .next(parseEmbedding) //     inputs, model, permissions: 400 403 404 413
   .next(deduplicate) //        Idempotency-Key: 409

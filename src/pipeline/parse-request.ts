@@ -46,7 +46,7 @@ export function parsePrompt(
 interface RecalledPrompt {
   readonly requestBody: JsonObject
   readonly receivedPrompt: Prompt
-  /** Size of the body including stored turns, in bytes. */
+  /** Maximum size of the serialized body including stored turns, in bytes. */
   readonly bytes: number
   readonly restrictRoutes: RecalledBody['restrictRoutes']
 }

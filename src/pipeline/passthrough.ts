@@ -116,7 +116,7 @@ function sendStream(answered: AnsweredPassthrough): Promise<undefined> {
 }
 
 /**
- * Reads the complete answer before sending it. If reading fails, the request is not billed, unless its caller has
+ * Reads the complete answer before sending it. After a failure, the request is billed only if its caller has
  * disconnected.
  */
 async function sendCompleteAnswer(answered: AnsweredPassthrough, target: PassthroughTarget): Promise<undefined> {

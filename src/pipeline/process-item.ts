@@ -1,4 +1,5 @@
 import type { Batch } from '../batches/batch.ts'
+import { CollectedResponse, internalRequest } from '../batches/batch-requests.ts'
 import {
   type ItemClaim,
   type ItemQueue,
@@ -7,17 +8,16 @@ import {
   type StoredRequest,
 } from '../batches/item-queue.ts'
 import { Cancellation, type MaybePromise } from '../core/async.ts'
-import type { Store, SettledEntry } from '../core/store.ts'
-import type { Services } from './services.ts'
 import { type FailureKind, GatewayError } from '../core/errors.ts'
 import { ZERO } from '../core/money.ts'
+import type { Store, SettledEntry } from '../core/store.ts'
 import { messagesClient } from '../formats/messages/client.ts'
 import type { Reservation, RequestUsage } from '../governance/reservation.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { checkValid } from './admission.ts'
 import { type Authenticated, Exchange, type RequestOutcome } from './exchange.ts'
 import { modelStages } from './run.ts'
-import { CollectedResponse, internalRequest } from '../batches/batch-requests.ts'
+import type { Services } from './services.ts'
 
 export interface ItemProcessor {
   /** Resolves with the delay before the next attempt, or with undefined if the item is done or was released. */

@@ -96,7 +96,7 @@ function explain(parsed: Parsed, services: Services): MaybePromise<Parsed | unde
     .finally(() => parsed.capacity?.release())
 }
 
-/** Answers a repeated `Idempotency-Key`. The first request with this header loads the module. */
+/** Answers a request that repeats an `Idempotency-Key`. The first request with this header loads the module. */
 export function deduplicate(parsed: Parsed, services: Services): MaybePromise<Parsed | undefined> {
   if (parsed.request.header('idempotency-key') === undefined || parsed.subscribers === undefined) return parsed
   return import('./rare-stages.ts').then((loaded) => loaded.deduplicate(parsed, services))

@@ -33,7 +33,7 @@ import type { BodyCapacity } from '../http/body.ts'
 import type { SmallModel } from '../savings/models.ts'
 import type { Answered, Exchange, PublishedAnswer, RequestOutcome, Reserved, ResolvedModel } from './exchange.ts'
 
-/** Returns the routes of a model name for a key. Throws `invalid-model`. */
+/** Returns the routes of a model name for a key. Throws `invalid-model`, or `invalid-request` for a malformed name. */
 export type Resolve = (name: string, key: VirtualKey) => ResolvedModel
 
 /** Calls the routes in order until one answers. Does not retry after an answer has begun. */
@@ -110,8 +110,8 @@ export interface Limits {
   /** Maximum number of object keys and array elements in a JSON body, except numbers in arrays. @default 100_000 */
   readonly jsonKeys: number
   /**
-   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. Each counts four times,
-   * except integers of up to 9 digits. @default 500_000
+   * Maximum count of numbers in the arrays of a JSON body, such as embedding inputs sent as tokens. Each counts four
+   * times, except integers of up to 9 digits. @default 500_000
    */
   readonly jsonNumbers: number
   /**
@@ -124,7 +124,7 @@ export interface Limits {
    * exceeds 2 million tokens of prose, more than any context window. @default 8_388_608 (8 MiB)
    */
   readonly promptBytes: number
-  /** Maximum `temperature` of the chat format. @default 1 */
+  /** Maximum `temperature` in the chat and responses formats. @default 1 */
   readonly maxTemperature: number
   /**
    * How to handle requests that make the vendor read content outside their body or run tools: server tools, MCP
@@ -211,7 +211,7 @@ export interface Services {
   readonly recordings: Recordings
   readonly detached: DetachedWork
   readonly waterfall: Waterfall
-  /** Absent if the markers are disabled. */
+  /** Absent if prompt cache markers are disabled. */
   readonly promptCache?: PromptCache | undefined
   /** Returns a waterfall and a prompt cache that have no side effects. */
   readonly dryRun: () => Pick<Services, 'waterfall' | 'promptCache'>

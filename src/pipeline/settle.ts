@@ -1,18 +1,18 @@
 import type { Bill, ExcessUsage } from '../billing/bill.ts'
 import { chain, isPromise, type MaybePromise } from '../core/async.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { ZERO } from '../core/money.ts'
-import type { RateStatus, RequestUsage } from '../governance/reservation.ts'
-import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
-import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reserved, waitForStore } from './exchange.ts'
-import type { Services, Observers } from './services.ts'
-import { GatewayError } from '../core/errors.ts'
 import { failureHeaders, failureStatus } from '../formats/failures.ts'
-import { rateStatusOf } from './admission.ts'
-import { baseHeaders, sendJson } from './response.ts'
+import type { RateStatus, RequestUsage } from '../governance/reservation.ts'
 import type { Audit, FinishedRequest } from '../records/audit.ts'
 import type { Metrics } from '../records/metrics.ts'
 import type { LogEventFields, RequestLog } from '../records/request-log.ts'
+import { rateStatusOf } from './admission.ts'
+import { billForFailure, billForDisconnect, prepareBill } from './charge.ts'
+import { type Exchange, type Plan, type Planned, type RequestOutcome, type Reserved, waitForStore } from './exchange.ts'
+import { baseHeaders, sendJson } from './response.ts'
+import type { Services, Observers } from './services.ts'
 
 /** An exchange whose model has been resolved. */
 type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
@@ -22,11 +22,11 @@ type ResolvedExchange = Exchange & Pick<Planned, 'resolved'>
  * request.
  */
 export function settle(
-  answered: ResolvedExchange,
+  exchange: ResolvedExchange,
   outcome: RequestOutcome & { readonly bill: Bill },
   services: Services,
 ): MaybePromise<void> {
-  return end(answered, usageOf(answered, outcome.bill), outcome, services)
+  return end(exchange, usageOf(exchange, outcome.bill), outcome, services)
 }
 
 /**

@@ -162,7 +162,6 @@ class StreamAnswer {
     const closingEvents = this.#writer.end(new BillMetrics(bill))
     this.#finish(bill, { status: 200, completion: () => translator.completion() }, () => {
       this.#buffer.finish(translator.write(closingEvents), true)
-      // Runs last, because an error here must not prevent the settlement.
       void storeTurn(this.#answered, closingEvents.at(-1)?.data, this.#services)
     })
   }

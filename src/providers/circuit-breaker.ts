@@ -11,9 +11,7 @@ export interface CircuitBreakerOptions {
   readonly minRequests?: number
   /** Time for which a request is counted, in milliseconds. @default 30_000 */
   readonly windowMs?: number
-  /**
-   * Time for which an open circuit rejects all requests that have another candidate, in milliseconds. @default 30_000
-   */
+  /** Time for which an open circuit rejects requests that have another candidate, in milliseconds. @default 30_000 */
   readonly openMs?: number
   /** Maximum number of requests without another candidate that an open circuit admits per second and key. @default 1 */
   readonly probesPerSecond?: number
@@ -189,7 +187,7 @@ export class CircuitPermit {
   }
 }
 
-/** Opens a failing circuit, or extends an opening from one key to all keys. */
+/** Opens a failing circuit. Replaces the opening for one key if requests of other keys now fail. */
 function updateOpening(circuit: Circuit, now: number): void {
   const scope = circuit.window.failureScope(now)
   if (scope === undefined) return
@@ -254,10 +252,7 @@ class FailureWindow {
     this.#slots = []
   }
 
-  /**
-   * Returns undefined unless the upstream is failing. `keyId` is the only active key, or undefined if there are
-   * several.
-   */
+  /** Returns undefined unless the upstream is failing. `keyId` is undefined if several keys are active. */
   failureScope(now: number): { readonly keyId: string | undefined } | undefined {
     const countsByKey = new Map<string, OutcomeCounts>()
     for (const { counts } of this.#recent(now)) {

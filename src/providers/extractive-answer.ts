@@ -45,15 +45,15 @@ const CHARS_PER_TOKEN = 4
 function extractText(prompt: Prompt, model: Model): string {
   const question = questionOf(prompt)
   const texts = prompt.messages.map(textOfMessage)
-  const characters = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
+  const maxChars = (prompt.settings.maxTokens ?? model.maxOutputTokens) * CHARS_PER_TOKEN
   const sentences = splitSentences(question)
   const query = sentences.findLast((sentence) => /[?？]$/.test(sentence))
   if (query === undefined && question.length > MAX_QUESTION_LENGTH) {
-    const limit = Math.min(characters, question.length * MAX_SUMMARY_SHARE)
+    const limit = Math.min(maxChars, question.length * MAX_SUMMARY_SHARE)
     return extractSummary([question], { maxSentences: Infinity, maxChars: limit }).join(' ')
   }
   const lastQuestion = query ?? sentences.at(-1) ?? ''
-  const matching = extractAnswer(texts, lastQuestion, { maxSentences: ANSWER_SENTENCES, maxChars: characters })
+  const matching = extractAnswer(texts, lastQuestion, { maxSentences: ANSWER_SENTENCES, maxChars })
   if (matching.length > 0) return matching.join(' ')
   return `The conversation contains no answer to: ${lastQuestion.slice(0, 200)}`
 }
@@ -253,7 +253,7 @@ function selectBest(
   return selected.toSorted((a, b) => a.position - b.position).map(({ text }) => text)
 }
 
-/** Ranks sentences by BM25 with k1 = 1.2 and b = 0.75. */
+/** Returns a function that scores a sentence by BM25 with k1 = 1.2 and b = 0.75. */
 function createScorer(sentences: readonly Sentence[], query: ReadonlySet<string>): (sentence: Sentence) => number {
   const sentenceCounts = new Map<string, number>()
   let termCount = 0

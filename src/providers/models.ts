@@ -61,7 +61,7 @@ const FAMILY_PREFIXES: Readonly<Record<string, readonly string[]>> = {
   extractive: ['extractive'],
 }
 
-/** Returns the family for the prefix of the id after its last slash, or undefined for an unknown prefix. */
+/** Returns the family for the prefix of a model id, or undefined for an unknown prefix. Ignores a vendor before `/`. */
 export function familyOf(id: string): string | undefined {
   const name = id.slice(id.lastIndexOf('/') + 1).toLowerCase()
   const families = Object.entries(FAMILY_PREFIXES)
@@ -82,7 +82,10 @@ interface ProviderModelsOptions {
 const DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 const DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
-/** Throws `invalid-request` for a model without a price, a duplicate model, or an unknown small model. */
+/**
+ * Throws `invalid-request` for a model without a price, a duplicate model, or a small model that is unknown or of
+ * another family.
+ */
 export function createProviderModels(options: ProviderModelsOptions): Pick<Provider, 'models' | 'model'> {
   const { known = [], entries = [], defaultPrice } = options
   const byId = new Map<string, Model>()

@@ -11,7 +11,7 @@ export interface ModelEntry extends Omit<
   readonly id: string
   /** Dollars per million tokens. @default the price in the catalog, otherwise the provider's `defaultPrice` */
   readonly price?: Model['price']
-  /** @default the family in the id (`llama` in `llama-3.3`), otherwise the provider's name */
+  /** @default the family in the id (`llama` in `llama-3.3`), otherwise that of the provider (`gpt` for `openai()`) */
   readonly family?: string
   /** @default 128_000 */
   readonly contextWindow?: number

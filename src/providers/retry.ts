@@ -1,8 +1,8 @@
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError, type RetryAdvice } from '../core/errors.ts'
 import type { Runtime } from '../core/ports.ts'
-import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
 import { redactSecrets } from '../upstream/attempts.ts'
+import { remainingMs, reportFailure, type UpstreamAttempt } from './attempt.ts'
 
 const BASE_BACKOFF_MS = 500
 const MAX_BACKOFF_MS = 8000
@@ -10,7 +10,7 @@ const MAX_BACKOFF_MS = 8000
 const MAX_ADVISED_WAIT_MS = 20_000
 
 /**
- * Returns the delay before the next attempt in milliseconds, or undefined if the candidate must not be called again.
+ * Returns the delay in milliseconds before the next attempt, or undefined if the candidate must not be called again.
  * The delay is random, and its maximum doubles with each attempt (full jitter). If the upstream sent `Retry-After`, the
  * candidate is called again only if it is the last one.
  */

@@ -151,7 +151,7 @@ function withoutScheme(value: string): string {
 
 /**
  * Returns the catalog models with the prices from the options. Throws `invalid-request` if no model has a price,
- * because calls would then be free.
+ * because the provider would then serve no models.
  */
 export function pricedModels(
   functionName: string,

@@ -1,9 +1,9 @@
 import { sha256 } from '#hash'
 import type { AnswerStore, CachedAnswer, StoreSize } from '../core/cache-ports.ts'
+import { GatewayError } from '../core/errors.ts'
 import { integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Quota, Store, WriteOptions } from '../core/store.ts'
 import { bytesOf } from './store-rules.ts'
-import { GatewayError } from '../core/errors.ts'
 
 /** Quota for the answers of one key. A full quota drops the oldest answer. */
 export interface StoredAnswersOptions {
@@ -28,8 +28,8 @@ const MAX_COUNTED_ANSWERS = 10_000
 
 /**
  * Creates an answer store in a general-purpose store. The id contains the hash of the scope, so a request cannot read
- * answers of another scope. Keys with the prefix `answer-of` list the answers of one API key,
- * and keys with the prefix `answer-in` list the comparable answers of a scope.
+ * answers of another scope. Keys with the prefix `answer-of` list the answers of one API key, and keys with the prefix
+ * `answer-in` list the comparable answers of a scope.
  */
 export function createStoredAnswers(store: Store, options: StoredAnswersOptions, now: () => number): AnswerStore {
   const { maxEntriesPerKey = DEFAULT_MAX_ENTRIES, maxBytesPerKey = DEFAULT_MAX_BYTES } = options

@@ -31,7 +31,7 @@ export interface Script {
   readonly sha: Promise<string>
 }
 
-/** Runs a script on the data of `owner` or, without an owner, on values and logs. Each run is one call to the server. */
+/** Runs a script on the data of `owner` or, without an owner, in the shared slot. Usually makes one server call. */
 export type RunScript = (script: Script, request: object, owner?: string) => Promise<unknown>
 
 export function defineScript(text: string): Script {

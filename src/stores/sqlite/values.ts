@@ -44,18 +44,18 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
     sweep()
     const { ttlMs, quota, mayExceedQuota = false } = options
     const pool = poolOf(options)
-    const name = encodeText(key)
+    const encodedKey = encodeText(key)
     const share = encodeText(shareOf(key, quota))
     const bytes = bytesOf(key, value)
     if (pool === 'expiring') rejectOversized(bytes, limits.expiring, quota)
-    const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', name)
+    const old = sql.row('SELECT bytes, pool, share FROM entries WHERE key = ?', encodedKey)
     if (pool === 'owned' && quota !== undefined && !mayExceedQuota) throwIfFull(share, bytes, old, quota)
-    if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', name)
+    if (old !== undefined) sql.run('DELETE FROM entries WHERE key = ?', encodedKey)
     if (ttlMs !== undefined && !(ttlMs > 0)) return
     if (pool === 'expiring') dropUntilFits(sql, { pool, share, bytes, quota, limit: limits.expiring })
     sql.run(
       'INSERT INTO entries (key, value, bytes, pool, share, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
-      name,
+      encodedKey,
       encodeText(value),
       bytes,
       pool,
@@ -73,9 +73,9 @@ export function createValues(sql: Sql, now: () => number, limits: BulkLimits): V
 
   function remove(key: string): boolean {
     sweep()
-    const name = encodeText(key)
-    if (sql.row('SELECT 1 FROM entries WHERE key = ?', name) === undefined) return false
-    sql.run('DELETE FROM entries WHERE key = ?', name)
+    const encodedKey = encodeText(key)
+    if (sql.row('SELECT 1 FROM entries WHERE key = ?', encodedKey) === undefined) return false
+    sql.run('DELETE FROM entries WHERE key = ?', encodedKey)
     return true
   }
 
