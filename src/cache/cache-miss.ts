@@ -14,13 +14,13 @@ export interface CacheMiss {
   readonly hit: false
   /** Cost of the verifier, part of the actual cost of the request. */
   readonly spent: NanoUsd
-  /** Equal for identical requests, which can share one answer. Absent if the cache directives prevent sharing. */
+  /** Equal for identical requests, which can share one answer. Absent if the request cannot share an answer. */
   readonly id?: string | undefined
   /** Stores a complete answer with status 200. Returns false if the answer is not stored. Never rejects. */
   store(completion: Completion, promptTokens: number): MaybePromise<boolean>
   /** Counts the request as a hit after it has received the answer to an identical request. */
   countAsHit(): void
-  /** Coordinates identical requests of several processes. Absent if the store has no claims. */
+  /** Coordinates identical requests of several processes. Absent without `id`, or if the store has no claims. */
   readonly claim?: AnswerClaim | undefined
 }
 

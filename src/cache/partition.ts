@@ -11,7 +11,7 @@ export interface StoredVector {
   row: number
 }
 
-export interface VectorSearch {
+export interface VectorQuery {
   readonly vector: Float32Array
   readonly minSimilarity: number
   readonly limit: number
@@ -38,7 +38,7 @@ export interface Partition {
   add(entry: StoredVector): void
   remove(entry: StoredVector): void
   /** Returns vectors with at least the minimum similarity, nearest first. May miss vectors added during a pause. */
-  search(search: VectorSearch, pause: () => Promise<void>): MaybePromise<readonly Neighbor[]>
+  search(query: VectorQuery, pause: () => Promise<void>): MaybePromise<readonly Neighbor[]>
 }
 
 /** Rows are not moved during a search, because the search would miss a vector that moves. */
@@ -78,9 +78,9 @@ export function createPartition(sign: Signer): Partition {
       emptyRows += 1
       compactWhenIdle()
     },
-    search: (search, pause) => {
+    search: (query, pause) => {
       activeSearches += 1
-      const result = scan(rows, search, sign, pause)
+      const result = scan(rows, query, sign, pause)
       if (result instanceof Promise) return result.finally(finish)
       finish()
       return result
@@ -121,7 +121,7 @@ function compact(rows: Rows): void {
 }
 
 interface Scan {
-  readonly search: VectorSearch
+  readonly query: VectorQuery
   readonly tailNorm: number
   /** Undefined if the partition is too small for signatures. */
   readonly signature: Uint32Array | undefined
@@ -132,18 +132,18 @@ interface Scan {
 
 function scan(
   rows: Rows,
-  search: VectorSearch,
+  query: VectorQuery,
   sign: Signer,
   pause: () => Promise<void>,
 ): MaybePromise<readonly Neighbor[]> {
   const isSigned = rows.signedCount >= MIN_SIGNED_ROWS
   const signature = isSigned ? new Uint32Array(SIGNATURE_WORDS) : undefined
-  if (signature !== undefined) sign(search.vector, signature)
+  if (signature !== undefined) sign(query.vector, signature)
   const state: Scan = {
-    search,
-    tailNorm: tailNormOf(search.vector),
+    query,
+    tailNorm: tailNormOf(query.vector),
     signature,
-    maxDifferingBits: isSigned ? STAGES.map((words) => maxDifferentBits(search.minSimilarity, words)) : [],
+    maxDifferingBits: isSigned ? STAGES.map((words) => maxDifferentBits(query.minSimilarity, words)) : [],
     best: [],
     end: rows.entries.length,
   }
@@ -212,13 +212,13 @@ function hasNearSignature(otherWords: Uint32Array, row: number, comparison: Comp
  * Computes the dot product of the heads first. Together with the norms of the tails, it bounds the cosine, so few vectors
  * need the product of the tails.
  */
-function compare(entry: StoredVector | undefined, { search, tailNorm, best }: Scan): void {
-  if (entry === undefined || entry.expiresAt <= search.now) return
-  const head = headDimensions(search.vector.length)
-  const headProduct = dotProduct(entry.vector, search.vector, 0, head)
-  if (headProduct + tailNorm * entry.tailNorm < search.minSimilarity - ROUNDING) return
-  const similarity = headProduct + dotProduct(entry.vector, search.vector, head, search.vector.length)
-  if (similarity >= search.minSimilarity) insert(best, { id: entry.id, similarity }, search.limit)
+function compare(entry: StoredVector | undefined, { query, tailNorm, best }: Scan): void {
+  if (entry === undefined || entry.expiresAt <= query.now) return
+  const head = headDimensions(query.vector.length)
+  const headProduct = dotProduct(entry.vector, query.vector, 0, head)
+  if (headProduct + tailNorm * entry.tailNorm < query.minSimilarity - ROUNDING) return
+  const similarity = headProduct + dotProduct(entry.vector, query.vector, head, query.vector.length)
+  if (similarity >= query.minSimilarity) insert(best, { id: entry.id, similarity }, query.limit)
 }
 
 function insert(best: Neighbor[], neighbor: Neighbor, limit: number): void {

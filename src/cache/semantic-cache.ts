@@ -41,7 +41,7 @@ export interface CacheQuery {
 export interface SemanticCache {
   lookUp(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>
   /**
-   * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders and verifiers,
+   * Like `lookUp`, but changes neither the cache nor its statistics. Does not call custom embedders or verifiers,
    * because they may cost money, so with these only identical text is a hit.
    */
   peek(query: CacheQuery): MaybePromise<CacheHit | CacheMiss>

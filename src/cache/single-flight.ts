@@ -41,7 +41,10 @@ export interface SingleFlight<T, S = never> {
 }
 
 export interface SingleFlightOptions {
-  /** Maximum number of followers of one leader. Further requests call the upstream themselves. @default 1000 */
+  /**
+   * Maximum number of waiting followers of one leader, and maximum number of followers of its stream. Further requests
+   * call the upstream themselves. @default 1000
+   */
   readonly maxFollowers?: number
   /** Maximum time that a follower waits. Needed because the leader's caller may read slowly. @default unlimited */
   readonly timeout?: { readonly ms: number; readonly after: Runtime['after'] }

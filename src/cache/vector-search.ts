@@ -115,8 +115,8 @@ export function createVectorSearch(options: VectorSearchOptions): CandidateSearc
 }
 
 /**
- * Embeds texts of one key. Throws or rejects if the embedder fails, times out or is paused after failures, and if the
- * vector of the first text is unusable: wrong dimensions, NaN, or only zeros.
+ * Embeds the caller's text, followed by pending questions of the scope. Throws or rejects if the embedder fails, times
+ * out or is paused after failures, and if the vector of the first text is unusable: wrong dimensions, NaN, or only zeros.
  */
 type EmbedTexts = (texts: readonly string[], caller: Pick<Lookup, 'keyId' | 'cancellation'>) => MaybePromise<Vectors>
 
@@ -213,7 +213,7 @@ function bytesPerVector(dimensions: number): number {
 
 /**
  * Creates an in-memory index, partitioned by scope, that ranks neighbors by exact cosine. A full index evicts the least
- * recently found or added entry. The probability of missing a neighbor is below 10^-10 (see `createSigner`).
+ * recently found or added entry. The probability of missing a neighbor is about 10^-10.
  */
 export function createFlatIndex(options: FlatIndexOptions): VectorIndex {
   const { now, dimensions = 1024, maxEntries = 100_000, maxBytes = 512 * 1024 * 1024 } = options

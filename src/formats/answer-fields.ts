@@ -176,6 +176,17 @@ function replaceObject(object: JsonObject, field: string, change: (inner: JsonOb
   return isJsonObject(inner) ? replaceField(object, field, change(inner)) : object
 }
 
+/** Vendors use two names for the reasoning. */
+export function chatReasoningOf(message: JsonObject): string {
+  return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
+}
+
+/** Some servers send the arguments as an object. */
+export function chatCallInputOf(invocation: JsonObject): string {
+  const input = invocation['arguments'] ?? invocation['input'] ?? ''
+  return typeof input === 'string' ? input : JSON.stringify(input)
+}
+
 export function fillChatCallIds(body: JsonObject): JsonObject {
   return replaceItems(body, 'choices', (choice) =>
     replaceObject(choice, 'message', (message) => replaceItems(message, 'tool_calls', ensureChatCallId)),
@@ -205,7 +216,7 @@ export function createChatCallIdFiller(): (chunk: JsonObject) => JsonObject {
     }
     if (id === undefined || known.hasUpstreamId) return piece
     if (!hasName(piece)) return replaceField(piece, 'id', undefined)
-    // A second call reuses the index. The first chunk of a call has an id and a name.
+    // A chunk with an id and a name begins a second call, which reuses the index.
     known.hasUpstreamId = true
     return piece
   }

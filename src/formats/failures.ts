@@ -79,13 +79,11 @@ const MILLISECONDS = /^\d{1,15}(\.\d{1,9})?$/
 const RETRY_AFTER = /^(\d{1,15}(\.\d{1,9})?|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
 const BOOLEAN = /^(true|false)$/
 
-/** The kinds of failures for which the upstream's retry headers are forwarded. */
+/** The kinds of failures for which the upstream's `retry-after` headers are forwarded. */
 const KINDS_WITH_RETRY_HEADERS: ReadonlySet<FailureKind> = new Set([
   'upstream-rejected',
   'upstream-rate-limited',
   'overloaded',
-  // Official clients retry every 409, even a permanent conflict, unless a header advises against a retry.
-  'conflict',
 ])
 
 /** Returns additional response headers, with lowercase names. */
@@ -96,6 +94,7 @@ export function failureHeaders(failure: GatewayError): Record<string, string> {
   const seconds = details.retryAfterSeconds === undefined ? undefined : String(Math.ceil(details.retryAfterSeconds))
   setIfMatching(headers, 'retry-after', advice?.retryAfter ?? seconds, RETRY_AFTER)
   setIfMatching(headers, 'retry-after-ms', advice?.retryAfterMs, MILLISECONDS)
+  // Official clients retry every 409, even a permanent conflict, unless this header advises against a retry.
   setIfMatching(headers, 'x-should-retry', details.advice?.shouldRetry, BOOLEAN)
   const waitSeconds = Number(headers['retry-after'] ?? 0)
   const isPermanent = failure.kind === 'budget-exceeded' || waitSeconds > MAX_RETRY_SECONDS

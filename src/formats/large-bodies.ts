@@ -27,7 +27,10 @@ const MAX_PART_HEAD_BYTES = 8 * 1024
 /** Maximum size of all fields except files, in bytes. */
 const MAX_TEXT_BYTES = 1024 * 1024
 
-/** Returns the boundary of a form. Returns undefined for a boundary with spaces, which not all parsers trim. */
+/**
+ * Returns the boundary of a form, or undefined for another content type. Does not accept additional parameters, or a
+ * boundary with spaces, because not all parsers trim the spaces.
+ */
 export function boundaryOf(contentType: string): string | undefined {
   const match = /^multipart\/form-data *; *boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w!#$%&'*+.^`|~-]{1,70})) *$/i.exec(
     contentType,
@@ -44,7 +47,8 @@ export function readForm(bytes: Uint8Array, boundary: string): ReceivedForm {
   let modelSpan: ReceivedForm['modelSpan']
   let textBytes = 0
   for (const { name, isFile, start, end } of readParts(createByteSearch(bytes), boundary)) {
-    if (name === 'model' && (isFile || modelSpan !== undefined)) throw formError('names more than one model', 'model')
+    if (name === 'model' && isFile) throw formError('has a file as its model', 'model')
+    if (name === 'model' && modelSpan !== undefined) throw formError('names more than one model', 'model')
     if (name === 'model') modelSpan = { start, end }
     if (isFile) continue
     textBytes += end - start
@@ -76,7 +80,9 @@ function readParts(search: ByteSearch, boundary: string): readonly FormPart[] {
     if (!hasTextAt(bytes, offset, '\r\n')) throw formError('has a boundary that is followed by other characters')
     const headEnd = search.find('\r\n\r\n', offset)
     const lineFeed = search.find(delimiter, headEnd)
-    if (headEnd === -1 || lineFeed === -1 || headEnd - offset > MAX_PART_HEAD_BYTES) throw formError('is truncated')
+    if (headEnd === -1 || lineFeed === -1) throw formError('is truncated')
+    if (headEnd - offset > MAX_PART_HEAD_BYTES)
+      throw formError(`has a part with over ${MAX_PART_HEAD_BYTES} bytes of headers`)
     const end = lineFeed - 1
     if (!hasTextAt(bytes, end, '\r')) throw formError('has a boundary after a bare line feed')
     if (parts.length === MAX_PARTS) throw formError(`has more than ${MAX_PARTS} parts`)
@@ -105,7 +111,7 @@ function readPartHead(head: string): Pick<FormPart, 'name' | 'isFile'> {
   const match = DISPOSITION.exec(dispositions[0] ?? '')
   const isPlain = lines.every((line) => /^content-(disposition|type|length):/i.test(line))
   if (match === null || dispositions.length !== 1 || !isPlain || /[\r\n]/.test(lines.join(''))) {
-    throw formError('has a part without the headers of a form field')
+    throw formError('has a part whose headers are not those of a form field')
   }
   return { name: match[1] ?? match[2] ?? '', isFile: match[3] !== undefined }
 }
@@ -135,7 +141,7 @@ const STEP_BYTES = 1024 * 1024
 /**
  * Parses JSON of several megabytes. `JSON.parse` would block the event loop for several milliseconds per megabyte. The
  * `strings`, in ascending order, are replaced with placeholders and parsed in separate steps. `placeholder` is random, so
- * that callers cannot send it. Throws `invalid-request`.
+ * that callers cannot send it. Throws `invalid-request` for invalid JSON or UTF-8.
  */
 export function* parseInSteps(bytes: Uint8Array, strings: readonly LongString[], placeholder: string): Steps<unknown> {
   let outline = ''
@@ -170,7 +176,7 @@ function* parseStrings(bytes: Uint8Array, strings: readonly LongString[]): Steps
 }
 
 // oxlint-disable-next-line no-control-regex -- JSON strings must escape control characters
-const NEEDS_ESCAPE = /[\0-\x1f\\]/
+const NEEDS_PARSING = /[\0-\x1f\\]/
 
 /** Parses base64 that has no escapes, after an optional `data:` prefix. */
 function* parseBase64(bytes: Uint8Array): Steps<string> {
@@ -186,7 +192,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
     if (offset > 0) yield
     const end = endOfEscapes(bytes, offset, Math.min(offset + STEP_BYTES, bytes.length))
     const piece = decode(bytes.subarray(offset, end), end < bytes.length)
-    string += NEEDS_ESCAPE.test(piece) ? parseJsonText(`"${piece}"`) : piece
+    string += NEEDS_PARSING.test(piece) ? parseJsonText(`"${piece}"`) : piece
     offset = end
   }
   return flatten(string)
@@ -195,7 +201,7 @@ function* parseString(bytes: Uint8Array): Steps<string> {
 function replacePlaceholders(value: unknown, placeholder: string, strings: readonly string[]): void {
   if (typeof value !== 'object' || value === null) return
   const fields = value as Record<string | number, unknown>
-  // `for … in` creates a string for each index of an array, which would take longer than parsing it.
+  // `for … in` creates a string for each index of an array, which takes longer than parsing the array.
   for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
     const field = fields[name]
     if (typeof field !== 'string') replacePlaceholders(field, placeholder, strings)

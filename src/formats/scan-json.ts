@@ -44,9 +44,7 @@ export interface LongString extends Span {
 class ScanState implements JsonScan {
   readonly bytes: Uint8Array
   readonly limits: Required<ParseLimits>
-  /**
-   * For each open bracket: 1 for an array, 0 for an object. V8 allocates typed arrays of up to 64 bytes on its own heap.
-   */
+  /** For each open bracket: 1 for an array, 0 for an object. V8 allocates up to 64 bytes without a separate buffer. */
   readonly isArrayAtDepth: Uint8Array
   readonly longStrings: LongString[] = []
   position = 0
@@ -80,7 +78,7 @@ export const LARGE_BODY_BYTES: number = 1024 * 1024
 const SLICE_BYTES = 256 * 1024
 /** Maximum number of digits of an integer that V8 stores without an object. */
 const MAX_SMALL_INTEGER_DIGITS = 9
-/** Parse time of other numbers, in small integers. */
+/** Parse time of any other number, relative to a small integer. */
 const OTHER_NUMBER_WEIGHT = 4
 /** Minimum size of a long string, in bytes. Shorter strings count as text, even if they are base64. */
 const MIN_LONG_STRING_BYTES = 4096
@@ -262,13 +260,13 @@ function findStringEnd(state: ScanState, sliceEnd: number): void {
   state.position = Math.abs(end)
   if (end < 0) return
   state.stringEnd = end
-  // A smaller body cannot exceed the limit.
+  // Short strings count as text. A body within the limit needs no check.
   if (bytes.length <= limits.textBytes || end - stringStart < MIN_LONG_STRING_BYTES) return closeString(state, true)
   state.position = startOfBase64(bytes, stringStart)
   state.escapeCount = 0
 }
 
-/** Checks the next slice of the string. Returns true at the end of the string. */
+/** Checks the next slice of the string. Returns true when the check is complete, at the end of the string or earlier. */
 function checkBase64(state: ScanState): boolean {
   const { bytes, position, stringStart, stringEnd } = state
   const limit = Math.min(position + SLICE_BYTES, stringEnd)

@@ -11,7 +11,7 @@ export { portablePrompt } from '../formats/portable.ts'
 
 const FENCED_JSON = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/
 
-/** Returns the answer without a code fence around its JSON. Throws `upstream` unless the answer is a JSON object. */
+/** Returns the answer without a code fence around its JSON. Throws `upstream` if a complete answer is not a JSON object. */
 export function unwrapJson(completion: Completion): Completion {
   if (completion.finish !== 'stop') return completion
   const answerText = completion.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []))
@@ -38,4 +38,4 @@ function notJson(): GatewayError {
   )
 }
 
-export { followStream, publishToOtherProcesses, createClaimStreamSearch as createClaimSearch } from './follow.ts'
+export { followStream, publishToOtherProcesses, createClaimStreamSearch } from './follow.ts'

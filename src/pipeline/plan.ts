@@ -105,7 +105,7 @@ async function digestMedia(prompt: Prompt): Promise<void> {
   await digestWithPauses(longMediaDigests(prompt), { hash: sha256, pause: yieldToEventLoop })
 }
 
-/** Returns true for background work and for conversations stored by the upstream. Neither is cached or optimized. */
+/** Returns true for compaction, background work, and conversations stored by the upstream. None is cached or optimized. */
 export function isSentUnchanged({ prompt, format }: Pick<Reserved, 'prompt' | 'format'>): boolean {
   const { value } = prompt.native
   if (value['thread'] !== undefined || prompt.operation !== undefined) return true

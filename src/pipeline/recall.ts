@@ -135,7 +135,7 @@ async function joinOtherProcess(
 ): ReturnType<typeof claim.join<LiveStream>> {
   if (!canFollow(reserved) || claim.streamStore === undefined) return claim.join()
   const onDemand = await loadOnDemand()
-  return claim.join(onDemand.createClaimSearch(claim, reserved.key.id, services))
+  return claim.join(onDemand.createClaimStreamSearch(claim, reserved.key.id, services))
 }
 
 function replayOf(reserved: Reserved, { completion, promptTokens }: SharedAnswer, spent: NanoUsd = ZERO): ReplayPlan {

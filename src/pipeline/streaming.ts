@@ -9,12 +9,12 @@ import type { Planned } from './exchange.ts'
 import { createWriteContext } from './response.ts'
 import type { Services } from './services.ts'
 
-/** The code for streamed answers, loaded with the first of them. */
+/** Code for streamed answers, loaded with the first one. */
 export { respondWithStream } from './stream-answer.ts'
 
 /**
- * Returns the stream of a provider's answer for the caller. The translator relays events unchanged if the caller and
- * the upstream use the same format and only one choice was requested.
+ * Returns the stream of a provider's answer for the caller. The translator forwards plain events unparsed if the
+ * caller and the upstream use the same format and only one choice was requested.
  */
 export function createStream(
   planned: Planned,

@@ -1,19 +1,25 @@
 import * as z from 'zod/mini'
+import { defaultTransport } from '#transport'
+import { lazy } from '../core/async.ts'
+import type { Embedder } from '../core/cache-ports.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Provider, Transport } from '../core/ports.ts'
+import { fetchTransport } from '../http/transport-fetch.ts'
+import type { EmbeddingEndpoint } from './internal-calls.ts'
 import { type KnownModel, readCatalog } from './models.ts'
+import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
 import openaiCatalog from './models/openai.json' with { type: 'json' }
 import {
-  baseUrlSchema,
-  nonEmptySchema,
-  parseOptions,
-  providerNameSchema,
-  trimTrailingSlashes,
   apiKeySchema,
+  baseUrlSchema,
   dimensionsSchema,
   fetchSchema,
   headersSchema,
   millisecondsSchema,
+  nonEmptySchema,
+  parseOptions,
+  providerNameSchema,
+  trimTrailingSlashes,
 } from './provider-options.ts'
 import {
   type ApiKey,
@@ -27,12 +33,6 @@ import {
   type VendorOptions,
   vendorProvider,
 } from './vendor.ts'
-import anthropicCatalog from './models/anthropic.json' with { type: 'json' }
-import { defaultTransport } from '#transport'
-import { lazy } from '../core/async.ts'
-import type { Embedder } from '../core/cache-ports.ts'
-import { fetchTransport } from '../http/transport-fetch.ts'
-import type { EmbeddingEndpoint } from './internal-calls.ts'
 
 /** Options of `openaiCompatible()`. */
 export interface OpenaiCompatibleOptions extends VendorOptions {
@@ -110,18 +110,16 @@ export type OpenaiOptions = Omit<VendorOptions, 'headers'>
 
 const openaiSchema: z.ZodMiniType<OpenaiOptions> = z.strictObject(commonFields)
 
-const { small, models, embeddings } = openaiCatalog
-
-export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(models, {
+export const OPENAI_MODELS: readonly KnownModel[] = readCatalog(openaiCatalog.models, {
   family: 'gpt',
   kind: 'chat',
   tokenizer: 'o200k',
-  small,
+  small: openaiCatalog.small,
 })
 
 const OPENAI_CATALOG = [
   ...OPENAI_MODELS,
-  ...readCatalog(embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' }),
+  ...readCatalog(openaiCatalog.embeddings, { family: 'gpt', kind: 'embedding', tokenizer: 'cl100k' }),
 ]
 
 /**
@@ -197,7 +195,7 @@ export interface OpenaiEmbedderOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
+const embedderSchema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   baseUrl: baseUrlSchema,
   model: nonEmptySchema,
   apiKey: z.exactOptional(apiKeySchema),
@@ -208,7 +206,7 @@ const schema: z.ZodMiniType<OpenaiEmbedderOptions> = z.strictObject({
   fetch: z.exactOptional(fetchSchema),
 })
 
-const loadRequestModule = lazy(() => import('./internal-calls.ts'))
+const loadInternalCalls = lazy(() => import('./internal-calls.ts'))
 
 /**
  * Creates an embedder for an endpoint that uses OpenAI's format. `embed` rejects with `upstream` unless the answer has
@@ -225,7 +223,7 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     timeoutMs = 5000,
     fetch,
     price,
-  } = parseOptions('openaiEmbedder', schema, options)
+  } = parseOptions('openaiEmbedder', embedderSchema, options)
   let transport: Transport | undefined
   const endpoint: EmbeddingEndpoint = {
     url: `${trimTrailingSlashes(baseUrl)}/embeddings`,
@@ -244,6 +242,6 @@ export function openaiEmbedder(options: OpenaiEmbedderOptions): Embedder {
     name: `openai:${model}`,
     dimensions,
     ...(price !== undefined && { price }),
-    embed: async (texts, signal) => (await loadRequestModule()).embedTexts(endpoint, texts, signal),
+    embed: async (texts, signal) => (await loadInternalCalls()).embedTexts(endpoint, texts, signal),
   }
 }

@@ -6,12 +6,10 @@ import { textOf, type EventSink, type Recording } from './event-buffer.ts'
 import { acquireLease, type Subscribers } from './lifetime.ts'
 
 /**
- * The location of a stream that one process generates and others follow through the store.
- *
- * A follower writes `live-wanted:<name>`. The generating process polls for that key, so a stream without followers
- * costs one read per poll and no writes. Once the key exists, the process writes the events as
- * `live:<name>:<token>:<n>`. The process holds `live:<name>` as a lease, and at the end replaces its value with the
- * number of parts.
+ * The location of a stream that one process generates and others follow through the store. A follower writes
+ * `live-wanted:<name>`. The generating process polls for that key, so a stream without followers costs one read per poll
+ * and no writes. Once the key exists, the process writes the events as `live:<name>:<token>:<n>`. The process holds
+ * `live:<name>` as a lease, and at the end replaces its value with the number of parts.
  */
 export interface StreamLocation {
   readonly store: Pick<Store, 'get' | 'set' | 'swap'>
@@ -46,6 +44,8 @@ const partKey = (name: string, token: string, part: number): string => `live:${n
 const wantedKey = (name: string): string => `live-wanted:${name}`
 
 type Clock = Pick<Runtime, 'now' | 'after'>
+type PublishRuntime = Clock & Pick<Runtime, 'uuid'>
+type FollowRuntime = Clock & { readonly idleMs: number }
 type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 
 /**
@@ -55,7 +55,7 @@ type PublishedStream = LiveStream & Pick<Recording, 'ended'>
 export async function publishStream(
   stream: PublishedStream,
   location: StreamLocation,
-  runtime: Clock & Pick<Runtime, 'uuid'>,
+  runtime: PublishRuntime,
 ): Promise<void> {
   let hasEnded = false
   const ended = stream.ended.then(() => void (hasEnded = true))
@@ -68,11 +68,7 @@ export async function publishStream(
   } catch {}
 }
 
-async function publish(
-  stream: PublishedStream,
-  location: StreamLocation,
-  runtime: Clock & Pick<Runtime, 'uuid'>,
-): Promise<void> {
+async function publish(stream: PublishedStream, location: StreamLocation, runtime: PublishRuntime): Promise<void> {
   const { store, name, quota } = location
   const token = runtime.uuid()
   const stored = await store.get(headKey(name))
@@ -152,7 +148,7 @@ function collectEvents(stream: LiveStream) {
 
 interface Head {
   readonly token: string
-  readonly about: JsonObject
+  readonly metadata: JsonObject
   readonly partCount: number | undefined
   readonly summary: JsonObject
 }
@@ -164,19 +160,19 @@ function readHead(text: string | undefined): Head | undefined {
   const { about, parts, summary } = head
   return {
     token,
-    about: isJsonObject(about) ? about : {},
+    metadata: isJsonObject(about) ? about : {},
     partCount: typeof parts === 'number' ? parts : undefined,
     summary: isJsonObject(summary) ? summary : {},
   }
 }
 
 /**
- * Returns a function that requests the stream. The function resolves with the stream, or with undefined until a process
- * publishes the stream.
+ * Returns a function that requests the stream. The function resolves with the stream, or with undefined if no process
+ * is publishing it.
  */
 export function createStreamSearch(
   location: StreamLocation,
-  runtime: Clock & { readonly idleMs: number },
+  runtime: FollowRuntime,
 ): () => Promise<LiveStream | undefined> {
   const { store, name, quota } = location
   let requestedAt = -Infinity
@@ -195,14 +191,14 @@ export function createStreamSearch(
 
 interface FollowContext {
   readonly location: StreamLocation
-  readonly runtime: Clock & { readonly idleMs: number }
+  readonly runtime: FollowRuntime
   readonly request: () => Promise<void>
 }
 
 function createFollowedStream(head: Head, context: FollowContext): LiveStream {
   let summary: JsonObject = {}
   return {
-    metadata: head.about,
+    metadata: head.metadata,
     summary: () => summary,
     follow: (sink) => {
       const reader = createReader(sink)
@@ -240,10 +236,7 @@ function createReader(sink: EventSink) {
   }
 }
 
-/**
- * Reads all parts. Resolves with the final head, or with undefined if the stream is lost or the reader has
- * disconnected.
- */
+/** Reads all parts. Resolves with the final head, or with undefined if the stream is lost or the reader disconnects. */
 async function readParts(token: string, reader: Reader, context: FollowContext): Promise<Head | undefined> {
   const { location, runtime, request } = context
   let part = 0
@@ -276,10 +269,7 @@ async function readParts(token: string, reader: Reader, context: FollowContext):
   return undefined
 }
 
-/**
- * Renews the follower's key until the client reads again. Otherwise, the key would expire and the generating process
- * would stop publishing the stream.
- */
+/** Renews the follower's key until the client reads again. If the key expired, the stream would no longer be published. */
 async function renewUntil(drained: Promise<void>, { request, runtime }: FollowContext): Promise<void> {
   let isDrained = false
   const done = drained.then(() => void (isDrained = true))
@@ -290,11 +280,7 @@ async function renewUntil(drained: Promise<void>, { request, runtime }: FollowCo
 }
 
 /** Reads the head before the part. The head is updated after the last part, so no part is missed. */
-async function readPart(
-  { store, name }: StreamLocation,
-  token: string,
-  part: number,
-): Promise<{ readonly head: Head | undefined; readonly text: string | undefined }> {
+async function readPart({ store, name }: StreamLocation, token: string, part: number) {
   const head = readHead(await store.get(headKey(name)))
   return { head, text: await store.get(partKey(name, token, part)) }
 }

@@ -262,7 +262,7 @@ export function testAnswerStore(name: string, make: () => Promise<AnswerStore>, 
       expect(await store.hasComparable('s')).toBe(false)
     })
 
-    it('clears only the answers of the given key, even if its name is a prefix of another', async () => {
+    it('clears only the answers of the given key, even if its id is a prefix of another', async () => {
       await store.put(answer('a', { keyId: 'key' }))
       await store.put(answer('b', { keyId: 'key:1' }))
       await store.clear('key')

@@ -165,6 +165,8 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
         await suite.store.set(`${prefix}:${n}`, `${prefix}${n}`, options)
       }
     }
+    const append = (log: string, value: string, quotaName: string) =>
+      suite.store.append(log, { at: START_TIME, value, quota: quota(quotaName) })
     const keysOf = (prefix: string) => suite.store.list(`${prefix}:`, { limit: 100 })
 
     it('reject a further value without an expiry and change nothing', async () => {
@@ -278,15 +280,8 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
     })
 
     it('of log entries drop their oldest entry, regardless of its log', async () => {
-      for (let n = 0; n < 2; n += 1)
-        await suite.store.append('own', { at: START_TIME, value: `b${n}`, quota: quota('log:two') })
-      for (let n = 0; n < 5; n += 1) {
-        await suite.store.append(n % 2 === 0 ? 'all' : 'own', {
-          at: START_TIME,
-          value: `a${n}`,
-          quota: quota('log:one'),
-        })
-      }
+      for (let n = 0; n < 2; n += 1) await append('own', `b${n}`, 'log:two')
+      for (let n = 0; n < 5; n += 1) await append(n % 2 === 0 ? 'all' : 'own', `a${n}`, 'log:one')
       await suite.store.append('all', { at: START_TIME, value: 'free' })
       const values = async (log: string) => (await suite.store.entries(log, { limit: 100 })).map(({ value }) => value)
       expect(await values('all')).toEqual(['a2', 'a4', 'free'])
@@ -294,11 +289,9 @@ export function testQuotas(suite: StoreSuite, { describe, expect, it }: TestApi)
     })
 
     it('let a reader continue after a log entry that was dropped', async () => {
-      for (let n = 0; n < 3; n += 1)
-        await suite.store.append('all', { at: START_TIME, value: `a${n}`, quota: quota('log:one') })
+      for (let n = 0; n < 3; n += 1) await append('all', `a${n}`, 'log:one')
       const [first] = await suite.store.entries('all', { limit: 1 })
-      for (let n = 3; n < 5; n += 1)
-        await suite.store.append('all', { at: START_TIME, value: `a${n}`, quota: quota('log:one') })
+      for (let n = 3; n < 5; n += 1) await append('all', `a${n}`, 'log:one')
       const remaining = await suite.store.entries('all', { after: first?.cursor ?? '', limit: 100 })
       expect(remaining.map(({ value }) => value)).toEqual(['a2', 'a3', 'a4'])
     })

@@ -1,5 +1,8 @@
 const waitingComputations: (() => void)[] = []
-/** After a step that takes longer than this, such as parsing a body of 30 MB, computations pause for as long as the step took, up to `MAX_PAUSE_MS`. */
+/**
+ * Minimum duration of a long step, such as parsing a body of 30 MB. After a long step, computations pause for as long as
+ * the step took, up to `MAX_PAUSE_MS`.
+ */
 const LONG_STEP_MS = 10
 const MAX_PAUSE_MS = 50
 

@@ -281,7 +281,7 @@ function joinChunks(chunks: readonly TranslatedChunk[]): TranslatedChunk {
   )
 }
 
-/** Returns false for usage, empty text, and the starts of answers and blocks. */
+/** Returns false for usage, empty text, and the starts of an answer, a text and a thinking block. */
 function isContent(part: StreamPart): boolean {
   switch (part.type) {
     case 'answer-start':

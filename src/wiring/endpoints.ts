@@ -1,6 +1,7 @@
 import { isPromise, lazy } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HttpHandler, HttpHandling, HttpRequest } from '../core/http.ts'
+import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
 import type { Runtime } from '../core/ports.ts'
 import { writeChatFailure, writeMessageFailure } from '../formats/failures.ts'
 import type { WriteFailure } from '../formats/format.ts'
@@ -8,13 +9,12 @@ import type { RateStatus } from '../governance/reservation.ts'
 import { createRouter, type Endpoint, type Router } from '../http/router.ts'
 import type { FetchHandler } from '../http/web-handler.ts'
 import { rateStatusOfCaller } from '../pipeline/admission.ts'
+import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
+import type { RequestTracker } from '../pipeline/services.ts'
 import { INTERNAL_FAILURE, asFailure } from '../pipeline/settle.ts'
 import type { AdminOptions, Authorize } from '../routes/admin.ts'
 import { modelHandler, IncomingCall, trackRequests, sendFailure, type Call, type Handler } from '../routes/endpoint.ts'
 import type { EndpointDependencies } from './fallback-handler.ts'
-import { functionCheck, optionsOf, integerFrom, type OptionCheck } from '../core/option-checks.ts'
-import type { BatchOptions, BatchDependencies, createBatchProcessing } from '../pipeline/batch-worker.ts'
-import type { RequestTracker } from '../pipeline/services.ts'
 
 /** Returns the handler for all requests. `onRequest` is called before each request. */
 export function createHandler(dependencies: EndpointDependencies, onRequest: () => void): HttpHandler {

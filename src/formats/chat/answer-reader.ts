@@ -5,6 +5,8 @@ import { textOfPart, type Native, type Part, type ToolCallPart } from '../../cor
 import { isAbsent, isUnset } from '../fields.ts'
 import {
   blockParts,
+  chatCallInputOf,
+  chatReasoningOf,
   createChatCallIdFiller,
   fillChatCallIds,
   generateCallId,
@@ -24,15 +26,16 @@ export function readCompletion(received: JsonObject, text?: string): Completion 
   const message = asObject(choice?.['message'])
   if (message === undefined && !isAbsent(body['error'])) throw answerFailure(body)
   if (choice === undefined || message === undefined) {
-    throw new GatewayError(
-      'upstream',
-      'The model provider sent no answer: the response body has no choices with a message.',
-    )
+    throw new GatewayError('upstream', 'The model provider sent no answer: the response body has no message.')
   }
   const calls = toolCallParts(message)
   const refusal = asString(message['refusal']) ?? ''
-  const content = [...contentParts(message['content']), ...refusalParts(refusal), ...ownParts(message, OWN_FIELDS)]
-  content.push(...ownParts(body, SOURCE_FIELDS))
+  const content = [
+    ...contentParts(message['content']),
+    ...refusalParts(refusal),
+    ...opaqueParts(message, CHAT_ONLY_FIELDS),
+  ]
+  content.push(...opaqueParts(body, SOURCE_FIELDS))
   const parts = [...thinkingParts(message), ...content, ...calls]
   const usage = readUsage(body['usage'], CHAT_USAGE_FIELDS)
   const unmappedText = choices.slice(1).map((other) => textOfMessage(asObject(other?.['message'])))
@@ -48,40 +51,34 @@ function textOfMessage(message: JsonObject = {}): string {
   const calls = [message['function_call'], ...asArray(message['tool_calls'])].map((item) => {
     const call = asObject(item)
     const invocation = asObject(call?.['function']) ?? asObject(call?.['custom']) ?? call ?? {}
-    return `${asString(invocation['name']) ?? ''}${inputOf(invocation)}`
+    return `${asString(invocation['name']) ?? ''}${chatCallInputOf(invocation)}`
   })
   const content = contentParts(message['content']).map(textOfPart)
-  return [reasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
+  return [chatReasoningOf(message), ...content, asString(message['refusal']) ?? '', ...calls].join('')
 }
 
 function refusalParts(refusal: string): readonly Part[] {
   return refusal === '' ? [] : [{ type: 'text', text: refusal, isRefusal: true }]
 }
 
+type OpaquePart = Extract<Part, { readonly type: 'opaque' }>
+
 /** Fields of an answer that only this format has, besides log probabilities. */
-const OWN_FIELDS = ['annotations', 'audio', 'images'] as const
-/** Sources beside the choices, to which the text refers by number. */
+const CHAT_ONLY_FIELDS = ['annotations', 'audio', 'images'] as const
+/** Top-level fields with sources, to which the text refers by number. */
 const SOURCE_FIELDS = ['citations', 'search_results'] as const
 
-function ownParts(
-  message: JsonObject,
-  fields: readonly string[],
-): readonly Extract<Part, { readonly type: 'opaque' }>[] {
+function opaqueParts(object: JsonObject, fields: readonly string[]): readonly OpaquePart[] {
   return fields.flatMap((type) => {
-    const field = message[type]
-    return isUnset(field)
+    const value = object[type]
+    return isUnset(value)
       ? []
-      : [{ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: field ?? null } } }]
+      : [{ type: 'opaque', native: { dialect: 'openai', value: { type, [type]: value ?? null } } }]
   })
 }
 
-/** Vendors use two names for the field. */
-function reasoningOf(message: JsonObject): string {
-  return asString(message['reasoning_content']) ?? asString(message['reasoning']) ?? ''
-}
-
 function thinkingParts(message: JsonObject): readonly Part[] {
-  const text = reasoningOf(message)
+  const text = chatReasoningOf(message)
   return text === '' ? [] : [{ type: 'thinking', text }]
 }
 
@@ -119,13 +116,7 @@ function toolCallPart(value: JsonObject | undefined): ToolCallPart | undefined {
   if (invocation === undefined || name === undefined) return undefined
   const id = asString(value['id']) ?? ''
   const native: Native = { dialect: 'openai', value }
-  return { type: 'tool-call', id, name, input: inputOf(invocation), native }
-}
-
-/** Some servers send the arguments as an object. */
-function inputOf(invocation: JsonObject): string {
-  const input = invocation['arguments'] ?? invocation['input'] ?? ''
-  return typeof input === 'string' ? input : JSON.stringify(input)
+  return { type: 'tool-call', id, name, input: chatCallInputOf(invocation), native }
 }
 
 /** The data of the event that ends a stream. */
@@ -185,7 +176,7 @@ function readChunk(state: ReaderState, chunk: JsonObject): readonly StreamPart[]
     state.hasStarted = true
     parts.push({ type: 'answer-start', ...identityOf(chunk) })
   }
-  if (choices.length > 0) parts.push(...ownParts(chunk, SOURCE_FIELDS))
+  if (choices.length > 0) parts.push(...opaqueParts(chunk, SOURCE_FIELDS))
   for (const choice of choices) if (choice !== undefined) parts.push(...readChoice(state, choice))
   // If a chunk contains both usage and a finish reason, the finish reason must come last.
   const end = parts.at(-1)?.type === 'answer-end' ? parts.splice(-1) : []
@@ -220,7 +211,7 @@ function readChoice(state: ReaderState, choice: JsonObject): readonly StreamPart
 
 function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[] {
   const parts: StreamPart[] = []
-  const reasoning = reasoningOf(delta)
+  const reasoning = chatReasoningOf(delta)
   if (reasoning !== '') parts.push(...blockParts(state, 'thinking', reasoning))
   for (const part of contentParts(delta['content'])) parts.push(...streamParts(state, part))
   const refusal = asString(delta['refusal']) ?? ''
@@ -228,7 +219,7 @@ function readDelta(state: ReaderState, delta: JsonObject): readonly StreamPart[]
     state.hasRefusal = true
     parts.push(...blockParts(state, 'refusal', refusal))
   }
-  parts.push(...ownParts(delta, OWN_FIELDS))
+  parts.push(...opaqueParts(delta, CHAT_ONLY_FIELDS))
   const calls = state.calls.read(delta)
   if (calls.some((part) => part.type === 'tool-call-start')) state.openType = undefined
   return [...parts, ...calls]
@@ -273,7 +264,7 @@ function createCallReader() {
     const call = callFor(key, id, name)
     call.id ??= id
     call.name ??= name
-    return addInput(call, inputOf(invocation))
+    return addInput(call, chatCallInputOf(invocation))
   }
 
   return {

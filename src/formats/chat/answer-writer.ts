@@ -128,7 +128,7 @@ function createDeltaBuilder(): (part: StreamPart) => readonly JsonObject[] {
   }
 }
 
-/** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. */
+/** Maximum number of chunks after the end of the answer. Some vendors send a few such chunks. Further chunks are dropped. */
 const MAX_LATE_CHUNKS = 64
 
 /**
@@ -167,7 +167,7 @@ function createChunkRelay(choices: number) {
   }
 }
 
-/** Parses a chunk again only if it may end the answer. */
+/** Parses a chunk again only if it may contain the usage, or if several choices were requested. */
 function chunkKind(chunk: StreamChunk, event: SseEvent, choices: number): 'done' | 'usage' | 'finish' | 'content' {
   const hasPart = (type: string) => chunk.parts.some((part) => part.type === type)
   if (hasPart('done')) return 'done'
@@ -201,7 +201,7 @@ function addField(event: SseEvent, name: string, value: JsonObject): SseEvent {
   return { ...event, data: `${data.slice(0, -1)},"${name}":${JSON.stringify(value)}}` }
 }
 
-/** Answers of this format are sent byte for byte unchanged. */
+/** Forwards an answer of this format as received, except for call ids that the gateway added. */
 export function writeCompletion(completion: Completion, _metrics: SvcMetrics, context: WriteContext): string {
   const { native } = completion
   if (native?.dialect === 'openai') return native.text ?? JSON.stringify(native.value)

@@ -9,16 +9,7 @@ import { omittedFields } from '../translators.ts'
 import { sourceFormatOf } from '../unsupported-fields.ts'
 import { GatewayError } from '../../core/errors.ts'
 import { asArray, asObject, asString, isJsonObject, type Json, type JsonObject, parseJson } from '../../core/json.ts'
-import type {
-  DocumentPart,
-  ImagePart,
-  Message,
-  Part,
-  Prompt,
-  Settings,
-  ToolChoice,
-  ToolResultPart,
-} from '../../core/prompt.ts'
+import type { DocumentPart, ImagePart, Part, Prompt, Settings, ToolChoice, ToolResultPart } from '../../core/prompt.ts'
 import { readFailure as readAnyFailure, answerFailure } from '../read-failure.ts'
 import { blockParts, generateCallId, nonEmptyString, type BlockState, parseUpstreamEvent } from '../answer-fields.ts'
 import type { StreamPart, Completion, FinishReason, SseEvent, StreamChunk, StreamReader } from '../../core/answer.ts'
@@ -26,16 +17,14 @@ import { readFinishReason, readGeminiUsage } from '../usage.ts'
 
 /** The model is part of the URL, not of the body. */
 function writePrompt(prompt: Prompt, model: string): WrittenPrompt {
-  const source = sourceFormatOf(prompt)
   const omitted = omittedFields(prompt, contentError)
   // The vendor bills all candidates, but the gateway reads only one.
   if ((prompt.settings.choices ?? 1) > 1) throw contentError('n', 'more than one choice')
-  const pathOf = (index: number): string => source.pathOf(prompt, index)
   const { settings, tools } = prompt
   const generationConfig = writeSettings(settings, model)
   const body: JsonObject = {
     ...writeSystem(prompt),
-    contents: writeContents(prompt.messages, { pathOf, needsSignature: isGemini3OrLater(model) }),
+    contents: writeContents(prompt, model),
     ...(tools.length > 0 && {
       tools: [{ functionDeclarations: tools.map(writeFunction) }],
       ...(settings.toolChoice !== undefined && {
@@ -112,24 +101,20 @@ function writeEffort(effort: string, model: string): JsonObject {
   return { thinkingBudget: THINKING_BUDGETS[effort] ?? 24_576 }
 }
 
-interface ContentOptions {
-  readonly pathOf: (index: number) => string
-  readonly needsSignature: boolean
-}
-
 /** The value that Google documents for calls without a signature, such as calls of another vendor's model. */
 const UNKNOWN_SIGNATURE = 'skip_thought_signature_validator'
 
 /** Roles must alternate, so adjacent messages of one role are joined. */
-function writeContents(messages: readonly Message[], options: ContentOptions): readonly JsonObject[] {
+function writeContents(prompt: Prompt, model: string): readonly JsonObject[] {
+  const { pathOf } = sourceFormatOf(prompt)
   const toolNames = new Map<string, string>()
   const contents: { readonly role: string; readonly parts: JsonObject[] }[] = []
-  messages.forEach((message, index) => {
+  prompt.messages.forEach((message, index) => {
     if (message.role === 'system') return
     const role = message.role === 'assistant' ? 'model' : 'user'
-    const path = options.pathOf(index)
+    const path = pathOf(prompt, index)
     const parts = message.parts.flatMap((part) => writePart(part, { path, toolNames }))
-    if (role === 'model' && options.needsSignature) signFirstCall(parts)
+    if (role === 'model' && isGemini3OrLater(model)) signFirstCall(parts)
     if (parts.length === 0) return
     const last = contents.at(-1)
     if (last?.role === role) last.parts.push(...parts)

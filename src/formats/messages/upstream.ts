@@ -73,8 +73,8 @@ interface Turn {
 }
 
 /**
- * Drops empty messages, then joins adjacent messages with the same role into one turn. A user turn begins with one
- * result per call.
+ * Joins adjacent messages with the same role into one turn. Drops empty messages, except those received in this format.
+ * A user turn begins with one result per call.
  */
 export function writeTurns(messages: readonly MessageWithPath[]): readonly JsonObject[] {
   const turns: Turn[] = []

@@ -1,8 +1,19 @@
+import {
+  type Completion,
+  type StreamPart,
+  type FinishReason,
+  type SseEvent,
+  NO_USAGE,
+  type Usage,
+} from '../../core/answer.ts'
+import { GatewayError } from '../../core/errors.ts'
 import { type Json, type JsonObject, asArray, asObject, asString, isJsonObject } from '../../core/json.ts'
 import type { Message, Native, Prompt, ReceivedBody } from '../../core/prompt.ts'
+import { toStreamChunks } from '../../core/stream-chunks.ts'
+import { eventData } from '../answer-fields.ts'
+import { writeMetrics } from '../chat/answer-writer.ts'
+import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
 import { fieldError, booleanAt, isAbsent, readModelName, objectAt, stringAt } from '../fields.ts'
-import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
-import { readResponseSettings, readResponseTools } from '../settings.ts'
 import type {
   ClientFormat,
   StoredTurn,
@@ -13,22 +24,11 @@ import type {
   SvcMetrics,
   StreamWriter,
 } from '../format.ts'
-import { writeChatFailure, writeResponseFailureEvent } from '../failures.ts'
-import {
-  type Completion,
-  type StreamPart,
-  type FinishReason,
-  type SseEvent,
-  NO_USAGE,
-  type Usage,
-} from '../../core/answer.ts'
-import { GatewayError } from '../../core/errors.ts'
-import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
-import { eventData } from '../answer-fields.ts'
-import { writeMetrics } from '../chat/answer-writer.ts'
+import { readResponseSettings, readResponseTools } from '../settings.ts'
 import { writeResponseStatus, RESPONSE_USAGE_FIELDS, writeUsage } from '../usage.ts'
+import { readCompletion, LAST_EVENTS } from './answer-reader.ts'
+import { readInput, inputItems, itemsOf, responseId, responseIdOfItem, idStem, echoedFields } from './items.ts'
 import { createOutputWriter, customAndNamespacedTools, type OutputWriter, type ResponseEvent } from './output-items.ts'
-import { toStreamChunks } from '../../core/stream-chunks.ts'
 
 /** Fields that refer to data stored by the server. */
 const STORED_DATA_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const

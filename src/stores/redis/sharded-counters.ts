@@ -139,7 +139,7 @@ export function createShardedCounters(run: RunScript, limits: BulkLimits): Count
       const isSettled = fieldOf(reply, 'settled') === true
       if (!isSettled && fieldOf(reply, 'repeated') !== true) continue
       const otherOwners = [...involvedOwners].filter((other) => other !== owner)
-      // The failure of another owner must not prevent the entries.
+      // A failure of another owner must not prevent appending the entries.
       const appending = isSettled || unappended.delete(reservationId) ? append(reservationId, entries) : undefined
       await Promise.all([appending, ...otherOwners.map((other) => settlePart(other, true))])
       owners.delete(reservationId)
