@@ -1,5 +1,6 @@
 import { type Completion, NO_USAGE } from '../core/answer.ts'
 import type { MaybePromise } from '../core/async.ts'
+import type { JsonObject } from '../core/json.ts'
 import type { EmbeddingResult, EmbeddingRequest, Meter, Route } from '../core/ports.ts'
 import type { Prompt } from '../core/prompt.ts'
 import { readEmbeddingRequest, writeEmbeddings } from '../formats/embeddings.ts'
@@ -165,36 +166,49 @@ export const embeddingStages: Stages<Exchange> = Stages.begin(authenticate) // t
 /** Timeout for a count by an upstream, in milliseconds. After that, the gateway counts the prompt itself. */
 const COUNT_TIMEOUT_MS = 10_000
 
+interface CountEndpoint {
+  /** Fields that the format requires in a model request, but not in a count request. */
+  readonly defaults: JsonObject
+  readonly writeCount: (tokens: number) => JsonObject
+}
+
 /**
- * The stages of `POST /v1/messages/count_tokens`. If the upstream cannot count the prompt, the gateway counts it and
- * sends `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the
- * same permissions as the counted request.
+ * Returns the stages of a token count. If the upstream cannot count the prompt, the gateway counts it and sends
+ * `X-Svc-Estimated: true`. The request is free, but counts against the request limits of the key. It requires the same
+ * permissions as the counted request.
  */
-export const countStages: Stages<Exchange> = Stages.begin(authenticate).next(parseCountRequest).next(respondWithCount)
-
-/** Adds `max_tokens`, which the format requires in a messages request but not in a count request. */
-function parseCountRequest(authenticated: Authenticated, services: Services): MaybePromise<Parsed> {
-  authenticated.steering = readSteering(authenticated.request, { canExplain: true })
-  return readJson(authenticated, services, ({ body, maxSerializedBytes: bytes }) =>
-    parsePrompt(
-      authenticated,
-      { body: { max_tokens: 1, ...body, stream: false }, maxSerializedBytes: bytes },
-      services,
-    ),
-  )
+function createCountStages({ defaults, writeCount }: CountEndpoint): Stages<Exchange> {
+  const parse = (authenticated: Authenticated, services: Services): MaybePromise<Parsed> => {
+    authenticated.steering = readSteering(authenticated.request, { canExplain: true })
+    return readJson(authenticated, services, ({ body, maxSerializedBytes }) =>
+      parsePrompt(authenticated, { body: { ...defaults, ...body, stream: false }, maxSerializedBytes }, services),
+    )
+  }
+  const respond = async (parsed: Parsed, services: Services): Promise<undefined> => {
+    const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
+    const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
+    parsed.reservation = reservation
+    const { tokens, isEstimated } = await countTokens(parsed, services)
+    await release(parsed, { status: 200 }, services)
+    const headers = baseHeaders(parsed.id, reservation.rate)
+    if (isEstimated) headers['x-svc-estimated'] = 'true'
+    sendJson(parsed.sink, 200, headers, JSON.stringify(writeCount(tokens)))
+    return undefined
+  }
+  return Stages.begin(authenticate).next(parse).next(respond)
 }
 
-async function respondWithCount(parsed: Parsed, services: Services): Promise<undefined> {
-  const wait: WaitForStore = (pending) => waitForStore(parsed, pending, services)
-  const reservation = await services.ledger.reserve(parsed.key, ONE_REQUEST, wait)
-  parsed.reservation = reservation
-  const { tokens, isEstimated } = await countTokens(parsed, services)
-  await release(parsed, { status: 200 }, services)
-  const headers = baseHeaders(parsed.id, reservation.rate)
-  if (isEstimated) headers['x-svc-estimated'] = 'true'
-  sendJson(parsed.sink, 200, headers, JSON.stringify({ input_tokens: tokens }))
-  return undefined
-}
+/** The stages of `POST /v1/messages/count_tokens`. */
+export const messageCountStages: Stages<Exchange> = createCountStages({
+  defaults: { max_tokens: 1 },
+  writeCount: (tokens) => ({ input_tokens: tokens }),
+})
+
+/** The stages of `POST /v1/responses/input_tokens`. */
+export const responseCountStages: Stages<Exchange> = createCountStages({
+  defaults: { input: '' },
+  writeCount: (tokens) => ({ object: 'response.input_tokens', input_tokens: tokens }),
+})
 
 interface TokenCount {
   readonly tokens: number

@@ -4,10 +4,10 @@ import type { ProviderState, ProviderStates } from '../core/ports.ts'
 import type { Store } from '../core/store.ts'
 import { chatClient } from '../formats/chat/client.ts'
 import { messagesClient } from '../formats/messages/client.ts'
-import { compactClient } from '../formats/responses/client.ts'
+import { compactClient, responsesClient } from '../formats/responses/client.ts'
 import { createRouter, type Endpoint, type Match, type Router } from '../http/router.ts'
 import type { createBatchProcessing } from '../pipeline/batch-worker.ts'
-import { countStages, embeddingStages } from '../pipeline/embedding-and-count-stages.ts'
+import { embeddingStages, messageCountStages, responseCountStages } from '../pipeline/embedding-and-count-stages.ts'
 import type { PassthroughOptions } from '../pipeline/passthrough-request.ts'
 import type { Services, RequestTracker } from '../pipeline/services.ts'
 import type { ModelDirectory } from '../providers/catalog.ts'
@@ -97,7 +97,7 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
     {
       method: 'POST',
       path: '/v1/messages/count_tokens',
-      handle: tracked((call) => countStages.run(createExchange(call, messagesClient), services)),
+      handle: tracked((call) => messageCountStages.run(createExchange(call, messagesClient), services)),
     },
     { method: 'POST', path: '/v1/messages/batches', handle: batch('create') },
     { method: 'GET', path: '/v1/messages/batches', handle: batch('list') },
@@ -106,6 +106,11 @@ function otherEndpoints(dependencies: EndpointDependencies): readonly Endpoint<H
     { method: 'GET', path: '/v1/messages/batches/:id/results', handle: batch('results') },
     { method: 'DELETE', path: '/v1/messages/batches/:id', handle: batch('remove') },
     { method: 'POST', path: '/v1/messages/:id/streams', handle: replayStream(services) },
+    {
+      method: 'POST',
+      path: '/v1/responses/input_tokens',
+      handle: tracked((call) => responseCountStages.run(createExchange(call, responsesClient), services)),
+    },
     { method: 'POST', path: '/v1/responses/compact', handle: tracked(modelHandler(compactClient, services)) },
     { method: 'GET', path: '/v1/responses/:id', handle: responses.read },
     { method: 'DELETE', path: '/v1/responses/:id', handle: responses.remove },

@@ -110,3 +110,74 @@ describe('counting tokens through the official client', () => {
     expect(reply.body).toMatchObject({ type: 'error', request_id: expect.stringMatching(/^req_/) })
   })
 })
+
+describe('counting tokens of a response', () => {
+  const input = 'How many tokens are these?'
+
+  it('counts in the gateway if the upstream cannot count', async () => {
+    const { openai, upstream } = await stage()
+
+    const count = openai.responses.inputTokens.count({ model: CHAT_MODEL, input, instructions: 'Be brief.' })
+    const { data, response } = await count.withResponse()
+
+    expect(data).toEqual({ object: 'response.input_tokens', input_tokens: expect.any(Number) })
+    expect(data.input_tokens).toBeGreaterThan(8)
+    expect(data.input_tokens).toBeLessThan(40)
+    expect(response.headers.get('x-svc-estimated')).toBe('true')
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it('is counted by an upstream of another format that can count', async () => {
+    const { openai, upstream } = await stage({ reply: counted(1234) })
+
+    const { data, response } = await openai.responses.inputTokens.count({ model: MESSAGE_MODEL, input }).withResponse()
+
+    expect(data).toEqual({ object: 'response.input_tokens', input_tokens: 1234 })
+    expect(response.headers.get('x-svc-estimated')).toBeNull()
+    expect(upstream.last.path).toBe('/v1/messages/count_tokens')
+    expect(upstream.last.body).toEqual({
+      model: 'large',
+      messages: [{ role: 'user', content: [{ type: 'text', text: input }] }],
+    })
+  })
+
+  it('includes the turns before it', async () => {
+    const { openai } = await stage()
+    const model = CHAT_MODEL
+    const first = await openai.responses.create({ model, input: 'Tell me about tides. '.repeat(50) })
+
+    const alone = await openai.responses.inputTokens.count({ model, input })
+    const after = await openai.responses.inputTokens.count({ model, input, previous_response_id: first.id })
+
+    expect(after.input_tokens).toBeGreaterThan(alone.input_tokens + 200)
+  })
+
+  it('of a prompt without input is that of its instructions', async () => {
+    const { openai } = await stage()
+
+    const { input_tokens } = await openai.responses.inputTokens.count({ model: CHAT_MODEL, instructions: 'Be brief.' })
+
+    expect(input_tokens).toBeGreaterThan(2)
+    expect(input_tokens).toBeLessThan(20)
+  })
+
+  it.each([
+    ['without a key', { secret: null }, {}, 401],
+    ['for a model that the key may not use', {}, { model: MESSAGE_MODEL }, 403],
+    ['for a model that does not exist', {}, { model: 'chat/none' }, 404],
+    ['for an invalid input', {}, { input: 1 }, 400],
+    ['for a response that does not exist', {}, { previous_response_id: 'resp_none' }, 400],
+  ])('is rejected %s', async (_, options, change, status) => {
+    const { url, secret, upstream } = await stage({ key: { name: 'k', allowed_models: ['chat/*'] } })
+
+    const reply = await ask(
+      { url, secret },
+      { model: CHAT_MODEL, input, ...change },
+      { path: '/v1/responses/input_tokens', ...options },
+    )
+
+    expect(reply.status).toBe(status)
+    expect(reply.body).toMatchObject({ error: { message: expect.any(String), type: expect.any(String) } })
+    expect(upstream.requests).toHaveLength(0)
+  })
+})
