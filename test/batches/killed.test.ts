@@ -1,18 +1,18 @@
 import { expect, it } from 'vitest'
 import { startFarm } from '../support/farm/farm.ts'
 import { ended, resultsOf } from '../support/batches.ts'
-import { ITEM_USD, items } from './room.ts'
+import { ITEM_USD, createItems } from './cluster.ts'
 
 const COUNT = 500
 const KILLS = [80, 200, 350]
 
-it('each item has one result and is billed once when the worker is killed three times with SIGKILL', async () => {
+it('produces one result and one charge per item when the worker is killed three times with SIGKILL', async () => {
   const farm = await startFarm()
   try {
-    const made = await farm.client.messages.batches.create(items(COUNT) as never)
+    const made = await farm.client.messages.batches.create(createItems(COUNT) as never)
     await farm.replaceWorker()
-    for (const times of KILLS) {
-      await farm.askedSoOften(times)
+    for (const calls of KILLS) {
+      await farm.askedSoOften(calls)
       await farm.replaceWorker()
     }
     await farm.askedSoOften(COUNT)

@@ -1,107 +1,118 @@
 import Anthropic from '@anthropic-ai/sdk'
 import { describe, expect, it } from 'vitest'
 import { memoryStore } from '../../src/index.ts'
-import { call, ITEM_USD, items, linesOf, openRoom, requestOf, said, workToTheEnd, type Room } from './room.ts'
+import {
+  callBatches,
+  ITEM_USD,
+  createItems,
+  readResults,
+  createCluster,
+  createRequest,
+  chatCompletion,
+  completeBatch,
+  type Cluster,
+} from './cluster.ts'
 
 const IDLE = { batches: { concurrency: 0 } }
 const FULL = { error: { type: 'invalid_request_error', message: expect.stringContaining('storage quota') } }
 
-/** A room whose store has this capacity for batches, in bytes. */
-function smallRoom(bytes: number): Room {
-  const room = openRoom()
-  return Object.assign(room, { store: memoryStore({ now: () => room.now, owned: { entries: 100_000, bytes } }) })
+/** Creates a cluster whose store holds at most this many bytes of batches. */
+function createSmallCluster(bytes: number): Cluster {
+  const cluster = createCluster()
+  return Object.assign(cluster, { store: memoryStore({ now: () => cluster.now, owned: { entries: 100_000, bytes } }) })
 }
 
-const wide = (count: number, length: number) => ({
-  requests: items(count).requests.map(({ custom_id, params }) => ({
+const createWideItems = (count: number, length: number) => ({
+  requests: createItems(count).requests.map(({ custom_id, params }) => ({
     custom_id,
     params: { ...params, metadata: { filling: 'x'.repeat(length) } },
   })),
 })
 
-describe('a key that fills the store with batches', () => {
-  it('cannot create further batches, while keys, budgets and batches of other keys are created', async () => {
-    const room = smallRoom(300_000)
-    const gateway = room.process(room.store, IDLE)
+describe('a batch of a key that exceeds its storage quota', () => {
+  it('is rejected, and keys, budgets and batches of other keys can still be created', async () => {
+    const cluster = createSmallCluster(300_000)
+    const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: greedy } = await gateway.keys.create({ name: 'greedy' })
     const answers = []
-    for (let n = 0; n < 5; n += 1) answers.push(await call(gateway, greedy, 'POST', '', wide(4, 10_000)))
+    for (let n = 0; n < 5; n += 1)
+      answers.push(await callBatches(gateway, greedy, 'POST', '', createWideItems(4, 10_000)))
     const { value: other } = await gateway.keys.create({ name: 'other' })
     await gateway.budgets.create({ name: 'team', max_limit: 100, reset_duration: '1M' })
-    const made = await call(gateway, other, 'POST', '', items(3))
+    const made = await callBatches(gateway, other, 'POST', '', createItems(3))
 
     expect(answers[0]?.status).toBe(200)
     expect(answers.at(-1)).toMatchObject({ status: 400, body: FULL })
     expect(made.status).toBe(200)
-    await workToTheEnd(room, other, made.body.id)
-    expect(await linesOf(room.process(), other, made.body.id)).toHaveLength(3)
+    await completeBatch(cluster, other, made.body.id)
+    expect(await readResults(cluster.startGateway(), other, made.body.id)).toHaveLength(3)
   })
 
-  it('stores no part of a rejected batch, and can create batches after it deletes others', async () => {
-    const room = smallRoom(300_000)
-    const gateway = room.process(room.store, IDLE)
+  it('is not stored in part, and is accepted after the key deletes another batch', async () => {
+    const cluster = createSmallCluster(300_000)
+    const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
-    const first = await call(gateway, secret, 'POST', '', wide(4, 12_000))
-    const keys = await room.store.list('batch', { limit: 1_000 })
-    const refused = await call(gateway, secret, 'POST', '', wide(4, 12_000))
+    const first = await callBatches(gateway, secret, 'POST', '', createWideItems(4, 12_000))
+    const keys = await cluster.store.list('batch', { limit: 1_000 })
+    const rejected = await callBatches(gateway, secret, 'POST', '', createWideItems(4, 12_000))
 
-    expect(refused).toMatchObject({ status: 400, body: FULL })
-    expect(await room.store.list('batch', { limit: 1_000 })).toEqual(keys)
-    await call(gateway, secret, 'POST', `/${first.body.id}/cancel`)
-    await workToTheEnd(room, secret, first.body.id)
-    await call(gateway, secret, 'DELETE', `/${first.body.id}`)
-    expect((await call(gateway, secret, 'POST', '', wide(4, 12_000))).status).toBe(200)
+    expect(rejected).toMatchObject({ status: 400, body: FULL })
+    expect(await cluster.store.list('batch', { limit: 1_000 })).toEqual(keys)
+    await callBatches(gateway, secret, 'POST', `/${first.body.id}/cancel`)
+    await completeBatch(cluster, secret, first.body.id)
+    await callBatches(gateway, secret, 'DELETE', `/${first.body.id}`)
+    expect((await callBatches(gateway, secret, 'POST', '', createWideItems(4, 12_000))).status).toBe(200)
   })
 
-  it('receives an error for an answer that exceeds the quota, is billed once, and the batch ends', async () => {
-    const room = smallRoom(100_000)
-    room.answer = () => said('x'.repeat(15_000))
-    const gateway = room.process(room.store, IDLE)
+  it('ends with an error for each answer that does not fit, and bills each item once', async () => {
+    const cluster = createSmallCluster(100_000)
+    cluster.answer = () => chatCompletion('x'.repeat(15_000))
+    const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: secret, id: keyId } = await gateway.keys.create({ name: 'k' })
-    const { body } = await call(gateway, secret, 'POST', '', items(3))
-    await workToTheEnd(room, secret, body.id)
+    const { body } = await callBatches(gateway, secret, 'POST', '', createItems(3))
+    await completeBatch(cluster, secret, body.id)
 
-    const lines = await linesOf(gateway, secret, body.id)
+    const lines = await readResults(gateway, secret, body.id)
     const errors = lines.filter(({ result }) => result.type === 'errored')
     expect(lines).toHaveLength(3)
     expect(errors.length).toBeGreaterThan(0)
     for (const { result } of errors) expect(result).toMatchObject({ error: FULL })
-    expect(room.calls).toBe(3)
+    expect(cluster.calls).toBe(3)
     expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: Number((3 * ITEM_USD).toFixed(6)) } })
   })
 })
 
-describe('a batch that is older than a thousand open ones', () => {
+describe('the oldest of 1,001 open batches', () => {
   it('is processed first', async () => {
-    const room = openRoom()
-    const gateway = room.process(room.store, IDLE)
+    const cluster = createCluster()
+    const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: patient } = await gateway.keys.create({ name: 'patient' })
     const { value: busy } = await gateway.keys.create({ name: 'busy' })
-    const oldest = await call(gateway, patient, 'POST', '', items(1))
+    const oldest = await callBatches(gateway, patient, 'POST', '', createItems(1))
     const messages = [{ role: 'user', content: 'Busy?' }]
     for (let n = 0; n < 1_000; n += 1) {
-      room.now += 1
+      cluster.now += 1
       const params = { model: 'up/model', max_tokens: 20, messages }
-      await call(gateway, busy, 'POST', '', { requests: [{ custom_id: 'a', params }] })
+      await callBatches(gateway, busy, 'POST', '', { requests: [{ custom_id: 'a', params }] })
     }
     let first: string | undefined
-    room.answer = (body) => {
+    cluster.answer = (body) => {
       first ??= body
       return body.includes('Busy?')
         ? new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
-        : said('Yes.')
+        : chatCompletion('Yes.')
     }
-    const worker = room.process(room.store, { batches: { concurrency: 1 } })
+    const worker = cluster.startGateway(cluster.store, { batches: { concurrency: 1 } })
     await worker.batches.work()
 
     expect(first).toContain('Item 0?')
-    expect((await call(gateway, patient, 'GET', `/${oldest.body.id}`)).body.processing_status).toBe('ended')
+    expect((await callBatches(gateway, patient, 'GET', `/${oldest.body.id}`)).body.processing_status).toBe('ended')
   })
 })
 
 describe('the event loop', () => {
-  /** Returns the number of turns of the event loop during some work. */
-  async function turnsOf(work: () => Promise<unknown>): Promise<number> {
+  /** Returns the number of event-loop turns during some work. */
+  async function countTurns(work: () => Promise<unknown>): Promise<number> {
     let turns = 0
     let isDone = false
     const turn = (): void => {
@@ -114,15 +125,15 @@ describe('the event loop', () => {
     return turns
   }
 
-  it('is not blocked while a batch of 10 MB with 900,000 keys is read and written', async () => {
-    const gateway = openRoom().process(undefined, IDLE)
+  it('is not blocked while a 10 MB batch with 900,000 JSON keys is parsed and stored', async () => {
+    const gateway = createCluster().startGateway(undefined, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
     const params = Object.fromEntries(Array.from({ length: 88 }, (_, n) => [`a${n}`, n]))
     const requests = Array.from({ length: 10_000 }, (_, n) => ({ custom_id: `${n}`, params }))
-    const request = requestOf(secret, 'POST', '', { requests })
+    const request = createRequest(secret, 'POST', '', { requests })
     let status = 0
 
-    const turns = await turnsOf(async () => {
+    const turns = await countTurns(async () => {
       status = (await gateway.fetch(request)).status
     })
 
@@ -131,20 +142,20 @@ describe('the event loop', () => {
   })
 
   it('is not blocked while items are rejected immediately', async () => {
-    const room = openRoom()
-    const gateway = room.process(room.store, IDLE)
+    const cluster = createCluster()
+    const gateway = cluster.startGateway(cluster.store, IDLE)
     const { value: secret } = await gateway.keys.create({ name: 'k' })
     const requests = Array.from({ length: 500 }, (_, n) => ({ custom_id: `${n}`, params: {} }))
-    await call(gateway, secret, 'POST', '', { requests })
+    await callBatches(gateway, secret, 'POST', '', { requests })
 
-    expect(await turnsOf(() => room.process().batches.work())).toBeGreaterThan(100)
+    expect(await countTurns(() => cluster.startGateway().batches.work())).toBeGreaterThan(100)
   })
 })
 
-describe('the address of the results', () => {
-  it('works in the official client behind a mount that strips the prefix', async () => {
-    const room = openRoom()
-    const gateway = room.process()
+describe('results_url', () => {
+  it('works in the official client behind a proxy that strips the path prefix', async () => {
+    const cluster = createCluster()
+    const gateway = cluster.startGateway()
     const { value: apiKey } = await gateway.keys.create({ name: 'k' })
     const client = new Anthropic({
       baseURL: 'https://example.com/tools/ai',
@@ -156,8 +167,8 @@ describe('the address of the results', () => {
         return gateway.fetch(new Request(`http://10.0.0.1${pathname.slice('/tools/ai'.length)}${search}`, init))
       },
     })
-    const { id } = await client.messages.batches.create(items(2) as never)
-    await workToTheEnd(room, apiKey, id, gateway)
+    const { id } = await client.messages.batches.create(createItems(2) as never)
+    await completeBatch(cluster, apiKey, id, gateway)
 
     const lines = []
     for await (const line of await client.messages.batches.results(id)) lines.push(line.custom_id)

@@ -4,7 +4,7 @@ import { scanRequests } from '../../src/batches/batch-requests.ts'
 
 const decoder = new TextDecoder()
 
-function scanned(text: string): {
+function runScan(text: string): {
   readonly elements: readonly string[]
   readonly rest: string
   readonly turns: number
@@ -47,7 +47,7 @@ describe('scanRequests', () => {
         fc.constantFrom(undefined, 1, '\t'),
         (before, list, after, space) => {
           const body = { ...before, requests: list, ...after }
-          const { elements, rest } = scanned(JSON.stringify(body, undefined, space))
+          const { elements, rest } = runScan(JSON.stringify(body, undefined, space))
           expect(elements.map((text) => JSON.parse(text) as unknown)).toEqual(JSON.parse(JSON.stringify(list)))
           expect(JSON.parse(rest)).toEqual(JSON.parse(JSON.stringify({ ...body, requests: [] })))
         },
@@ -56,27 +56,27 @@ describe('scanRequests', () => {
   })
 
   it.each([
-    ['a list that is empty', '{"requests": [ ]}', [], '{"requests": []}'],
+    ['an empty array', '{"requests": [ ]}', [], '{"requests": []}'],
     ['a missing element', '{"requests":[1,,2]}', ['1', '', '2'], '{"requests":[]}'],
-    ['a comma at the end', '{"requests":[1,]}', ['1', ''], '{"requests":[]}'],
-    ['a comma alone', '{"requests":[,]}', ['', ''], '{"requests":[]}'],
-    ['no list', '{"requests":{"requests":[1]}}', [], '{"requests":{"requests":[1]}}'],
-    ['a body that is a list', '["requests",[1]]', [], '["requests",[1]]'],
-    ['a list that does not end', '{"requests":[1,2', ['1'], '{"requests":[1,2'],
-    ['a second list', '{"requests":[1],"requests":[2]}', ['1'], '{"requests":[],"requests":[2]}'],
-    ['nothing', '', [], ''],
-  ])('returns malformed JSON to the parser: %s', (_, text, elements, rest) => {
-    expect(scanned(text)).toMatchObject({ elements, rest })
+    ['a trailing comma', '{"requests":[1,]}', ['1', ''], '{"requests":[]}'],
+    ['a lone comma', '{"requests":[,]}', ['', ''], '{"requests":[]}'],
+    ['an object instead of an array', '{"requests":{"requests":[1]}}', [], '{"requests":{"requests":[1]}}'],
+    ['an array as the body', '["requests",[1]]', [], '["requests",[1]]'],
+    ['an unterminated array', '{"requests":[1,2', ['1'], '{"requests":[1,2'],
+    ['a duplicate key', '{"requests":[1],"requests":[2]}', ['1'], '{"requests":[],"requests":[2]}'],
+    ['an empty body', '', [], ''],
+  ])('leaves other input to the JSON parser: %s', (_, text, elements, rest) => {
+    expect(runScan(text)).toMatchObject({ elements, rest })
   })
 
-  it('pauses within a long text, a long list and long white space', () => {
+  it('yields within a long string, a long array and long whitespace', () => {
     const long = 3_000_000
     for (const text of [
       `{"requests":["${'\\"'.repeat(long / 2)}"]}`,
       `{"requests":[[${'1,'.repeat(long / 2)}1]]}`,
       `{"requests":[${' '.repeat(long)}]}`,
     ]) {
-      expect(scanned(text).turns).toBeGreaterThanOrEqual(10)
+      expect(runScan(text).turns).toBeGreaterThanOrEqual(10)
     }
   })
 })

@@ -2,42 +2,57 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/store.ts'
 import { gate } from '../support/upstream-frames.ts'
-import { mortalStore } from './mortal-store.ts'
-import { call, ITEM_USD, items, linesOf, openRoom, requestOf, said, workToTheEnd, type Room } from './room.ts'
+import { crashingStore } from './crashing-store.ts'
+import {
+  callBatches,
+  ITEM_USD,
+  createItems,
+  readResults,
+  createCluster,
+  createRequest,
+  chatCompletion,
+  completeBatch,
+  type Cluster,
+} from './cluster.ts'
 
 const DAY = 86_400_000
 
-/** Resolves after all work that needs no timer. */
-function turn(): Promise<void> {
+/** Resolves after all pending work that needs no timer. */
+function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 
-interface Made {
+interface CreatedBatch {
   readonly secret: string
   readonly keyId: string
   readonly id: string
 }
 
-/** Creates a batch of a new key, on which no process works yet. */
-async function made(room: Room, count: number, key: object = {}, headers: Record<string, string> = {}): Promise<Made> {
-  const gateway = room.process(room.store, { batches: { concurrency: 0 } })
+/** Creates a key and a batch that no gateway processes yet. */
+async function createBatch(
+  cluster: Cluster,
+  count: number,
+  key: object = {},
+  headers: Record<string, string> = {},
+): Promise<CreatedBatch> {
+  const gateway = cluster.startGateway(cluster.store, { batches: { concurrency: 0 } })
   const { value: secret, id: keyId } = await gateway.keys.create({ name: 'k', ...key })
-  const request = requestOf(secret, 'POST', '', items(count))
+  const request = createRequest(secret, 'POST', '', createItems(count))
   for (const [name, value] of Object.entries(headers)) request.headers.set(name, value)
   const response = await gateway.fetch(request)
   return { secret, keyId, id: ((await response.json()) as { id: string }).id }
 }
 
 describe('items of several keys', () => {
-  it('are taken in turn by key, however many batches a key has', async () => {
-    const room = openRoom()
-    const greedy = await made(room, 2)
-    const idle = room.process(room.store, { batches: { concurrency: 0 } })
-    for (let batch = 0; batch < 4; batch++) await call(idle, greedy.secret, 'POST', '', items(2))
-    const other = await made(room, 3)
-    const gateway = room.process(room.store, { batches: { concurrency: 1 } })
+  it('are processed round-robin by key, regardless of the number of batches per key', async () => {
+    const cluster = createCluster()
+    const greedy = await createBatch(cluster, 2)
+    const idle = cluster.startGateway(cluster.store, { batches: { concurrency: 0 } })
+    for (let batch = 0; batch < 4; batch++) await callBatches(idle, greedy.secret, 'POST', '', createItems(2))
+    const other = await createBatch(cluster, 3)
+    const gateway = cluster.startGateway(cluster.store, { batches: { concurrency: 1 } })
 
-    await workToTheEnd(room, other.secret, other.id, gateway)
+    await completeBatch(cluster, other.secret, other.id, gateway)
 
     const records = (await gateway.audit.read()).records.filter(({ status }) => status === 200)
     const owners = records.map(({ keyId }) => (keyId === other.keyId ? 'other' : 'greedy'))
@@ -48,18 +63,18 @@ describe('items of several keys', () => {
 
 describe('items of a key whose store call fails once', () => {
   it('are processed before the batches of other keys end', async () => {
-    const room = openRoom()
-    const first = await made(room, 2)
-    const other = await made(room, 12)
+    const cluster = createCluster()
+    const first = await createBatch(cluster, 2)
+    const other = await createBatch(cluster, 12)
     let failures = 0
     const list: Store['list'] = (prefix, options) => {
       if (prefix.includes(first.id)) {
         failures += 1
         if (failures === 1) throw new GatewayError('overloaded', 'The store failed.')
       }
-      return room.store.list(prefix, options)
+      return cluster.store.list(prefix, options)
     }
-    const gateway = room.process({ ...room.store, list }, { batches: { concurrency: 2 } })
+    const gateway = cluster.startGateway({ ...cluster.store, list }, { batches: { concurrency: 2 } })
     await gateway.batches.work()
 
     const records = (await gateway.audit.read()).records.filter(({ status }) => status === 200)
@@ -70,190 +85,193 @@ describe('items of a key whose store call fails once', () => {
   })
 })
 
-describe('items that cannot be answered now', () => {
-  it('wait while a limit rejects them, and are retried afterwards', async () => {
-    const room = openRoom()
-    const { secret, id, keyId } = await made(room, 7, { rate_limit_requests: 4, rate_limit_reset_duration: '1m' })
-    const gateway = room.process()
+describe('items that cannot be answered yet', () => {
+  it('are retried in the next window when a rate limit rejects them', async () => {
+    const cluster = createCluster()
+    const { secret, id, keyId } = await createBatch(cluster, 7, {
+      rate_limit_requests: 4,
+      rate_limit_reset_duration: '1m',
+    })
+    const gateway = cluster.startGateway()
 
     await gateway.batches.work()
-    const answeredInTheFirstMinute = room.calls
-    const refusedInTheFirstMinute = (await gateway.audit.read({ keyId })).records.filter((one) => one.status === 429)
-    await workToTheEnd(room, secret, id, gateway)
+    const answeredInTheFirstMinute = cluster.calls
+    const rejectedInTheFirstMinute = (await gateway.audit.read({ keyId })).records.filter((one) => one.status === 429)
+    await completeBatch(cluster, secret, id, gateway)
 
-    // The creation of the batch is one of the four requests of the first minute.
+    // Creating the batch is one of the four requests of the first minute.
     expect(answeredInTheFirstMinute).toBe(3)
-    expect(refusedInTheFirstMinute.length).toBeLessThanOrEqual(4)
-    expect(room.calls).toBe(7)
-    expect((await call(gateway, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(7)
+    expect(rejectedInTheFirstMinute.length).toBeLessThanOrEqual(4)
+    expect(cluster.calls).toBe(7)
+    expect((await callBatches(gateway, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(7)
   })
 
-  it('fail immediately when they exceed the limit of a whole window, without delaying others', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 2, { rate_limit_tokens: 5, token_reset_duration: '1h' })
+  it('fail immediately when they exceed the limit of a full window', async () => {
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 2, { rate_limit_tokens: 5, token_reset_duration: '1h' })
 
-    await workToTheEnd(room, secret, id)
+    await completeBatch(cluster, secret, id)
 
-    const lines = await linesOf(room.process(), secret, id)
+    const lines = await readResults(cluster.startGateway(), secret, id)
     expect(lines.map((line) => line.result.error?.error.type)).toEqual(['rate_limit_error', 'rate_limit_error'])
-    expect(room.calls).toBe(0)
+    expect(cluster.calls).toBe(0)
   })
 
-  it('wait while the upstream is overloaded, and are billed for their one answer', async () => {
-    const room = openRoom()
-    const { secret, id, keyId } = await made(room, 2)
-    room.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
-    const gateway = room.process()
+  it('wait while the upstream is overloaded, and are billed once', async () => {
+    const cluster = createCluster()
+    const { secret, id, keyId } = await createBatch(cluster, 2)
+    cluster.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
+    const gateway = cluster.startGateway()
     await gateway.batches.work()
-    room.answer = () => said('At last.')
+    cluster.answer = () => chatCompletion('At last.')
 
-    await workToTheEnd(room, secret, id, gateway)
+    await completeBatch(cluster, secret, id, gateway)
 
-    expect((await linesOf(gateway, secret, id)).map((line) => line.result.type)).toEqual(['succeeded', 'succeeded'])
+    expect((await readResults(gateway, secret, id)).map((line) => line.result.type)).toEqual(['succeeded', 'succeeded'])
     expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: 2 * ITEM_USD } })
   })
 
-  it('expire a day after the creation of their batch', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 3)
-    room.now += DAY - 1
-    room.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
-    const gateway = room.process()
+  it('expire one day after the batch was created', async () => {
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 3)
+    cluster.now += DAY - 1
+    cluster.answer = () => new Response('{}', { status: 429, headers: { 'retry-after': '60' } })
+    const gateway = cluster.startGateway()
     await gateway.batches.work()
-    room.now += 1
+    cluster.now += 1
 
-    await workToTheEnd(room, secret, id, gateway)
+    await completeBatch(cluster, secret, id, gateway)
 
-    const { body } = await call(gateway, secret, 'GET', `/${id}`)
+    const { body } = await callBatches(gateway, secret, 'GET', `/${id}`)
     expect(body.request_counts).toEqual({ processing: 0, succeeded: 0, errored: 0, canceled: 0, expired: 3 })
     expect(Date.parse(body.ended_at ?? '')).toBeGreaterThanOrEqual(Date.parse(body.expires_at))
   })
 })
 
-describe('a process that lost its lease', () => {
-  it('neither counts nor bills its result, and the result of the new owner remains', async () => {
-    const room = openRoom()
-    const { secret, id, keyId } = await made(room, 1)
+describe('a gateway that lost its lease', () => {
+  it('discards and does not bill its result, and the result of the new owner remains', async () => {
+    const cluster = createCluster()
+    const { secret, id, keyId } = await createBatch(cluster, 1)
     const slow = gate()
-    room.answer = async () => {
+    cluster.answer = async () => {
       await slow.opened
-      return said('Too late.')
+      return chatCompletion('Too late.')
     }
-    const paused = room.process().batches.work()
-    while (room.calls === 0) await turn()
-    room.now += 61_000
-    room.answer = () => said('In time.')
-    const gateway = room.process()
-    await workToTheEnd(room, secret, id, gateway)
+    const paused = cluster.startGateway().batches.work()
+    while (cluster.calls === 0) await nextTurn()
+    cluster.now += 61_000
+    cluster.answer = () => chatCompletion('In time.')
+    const gateway = cluster.startGateway()
+    await completeBatch(cluster, secret, id, gateway)
     slow.open()
     await paused
 
-    expect(JSON.stringify(await linesOf(gateway, secret, id))).toContain('In time.')
+    expect(JSON.stringify(await readResults(gateway, secret, id))).toContain('In time.')
     expect(await gateway.keys.usage(keyId)).toMatchObject({ cost: { billedUsd: ITEM_USD } })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(1)
   })
 })
 
-describe('a gateway that is closed', () => {
-  it('releases its items, so that another process continues immediately', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 2)
-    room.answer = () => new Promise(() => {})
-    const closing = room.process({ ...room.store, close: async () => {} })
+describe('closing a gateway', () => {
+  it('releases its items, so that another gateway continues immediately', async () => {
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 2)
+    cluster.answer = () => new Promise(() => {})
+    const closing = cluster.startGateway({ ...cluster.store, close: async () => {} })
     const working = closing.batches.work()
-    while (room.calls < 2) await turn()
+    while (cluster.calls < 2) await nextTurn()
     await closing.close()
     await working
-    room.answer = () => said('Yes.')
-    const next = room.process()
+    cluster.answer = () => chatCompletion('Yes.')
+    const next = cluster.startGateway()
     await next.batches.work()
 
-    expect((await call(next, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(2)
+    expect((await callBatches(next, secret, 'GET', `/${id}`)).body.request_counts.succeeded).toBe(2)
   })
 })
 
 describe('the data of a batch', () => {
   it('loses its results after 29 days and is deleted after 90', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 2)
-    await workToTheEnd(room, secret, id)
-    const createdAt = room.now
-    const later = async (days: number) => {
-      room.now = createdAt + days * DAY
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 2)
+    await completeBatch(cluster, secret, id)
+    const createdAt = cluster.now
+    const readAfter = async (days: number) => {
+      cluster.now = createdAt + days * DAY
       // The first cleanup runs after an hour and schedules the next.
-      for (let looks = 0; looks < 3; looks += 1) await room.process().batches.work()
-      return call(room.process(room.store, { batches: { concurrency: 0 } }), secret, 'GET', `/${id}`)
+      for (let runs = 0; runs < 3; runs += 1) await cluster.startGateway().batches.work()
+      return callBatches(cluster.startGateway(cluster.store, { batches: { concurrency: 0 } }), secret, 'GET', `/${id}`)
     }
 
-    const before = await later(28)
-    const after = await later(29.1)
-    const results = await call(room.process(), secret, 'GET', `/${id}/results`)
-    const gone = await later(90.1)
+    const before = await readAfter(28)
+    const after = await readAfter(29.1)
+    const results = await callBatches(cluster.startGateway(), secret, 'GET', `/${id}/results`)
+    const deleted = await readAfter(90.1)
 
     expect(before.body).toMatchObject({ archived_at: null, results_url: expect.stringContaining(id) })
     expect(after.body).toMatchObject({ archived_at: expect.any(String), results_url: null })
     expect(results.status).toBe(404)
-    expect(gone.status).toBe(404)
-    expect(await room.store.list('batch', { limit: 10 })).toEqual([])
+    expect(deleted.status).toBe(404)
+    expect(await cluster.store.list('batch', { limit: 10 })).toEqual([])
   })
 
   it.each([3, 10, 25, 44])(
-    'nothing stays of one whose process died while it was written, after %i store calls',
+    'is removed if the process crashed after %i store calls while it stored the batch',
     async (calls) => {
-      const room = openRoom()
-      const store = mortalStore(room.store)
-      const dying = room.process(store, { batches: { concurrency: 0 } })
-      const { value: secret } = await dying.keys.create({ name: 'k' })
-      await dying.keys.list()
-      await call(dying, secret, 'GET')
-      store.dieAfter(calls)
-      const answer = await call(dying, secret, 'POST', '', items(20))
-      const shown = await call(room.process(), secret, 'GET')
-      room.now += 2 * 3_600_000
-      await room.process().batches.work()
+      const cluster = createCluster()
+      const store = crashingStore(cluster.store)
+      const crashing = cluster.startGateway(store, { batches: { concurrency: 0 } })
+      const { value: secret } = await crashing.keys.create({ name: 'k' })
+      await crashing.keys.list()
+      await callBatches(crashing, secret, 'GET')
+      store.crashAfter(calls)
+      const answer = await callBatches(crashing, secret, 'POST', '', createItems(20))
+      const shown = await callBatches(cluster.startGateway(), secret, 'GET')
+      cluster.now += 2 * 3_600_000
+      await cluster.startGateway().batches.work()
 
       expect(answer.status).toBe(503)
       expect(shown.body).toMatchObject({ data: [] })
-      expect(await room.store.list('batch', { limit: 10 })).toEqual([])
+      expect(await cluster.store.list('batch', { limit: 10 })).toEqual([])
     },
   )
 
   it('is removed with all items when an ended batch is deleted', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 150)
-    const gateway = room.process()
-    await workToTheEnd(room, secret, id, gateway)
-    await call(gateway, secret, 'DELETE', `/${id}`)
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 150)
+    const gateway = cluster.startGateway()
+    await completeBatch(cluster, secret, id, gateway)
+    await callBatches(gateway, secret, 'DELETE', `/${id}`)
 
-    const left = await room.store.list('batch', { limit: 10 })
-    expect(left.map((key) => key.split(':')[0])).toEqual(['batch-due'])
+    const remaining = await cluster.store.list('batch', { limit: 10 })
+    expect(remaining.map((key) => key.split(':')[0])).toEqual(['batch-due'])
   })
 })
 
 describe('results', () => {
-  it('are one line each, even if the JSON of the upstream has line breaks', async () => {
-    const room = openRoom()
-    room.answer = () => said('Two\nlines.', (value) => JSON.stringify(value, undefined, 2))
-    const { secret, id } = await made(room, 3)
-    await workToTheEnd(room, secret, id)
+  it('take one line each, even if the upstream JSON has line breaks', async () => {
+    const cluster = createCluster()
+    cluster.answer = () => chatCompletion('Two\nlines.', (value) => JSON.stringify(value, undefined, 2))
+    const { secret, id } = await createBatch(cluster, 3)
+    await completeBatch(cluster, secret, id)
 
-    expect(await linesOf(room.process(), secret, id)).toHaveLength(3)
+    expect(await readResults(cluster.startGateway(), secret, id)).toHaveLength(3)
   })
 
-  it('are read on demand, never all at once', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 500)
-    await workToTheEnd(room, secret, id)
+  it('are read on demand, not all at once', async () => {
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 500)
+    await completeBatch(cluster, secret, id)
     let read = 0
-    const gateway = room.process({
-      ...room.store,
+    const gateway = cluster.startGateway({
+      ...cluster.store,
       get: (key) => {
         read += key.startsWith('batch-result:') ? 1 : 0
-        return room.store.get(key)
+        return cluster.store.get(key)
       },
     })
 
-    const response = await gateway.fetch(requestOf(secret, 'GET', `/${id}/results`))
+    const response = await gateway.fetch(createRequest(secret, 'GET', `/${id}/results`))
     const reader = response.body?.getReader()
     await reader?.read()
     const readAtFirst = read
@@ -265,58 +283,60 @@ describe('results', () => {
   })
 })
 
-describe('a process that works on batches', () => {
+describe('a gateway that processes batches', () => {
   it('limits the number of concurrent items', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 30)
-    let under = 0
-    let most = 0
-    room.answer = async () => {
-      under += 1
-      most = Math.max(most, under)
-      await turn()
-      under -= 1
-      return said('Yes.')
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 30)
+    let active = 0
+    let peak = 0
+    cluster.answer = async () => {
+      active += 1
+      peak = Math.max(peak, active)
+      await nextTurn()
+      active -= 1
+      return chatCompletion('Yes.')
     }
 
-    await workToTheEnd(room, secret, id, room.process(room.store, { batches: { concurrency: 3 } }))
+    await completeBatch(cluster, secret, id, cluster.startGateway(cluster.store, { batches: { concurrency: 3 } }))
 
-    expect(most).toBe(3)
+    expect(peak).toBe(3)
   })
 
   it('applies the steering headers of the batch to each item', async () => {
-    const room = openRoom()
-    const { secret, id } = await made(room, 2, {}, { 'x-savings-level': 'off', 'x-unknown': 'no' })
-    const head = await room.store.list('batch-head:', { limit: 1 })
+    const cluster = createCluster()
+    const { secret, id } = await createBatch(cluster, 2, {}, { 'x-savings-level': 'off', 'x-unknown': 'no' })
+    const head = await cluster.store.list('batch-head:', { limit: 1 })
 
-    const stored = await room.store.get(head[0] ?? '')
-    await workToTheEnd(room, secret, id)
+    const stored = await cluster.store.get(head[0] ?? '')
+    await completeBatch(cluster, secret, id)
 
     expect(stored).toContain('"headers":{"x-savings-level":"off"}')
   })
 
   it('keeps a serverless host awake until the batch has ended', async () => {
-    const room = openRoom()
+    const cluster = createCluster()
     const awake: Promise<unknown>[] = []
-    const gateway = room.process(room.store, { batches: { waitUntil: (promise) => void awake.push(promise) } })
+    const gateway = cluster.startGateway(cluster.store, {
+      batches: { waitUntil: (promise) => void awake.push(promise) },
+    })
     const { value: secret } = await gateway.keys.create({ name: 'k' })
 
-    const { body } = await call(gateway, secret, 'POST', '', items(5))
+    const { body } = await callBatches(gateway, secret, 'POST', '', createItems(5))
     await Promise.all(awake)
 
-    expect((await call(gateway, secret, 'GET', `/${body.id}`)).body.processing_status).toBe('ended')
+    expect((await callBatches(gateway, secret, 'GET', `/${body.id}`)).body.processing_status).toBe('ended')
   })
 
   it('delays items while many interactive requests wait for their answers', async () => {
-    const room = openRoom()
+    const cluster = createCluster()
     const hold = gate()
-    const asked: string[] = []
-    room.answer = async (body) => {
-      asked.push(body.includes('Item') ? 'item' : 'interactive')
+    const calls: string[] = []
+    cluster.answer = async (body) => {
+      calls.push(body.includes('Item') ? 'item' : 'interactive')
       if (!body.includes('Item')) await hold.opened
-      return said('Yes.')
+      return chatCompletion('Yes.')
     }
-    const gateway = room.process()
+    const gateway = cluster.startGateway()
     const { value: other } = await gateway.keys.create({ name: 'interactive' })
     const chat = { model: 'up/model', max_tokens: 20, messages: [{ role: 'user', content: 'Hello?' }] }
     const interactive = Array.from({ length: 12 }, () => {
@@ -324,17 +344,17 @@ describe('a process that works on batches', () => {
       const body = JSON.stringify(chat)
       return gateway.fetch(new Request('https://gateway.example/v1/messages', { method: 'POST', headers, body }))
     })
-    while (asked.length < 12) await turn()
-    const { secret, id } = await made(room, 3)
+    while (calls.length < 12) await nextTurn()
+    const { secret, id } = await createBatch(cluster, 3)
     const working = gateway.batches.work()
-    for (let turns = 0; turns < 50; turns += 1) await turn()
-    const askedWhileBusy = asked.filter((kind) => kind === 'item').length
+    for (let turns = 0; turns < 50; turns += 1) await nextTurn()
+    const itemsWhileBusy = calls.filter((kind) => kind === 'item').length
     hold.open()
     await Promise.all(interactive)
     await working
-    await workToTheEnd(room, secret, id, gateway)
+    await completeBatch(cluster, secret, id, gateway)
 
-    expect(askedWhileBusy).toBe(0)
-    expect(asked.filter((kind) => kind === 'item')).toHaveLength(3)
+    expect(itemsWhileBusy).toBe(0)
+    expect(calls.filter((kind) => kind === 'item')).toHaveLength(3)
   })
 })

@@ -22,16 +22,16 @@ const prompt = (body: JsonObject, maxTokens?: number): Prompt => ({
   stream: false,
 })
 
-const refused = (asked: Prompt, fields: WireForm<KeySettings>): string | undefined => {
+const rejectionKind = (requested: Prompt, fields: WireForm<KeySettings>): string | undefined => {
   try {
-    checkAccess(key(fields), { prompt: asked, modelName: asked.model })
+    checkAccess(key(fields), { prompt: requested, modelName: requested.model })
     return undefined
   } catch (error) {
     return GatewayError.is(error) ? error.kind : String(error)
   }
 }
 
-describe('models', () => {
+describe('a model', () => {
   it.each<[string, WireForm<KeySettings>, boolean]>([
     ['openai/gpt-x', {}, true],
     ['openai/gpt-x', { allowed_models: ['openai/gpt-x'] }, true],
@@ -60,7 +60,7 @@ describe('models', () => {
     expect(mayUse(key({ allowed_models: ['alias'] }), 'alias', ['anthropic/claude'])).toBe(true)
   })
 
-  it('is not allowed by its name if its provider is not one of the key', () => {
+  it('is rejected if its provider is not configured for the key, even when its name is allowed', () => {
     const configs = { provider_configs: [{ provider: 'openai', allowed_models: ['gpt-x'] }] }
     expect(mayUse(key(configs), 'alias', ['openai/gpt-x'])).toBe(true)
     expect(mayUse(key(configs), 'alias', ['openai/gpt-y'])).toBe(false)
@@ -68,7 +68,7 @@ describe('models', () => {
   })
 
   it('truncates the name of a rejected model in the message', () => {
-    expect(refused(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
+    expect(rejectionKind(prompt({}), { allowed_models: ['other'] })).toBe('model-not-allowed')
     const name = 'x'.repeat(10_000)
     expect(() => checkAccess(key({ allowed_models: [] }), { prompt: prompt({}), modelName: name })).toThrow(/x{100}\./)
   })
@@ -83,23 +83,23 @@ describe('tools', () => {
     [{ mcp_servers: [{}] }, true],
     [{ web_search_options: {} }, true],
     [{ web_search_options: null }, false],
-  ])('in the body %j are rejected for a key without tools: %s', (body, isRefused) => {
-    expect(refused(prompt(body), { disable_tools: true })).toBe(isRefused ? 'tools-disabled' : undefined)
-    expect(refused(prompt(body), { disable_tools: false })).toBeUndefined()
+  ])('in the body %j are rejected for a key without tools: %s', (body, isRejected) => {
+    expect(rejectionKind(prompt(body), { disable_tools: true })).toBe(isRejected ? 'tools-disabled' : undefined)
+    expect(rejectionKind(prompt(body), { disable_tools: false })).toBeUndefined()
   })
 })
 
-describe('the length of an answer', () => {
+describe('max_tokens', () => {
   const model = { maxOutputTokens: 50 } as Model
 
-  it('above the maximum of the key is rejected', () => {
-    expect(refused(prompt({}, 11), { max_tokens: 10 })).toBe('max-tokens-exceeded')
-    expect(refused(prompt({}, 10), { max_tokens: 10 })).toBeUndefined()
-    expect(refused(prompt({}), { max_tokens: 10 })).toBeUndefined()
-    expect(refused(prompt({}, 1_000_000), {})).toBeUndefined()
+  it('is rejected above the maximum of the key', () => {
+    expect(rejectionKind(prompt({}, 11), { max_tokens: 10 })).toBe('max-tokens-exceeded')
+    expect(rejectionKind(prompt({}, 10), { max_tokens: 10 })).toBeUndefined()
+    expect(rejectionKind(prompt({}), { max_tokens: 10 })).toBeUndefined()
+    expect(rejectionKind(prompt({}, 1_000_000), {})).toBeUndefined()
   })
 
-  it('is that of the request, or else the smaller maximum of key and model', () => {
+  it('defaults to the smaller maximum of key and model', () => {
     expect(outputLimit(key({ max_tokens: 10 }), prompt({}, 7), model)).toBe(7)
     expect(outputLimit(key({ max_tokens: 10 }), prompt({}), model)).toBe(10)
     expect(outputLimit(key({ max_tokens: 100 }), prompt({}), model)).toBe(50)
@@ -113,7 +113,7 @@ describe('weights', () => {
     { provider: 'b', weight: 3, allowedModels: ['m*'] },
     { provider: 'c', weight: 0, allowedModels: [] },
   ]
-  const names = (model: string, random: number): string =>
+  const providerOrder = (model: string, random: number): string =>
     orderProviders(configs, model, () => random)
       .map((config) => config.provider)
       .join('')
@@ -125,8 +125,8 @@ describe('weights', () => {
     ['m1', 0.999, 'abc'],
     ['other', 0, 'ac'],
     ['other', 0.999, 'ac'],
-  ])('the model %s and the draw %d give the order %s', (model, random, order) => {
-    expect(names(model, random)).toBe(order)
+  ])('the model %s and the random number %d give the order %s', (model, random, order) => {
+    expect(providerOrder(model, random)).toBe(order)
   })
 
   it('keeps the first provider first without weights, and returns none without providers', () => {
@@ -138,13 +138,13 @@ describe('weights', () => {
   it('returns each serving provider once, and the fallbacks in descending order of weight', () => {
     const config = fc.record({ weight: fc.nat(5), allowedModels: fc.constantFrom([], ['m'], ['x']) })
     fc.assert(
-      fc.property(fc.array(config), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (given, random) => {
-        const all = given.map((one, index) => ({ ...one, provider: String(index) }))
+      fc.property(fc.array(config), fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), (drawn, random) => {
+        const all = drawn.map((config, index) => ({ ...config, provider: String(index) }))
         const [first, ...rest] = orderProviders(all, 'm', () => random)
-        const serving = all.filter((one) => one.allowedModels[0] !== 'x')
+        const serving = all.filter(({ allowedModels }) => allowedModels[0] !== 'x')
         expect(new Set(first === undefined ? [] : [first, ...rest])).toEqual(new Set(serving))
-        expect(rest.map((one) => one.weight)).toEqual(rest.map((one) => one.weight).toSorted((a, b) => b - a))
-        if (serving.some((one) => one.weight > 0)) expect(first?.weight).toBeGreaterThan(0)
+        expect(rest.map(({ weight }) => weight)).toEqual(rest.map(({ weight }) => weight).toSorted((a, b) => b - a))
+        if (serving.some(({ weight }) => weight > 0)) expect(first?.weight).toBeGreaterThan(0)
       }),
     )
   })

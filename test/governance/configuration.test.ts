@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { parseConfiguration } from '../../src/governance/configuration.ts'
 import { applyConfiguration, createAdminRecords } from '../../src/governance/admin-records.ts'
 import { parseKeyChange } from '../../src/governance/keyring.ts'
-import { quote, testGovernance, used } from './test-governance.ts'
+import { quote, createTestGovernance, usage } from './test-governance.ts'
 import { sha256 } from '#hash'
 
 const SECRET = 'sk-bf-00000000-0000-4000-8000-000000000001'
-const given = {
+const CONFIGURATION = {
   virtual_keys: [
     { id: 'app', name: 'App', value: SECRET, budget_id: 'team', budget_limit_cents: 100 },
     { name: 'Hashed', value_sha256: sha256('sk-svc-elsewhere').toUpperCase(), rate_limit_id: 'slow' },
@@ -16,22 +16,22 @@ const given = {
 }
 
 describe('the configuration', () => {
-  it('stores keys by secret or by hash, and the records that they share', async () => {
-    const place = testGovernance()
-    await applyConfiguration(parseConfiguration(given), place)
-    expect(await place.keyring.find(SECRET)).toMatchObject({
+  it('stores keys given by secret or by hash, and shared budgets and rate limits', async () => {
+    const governance = createTestGovernance()
+    await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
+    expect(await governance.keyring.find(SECRET)).toMatchObject({
       id: 'app',
       prefix: 'sk-bf-0000',
       budgetId: 'team',
       budget: { max: 1e9, every: '1M' },
     })
-    expect(await place.keyring.find('sk-svc-elsewhere')).toMatchObject({ name: 'Hashed', prefix: '' })
-    expect(await place.shared.budgets.read('team')).toEqual({
+    expect(await governance.keyring.find('sk-svc-elsewhere')).toMatchObject({ name: 'Hashed', prefix: '' })
+    expect(await governance.shared.budgets.read('team')).toEqual({
       id: 'team',
       name: 'Team',
       limit: { max: 12.5e9, every: '1w' },
     })
-    expect(await place.shared.rateLimits.read('slow')).toEqual({
+    expect(await governance.shared.rateLimits.read('slow')).toEqual({
       id: 'slow',
       name: 'slow',
       requests: { max: 5, every: '1m' },
@@ -39,47 +39,56 @@ describe('the configuration', () => {
   })
 
   it('does not duplicate keys or reset usage when several processes apply it again', async () => {
-    const place = testGovernance()
-    await applyConfiguration(parseConfiguration(given), place)
-    const before = (await place.keyring.page({ limit: 10 })).records
-    await (await place.ledger.reserve(before[0]!, quote(1, 1, 1_000_000))).settle(used(1, 1, 50_000_000))
-    place.clock.at += 5_000
-    const others = [1, 2, 3].map(() => testGovernance({ store: place.store, clock: place.clock }))
-    await Promise.all(others.map((other) => applyConfiguration(parseConfiguration(given), other)))
-    expect((await place.keyring.page({ limit: 10 })).records).toEqual(before)
+    const governance = createTestGovernance()
+    await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
+    const before = (await governance.keyring.page({ limit: 10 })).records
+    await (await governance.ledger.reserve(before[0]!, quote(1, 1, 1_000_000))).settle(usage(1, 1, 50_000_000))
+    governance.clock.at += 5_000
+    const others = [1, 2, 3].map(() => createTestGovernance({ store: governance.store, clock: governance.clock }))
+    await Promise.all(others.map((other) => applyConfiguration(parseConfiguration(CONFIGURATION), other)))
+    expect((await governance.keyring.page({ limit: 10 })).records).toEqual(before)
     expect(await others[0]!.reports.spentCents([before[0]!])).toEqual([5])
   })
 
   it('overrides stored records, but leaves a disabled key disabled', async () => {
-    const place = testGovernance()
-    await applyConfiguration(parseConfiguration(given), place)
-    await place.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
-    await applyConfiguration(parseConfiguration(given), place)
-    const key = await place.keyring.find(SECRET)
+    const governance = createTestGovernance()
+    await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
+    await governance.keyring.update('app', parseKeyChange({ is_active: false, budget_limit_cents: 999, max_tokens: 5 }))
+    await applyConfiguration(parseConfiguration(CONFIGURATION), governance)
+    const key = await governance.keyring.find(SECRET)
     expect(key).toMatchObject({ active: false, budget: { max: 1e9 }, permissions: {} })
-    const [app] = given.virtual_keys
-    await applyConfiguration(parseConfiguration({ ...given, virtual_keys: [{ ...app, is_active: true }] }), place)
-    expect(await place.keyring.find(SECRET)).toMatchObject({ active: true })
+    const [app] = CONFIGURATION.virtual_keys
+    await applyConfiguration(
+      parseConfiguration({ ...CONFIGURATION, virtual_keys: [{ ...app, is_active: true }] }),
+      governance,
+    )
+    expect(await governance.keyring.find(SECRET)).toMatchObject({ active: true })
   })
 
-  it('replaces the secret of a key with the same id at once and keeps the usage', async () => {
-    const place = testGovernance()
-    await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
-    const old = await place.keyring.read('app')
-    await (await place.ledger.reserve(old, quote(1, 1))).settle(used(1, 1, 70_000_000))
+  it('replaces the secret of a key immediately and keeps its usage', async () => {
+    const governance = createTestGovernance()
+    await applyConfiguration(
+      parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }),
+      governance,
+    )
+    const old = await governance.keyring.read('app')
+    await (await governance.ledger.reserve(old, quote(1, 1))).settle(usage(1, 1, 70_000_000))
     const next = { id: 'app', name: 'App', value: `${SECRET}-new` }
-    await applyConfiguration(parseConfiguration({ virtual_keys: [next] }), place)
-    expect(await place.keyring.find(SECRET)).toBeUndefined()
-    const key = await place.keyring.find(next.value)
-    expect(await place.reports.spentCents([key!])).toEqual([7])
+    await applyConfiguration(parseConfiguration({ virtual_keys: [next] }), governance)
+    expect(await governance.keyring.find(SECRET)).toBeUndefined()
+    const key = await governance.keyring.find(next.value)
+    expect(await governance.reports.spentCents([key!])).toEqual([7])
   })
 
   it('rejects a secret that belongs to another key', async () => {
-    const place = testGovernance()
-    await applyConfiguration(parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }), place)
+    const governance = createTestGovernance()
+    await applyConfiguration(
+      parseConfiguration({ virtual_keys: [{ id: 'app', name: 'App', value: SECRET }] }),
+      governance,
+    )
     const thief = parseConfiguration({ virtual_keys: [{ id: 'other', name: 'Other', value: SECRET }] })
-    await expect(applyConfiguration(thief, place)).rejects.toMatchObject({ kind: 'conflict' })
-    expect(await place.keyring.find(SECRET)).toMatchObject({ id: 'app' })
+    await expect(applyConfiguration(thief, governance)).rejects.toMatchObject({ kind: 'conflict' })
+    expect(await governance.keyring.find(SECRET)).toMatchObject({ id: 'app' })
   })
 
   it.each<[string, unknown]>([
@@ -120,21 +129,21 @@ describe('the configuration', () => {
     expect(() => parseConfiguration(value)).toThrow(expect.objectContaining({ details: { param: path } }) as Error)
   })
 
-  it('never puts a secret into an error', () => {
+  it('does not put secrets into errors', () => {
     const attempt = (): unknown => parseConfiguration({ virtual_keys: [{ name: 5, value: SECRET }] })
     expect(attempt).toThrow('governance.virtual_keys[0].name')
     expect(attempt).not.toThrow(new RegExp(SECRET))
   })
 
   it('rejects a key that refers to an unknown record', async () => {
-    const place = testGovernance()
-    const lonely = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
-    await expect(applyConfiguration(lonely, place)).rejects.toMatchObject({ details: { param: 'budget_id' } })
+    const governance = createTestGovernance()
+    const dangling = parseConfiguration({ virtual_keys: [{ name: 'a', value: SECRET, budget_id: 'none' }] })
+    await expect(applyConfiguration(dangling, governance)).rejects.toMatchObject({ details: { param: 'budget_id' } })
   })
 })
 
-it('gives a shared record that is created without an id a new one', async () => {
-  const { store, clock, keyring, shared } = testGovernance()
+it('generates an id for a shared record that is created without one', async () => {
+  const { store, clock, keyring, shared } = createTestGovernance()
   const runtime = { now: () => clock.at, uuid: () => 'new' }
   const records = createAdminRecords({ store, runtime, keyring, shared })
   await records.budgets.create({ name: 'Team', max_limit: 0 })

@@ -3,19 +3,19 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { changeKey, makeKey, parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import { limitsOf } from '../../src/governance/virtual-key.ts'
 
-function failure(action: () => unknown): GatewayError {
+function catchError(action: () => unknown): GatewayError {
   try {
     action()
   } catch (error) {
     if (GatewayError.is(error)) return error
     throw error
   }
-  throw new Error('nothing was thrown')
+  throw new Error('The action did not throw.')
 }
 
-const bare = { id: 'id', hash: 'hash', prefix: 'sk-bf-0123', createdAt: 0 }
+const identity = { id: 'id', hash: 'hash', prefix: 'sk-bf-0123', createdAt: 0 }
 
-describe('the body that creates a key', () => {
+describe('the request body that creates a key', () => {
   it('sets every field', () => {
     const fields = parseNewKey({
       name: 'app',
@@ -36,8 +36,8 @@ describe('the body that creates a key', () => {
       budget_id: 'team',
       rate_limit_id: 'slow',
     })
-    expect(makeKey(bare, fields)).toEqual({
-      ...bare,
+    expect(makeKey(identity, fields)).toEqual({
+      ...identity,
       name: 'app',
       description: 'for the app',
       active: true,
@@ -56,9 +56,9 @@ describe('the body that creates a key', () => {
     })
   })
 
-  it('creates an active key without limits from a name alone', () => {
-    expect(makeKey(bare, parseNewKey({ name: 'app' }))).toEqual({
-      ...bare,
+  it('creates an active key without limits from only a name', () => {
+    expect(makeKey(identity, parseNewKey({ name: 'app' }))).toEqual({
+      ...identity,
       name: 'app',
       description: '',
       active: true,
@@ -67,11 +67,16 @@ describe('the body that creates a key', () => {
     })
   })
 
-  it('accepts null for no value and the maximum safe integer for unlimited', () => {
-    const greatest = Number.MAX_SAFE_INTEGER
-    const fields = { name: 'app', budget_limit_cents: greatest, rate_limit_requests: greatest, rate_limit_tokens: null }
-    expect(makeKey(bare, parseNewKey({ ...fields, plan: null, expires_at: null }))).toEqual(
-      makeKey(bare, parseNewKey({ name: 'app' })),
+  it('treats null as absent and the maximum safe integer as unlimited', () => {
+    const unlimited = Number.MAX_SAFE_INTEGER
+    const fields = {
+      name: 'app',
+      budget_limit_cents: unlimited,
+      rate_limit_requests: unlimited,
+      rate_limit_tokens: null,
+    }
+    expect(makeKey(identity, parseNewKey({ ...fields, plan: null, expires_at: null }))).toEqual(
+      makeKey(identity, parseNewKey({ name: 'app' })),
     )
   })
 
@@ -118,20 +123,20 @@ describe('the body that creates a key', () => {
     ['constructor', {}],
   ])('is rejected for %s = %j, naming the field', (path, value) => {
     const [field = ''] = path.split('.')
-    const error = failure(() => parseNewKey({ name: 'app', [field]: value }))
+    const error = catchError(() => parseNewKey({ name: 'app', [field]: value }))
     expect(error).toMatchObject({ kind: 'invalid-admin-request', details: { param: path } })
     expect(error.message).toMatch(/expected|no such field/)
     expect(error.message.startsWith(`${path}: `)).toBe(true)
   })
 
-  it.each([undefined, null, [], 'x', 5])('is refused when it is %j', (body) => {
-    expect(failure(() => parseNewKey(body))).toMatchObject({
+  it.each([undefined, null, [], 'x', 5])('is rejected when it is %j', (body) => {
+    expect(catchError(() => parseNewKey(body))).toMatchObject({
       kind: 'invalid-admin-request',
       message: expect.stringContaining('a JSON object was expected') as string,
     })
   })
 
-  it('cannot set fields that only the gateway sets', () => {
+  it('cannot set fields that the gateway assigns', () => {
     const assigned = {
       id: 'mine',
       hash: 'x',
@@ -139,29 +144,31 @@ describe('the body that creates a key', () => {
       is_admin: true,
       key_prefix: 'p',
     }
-    expect(makeKey(bare, parseNewKey({ name: 'app', ...assigned }))).toEqual(
-      makeKey(bare, parseNewKey({ name: 'app' })),
+    expect(makeKey(identity, parseNewKey({ name: 'app', ...assigned }))).toEqual(
+      makeKey(identity, parseNewKey({ name: 'app' })),
     )
   })
 
   it.each(['a\u0000b', '\u202eevil', '<script>', "'; DROP TABLE", '漢字 😀', '\ud800'])(
-    'takes the name %j as text',
+    'accepts the name %j unchanged',
     (name) => {
-      expect(makeKey(bare, parseNewKey({ name })).name).toBe(name)
+      expect(makeKey(identity, parseNewKey({ name })).name).toBe(name)
     },
   )
 
-  it('requires a limit with a duration', () => {
-    expect(failure(() => makeKey(bare, parseNewKey({ name: 'app', token_reset_duration: '1d' })))).toMatchObject({
-      details: { param: 'token_reset_duration' },
-    })
+  it('rejects a duration without a limit', () => {
+    expect(catchError(() => makeKey(identity, parseNewKey({ name: 'app', token_reset_duration: '1d' })))).toMatchObject(
+      {
+        details: { param: 'token_reset_duration' },
+      },
+    )
   })
 })
 
-describe('the body that changes a key', () => {
-  const key = makeKey(bare, parseNewKey({ name: 'app', budget_limit_cents: 100, max_tokens: 5, plan: 'free' }))
+describe('the request body that updates a key', () => {
+  const key = makeKey(identity, parseNewKey({ name: 'app', budget_limit_cents: 100, max_tokens: 5, plan: 'free' }))
 
-  it('changes only the given fields', () => {
+  it('changes only the fields it contains', () => {
     expect(changeKey(key, parseKeyChange({ is_active: false }))).toEqual({ ...key, active: false })
     expect(changeKey(key, parseKeyChange({ budget_reset_duration: '1d' }))).toEqual({
       ...key,
@@ -192,7 +199,7 @@ describe('the body that changes a key', () => {
     [{ is_active: [] }],
     [{ is_active: {} }],
   ])('is rejected when it is %j', (body) => {
-    expect(failure(() => parseKeyChange(body)).kind).toBe('invalid-admin-request')
+    expect(catchError(() => parseKeyChange(body)).kind).toBe('invalid-admin-request')
   })
 })
 
@@ -203,19 +210,19 @@ describe('plans', () => {
     ['messages-free', 60, 40_000, '1m'],
     ['messages-basic', 300, 200_000, '1m'],
     ['messages-pro', 1_000, 1_000_000, '1m'],
-  ])('%s allows %i requests and %i tokens every %s', (plan, requests, tokens, every) => {
-    expect(limitsOf(makeKey(bare, parseNewKey({ name: 'app', plan })))).toEqual({
+  ])('%s allows %i requests and %i tokens per %s', (plan, requests, tokens, every) => {
+    expect(limitsOf(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({
       requests: { max: requests, every },
       tokens: { max: tokens, every },
     })
   })
 
   it.each(['enterprise', 'messages-enterprise'])('%s has no limits', (plan) => {
-    expect(limitsOf(makeKey(bare, parseNewKey({ name: 'app', plan })))).toEqual({})
+    expect(limitsOf(makeKey(identity, parseNewKey({ name: 'app', plan })))).toEqual({})
   })
 
   it('are overridden by a limit of the key', () => {
-    const key = makeKey(bare, parseNewKey({ name: 'app', plan: 'free', rate_limit_requests: 5 }))
+    const key = makeKey(identity, parseNewKey({ name: 'app', plan: 'free', rate_limit_requests: 5 }))
     expect(limitsOf(key)).toEqual({ requests: { max: 5, every: '1h' }, tokens: { max: 100_000, every: '1h' } })
   })
 })

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { toListedKey, parseKeyChange, parseNewKey, toKeyRecord } from '../../src/governance/keyring.ts'
-import { NOON, testGovernance } from './test-governance.ts'
+import { NOON, createTestGovernance } from './test-governance.ts'
 import { settled } from '../support/attempt.ts'
 
 const SECRET = /^sk-bf-[0-9a-f-]{36}$/
 
 describe('the keyring', () => {
   it('finds a created key only by its secret', async () => {
-    const { keyring } = testGovernance()
+    const { keyring } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     expect(secret).toMatch(SECRET)
     expect(await keyring.find(secret)).toEqual(key)
@@ -28,8 +28,8 @@ describe('the keyring', () => {
     }
   })
 
-  it('never stores the secret, and never shows the secret or its hash', async () => {
-    const { keyring, store } = testGovernance()
+  it('does not store the secret, and does not show the secret or its hash', async () => {
+    const { keyring, store } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app' }))
     const keys = await store.list('', { limit: 100 })
     const texts = [...keys, ...(await Promise.all(keys.map((name) => store.get(name))))].join('\n')
@@ -40,9 +40,9 @@ describe('the keyring', () => {
     expect(shown).toContain(secret.slice(0, 10))
   })
 
-  it('shows a change at once in the same process, and within two seconds in another', async () => {
-    const here = testGovernance()
-    const there = testGovernance({ store: here.store, clock: here.clock })
+  it('applies a change immediately in the same process and within two seconds in another', async () => {
+    const here = createTestGovernance()
+    const there = createTestGovernance({ store: here.store, clock: here.clock })
     const { key, secret } = await here.keyring.create(parseNewKey({ name: 'app' }))
     expect(await there.keyring.find(secret)).toMatchObject({ active: true })
     await here.keyring.update(key.id, parseKeyChange({ is_active: false }))
@@ -58,38 +58,38 @@ describe('the keyring', () => {
     expect(await there.keyring.find(secret)).toBeUndefined()
   })
 
-  it('answers a repeated look-up of a valid or an unknown secret without calling the store', async () => {
-    const { keyring, store, clock } = testGovernance()
-    let asked = 0
-    const counting = testGovernance({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+  it('caches look-ups of valid and unknown secrets', async () => {
+    const { keyring, store, clock } = createTestGovernance()
+    let reads = 0
+    const counting = createTestGovernance({ clock, store: { ...store, get: (key) => ((reads += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
     await counting.keyring.find(secret)
     await counting.keyring.find('sk-bf-wrong')
-    expect(asked).toBe(3)
+    expect(reads).toBe(3)
     for (let n = 0; n < 10; n += 1) {
       await counting.keyring.find(secret)
       await counting.keyring.find('sk-bf-wrong')
     }
-    expect(asked).toBe(3)
+    expect(reads).toBe(3)
   })
 
   it('keeps a valid secret cached during a flood of wrong secrets', async () => {
-    const { keyring, store, clock } = testGovernance()
-    let asked = 0
-    const flooded = testGovernance({ clock, store: { ...store, get: (key) => ((asked += 1), store.get(key)) } })
+    const { keyring, store, clock } = createTestGovernance()
+    let reads = 0
+    const flooded = createTestGovernance({ clock, store: { ...store, get: (key) => ((reads += 1), store.get(key)) } })
     const { secret } = await keyring.create(parseNewKey({ name: 'app' }))
     await flooded.keyring.find(secret)
     await Promise.all(Array.from({ length: 12_000 }, (_, n) => flooded.keyring.find(`sk-bf-${n}`)))
-    asked = 0
+    reads = 0
     expect(await flooded.keyring.find(secret)).toBeDefined()
-    expect(asked).toBe(0)
+    expect(reads).toBe(0)
   })
 
   it('does not cache the old record when a look-up runs during a change', async () => {
-    const { store, clock } = testGovernance()
+    const { store, clock } = createTestGovernance()
     let open = (): void => {}
     const gate = { wait: Promise.resolve() }
-    const slow = testGovernance({
+    const slow = createTestGovernance({
       clock,
       store: {
         ...store,
@@ -110,15 +110,15 @@ describe('the keyring', () => {
   })
 
   it.each([
-    ['cut JSON', '{"id":'],
+    ['truncated JSON', '{"id":'],
     ['null', 'null'],
-    ['a list', '[]'],
-    ['a record without its limits readable', '{"budget":null}'],
-  ])('rejects a stored record that is %s with overloaded', async (_label, text) => {
-    const { keyring, store, clock } = testGovernance()
+    ['an array', '[]'],
+    ['a record with unreadable limits', '{"budget":null}'],
+  ])('rejects with overloaded if the stored record is %s', async (_label, text) => {
+    const { keyring, store, clock } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100 }))
     await store.set(`key:${key.id}`, text)
-    const other = testGovernance({ store, clock })
+    const other = createTestGovernance({ store, clock })
     await expect(settled(() => other.keyring.find(secret))).rejects.toMatchObject({ kind: 'overloaded' })
     expect((await other.keyring.page({ limit: 10 })).records).toEqual([])
     await other.keyring.remove(key.id)
@@ -126,8 +126,8 @@ describe('the keyring', () => {
     expect(await other.keyring.find(secret)).toBeUndefined()
   })
 
-  it('rejects a record with a damaged limit instead of using the key without the limit', async () => {
-    const { keyring, store, clock } = testGovernance()
+  it('rejects a record with a corrupt limit instead of ignoring the limit', async () => {
+    const { keyring, store, clock } = createTestGovernance()
     const { key, secret } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, plan: 'free' }))
     for (const damage of [
       { budget: { max: null, every: '1M' } },
@@ -140,15 +140,15 @@ describe('the keyring', () => {
     }
   })
 
-  it('rejects a look-up while the store fails', async () => {
-    const { store } = testGovernance()
-    const broken = testGovernance({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
+  it('rejects look-ups when the store fails', async () => {
+    const { store } = createTestGovernance()
+    const broken = createTestGovernance({ store: { ...store, get: () => Promise.reject(new Error('down')) } })
     await expect(settled(() => broken.keyring.find('sk-bf-any'))).rejects.toThrow('down')
   })
 
   it('lists each key once over several pages', async () => {
-    const { keyring } = testGovernance()
-    const made = await Promise.all(
+    const { keyring } = createTestGovernance()
+    const created = await Promise.all(
       Array.from({ length: 25 }, (_, n) => keyring.create(parseNewKey({ name: `key ${n}` }))),
     )
     const found: string[] = []
@@ -158,11 +158,11 @@ describe('the keyring', () => {
       found.push(...page.records.map((key) => key.id))
       more = page.hasMore
     }
-    expect(found).toEqual(made.map(({ key }) => key.id).toSorted())
+    expect(found).toEqual(created.map(({ key }) => key.id).toSorted())
   })
 
   it.each(['unknown', '', '__proto__', '../key', 'a b', 'x'.repeat(1000)])('does not find the id %j', async (id) => {
-    const { keyring } = testGovernance()
+    const { keyring } = createTestGovernance()
     await expect(settled(() => keyring.read(id))).rejects.toMatchObject({ kind: 'not-found' })
     await expect(settled(() => keyring.update(id, parseKeyChange({ is_active: false })))).rejects.toMatchObject({
       kind: 'not-found',
@@ -171,7 +171,7 @@ describe('the keyring', () => {
   })
 
   it('applies parallel updates of different fields', async () => {
-    const { keyring } = testGovernance()
+    const { keyring } = createTestGovernance()
     const { key } = await keyring.create(parseNewKey({ name: 'app' }))
     await Promise.all([
       keyring.update(key.id, parseKeyChange({ description: 'new' })),
@@ -186,7 +186,7 @@ describe('the keyring', () => {
   })
 
   it('rejects a reference to a shared record that does not exist', async () => {
-    const { keyring, shared } = testGovernance()
+    const { keyring, shared } = createTestGovernance()
     await expect(settled(() => keyring.create(parseNewKey({ name: 'app', budget_id: 'team' })))).rejects.toMatchObject({
       kind: 'invalid-admin-request',
       details: { param: 'budget_id' },
@@ -200,8 +200,8 @@ describe('the keyring', () => {
     expect(await keyring.update(key.id, parseKeyChange({ is_active: false }))).toMatchObject({ active: false })
   })
 
-  it('accepts its own record as an update that changes nothing', async () => {
-    const { keyring } = testGovernance()
+  it('accepts the key record as an update without changes', async () => {
+    const { keyring } = createTestGovernance()
     const fields = {
       name: 'app',
       budget_limit_cents: 5,
@@ -211,12 +211,12 @@ describe('the keyring', () => {
     }
     const { key } = await keyring.create(parseNewKey({ ...fields, provider_configs: [{ provider: 'a' }] }))
     const shown = JSON.parse(JSON.stringify(toKeyRecord(key, 3))) as Record<string, unknown>
-    const again = await keyring.update(key.id, parseKeyChange(shown))
-    expect(toKeyRecord(again, 3)).toEqual(shown)
+    const updated = await keyring.update(key.id, parseKeyChange(shown))
+    expect(toKeyRecord(updated, 3)).toEqual(shown)
   })
 
-  it('shows a key in the form of the admin API', async () => {
-    const { keyring } = testGovernance()
+  it('formats a key as the admin API returns it', async () => {
+    const { keyring } = createTestGovernance()
     const { key } = await keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 500 }))
     expect(toListedKey(key, 12)).toEqual({
       id: key.id,

@@ -6,25 +6,27 @@ import type { WireForm } from '../../src/core/field-names.ts'
 import type { Quote } from '../../src/governance/reservation.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { NOON, quote, testGovernance, used, type TestGovernance } from './test-governance.ts'
+import { NOON, quote, createTestGovernance, usage, type TestGovernance } from './test-governance.ts'
 import { attempt } from '../support/attempt.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const HOUR_END = NOON + 3_600_000
 
-async function keyWith(place: TestGovernance, fields: WireForm<KeySettings>): Promise<VirtualKey> {
-  return (await place.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
+async function createKey(governance: TestGovernance, fields: WireForm<KeySettings>): Promise<VirtualKey> {
+  return (await governance.keyring.create(parseNewKey({ name: 'app', ...fields }))).key
 }
 
 describe('request limits', () => {
-  it('accept exactly as many of 300 parallel requests as the limit allows', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_requests: 100 })
-    const all = await Promise.allSettled(Array.from({ length: 300 }, () => place.ledger.reserve(key, quote(10, 10))))
+  it('accept exactly 100 of 300 parallel requests', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_requests: 100 })
+    const all = await Promise.allSettled(
+      Array.from({ length: 300 }, () => governance.ledger.reserve(key, quote(10, 10))),
+    )
     expect(all.filter((one) => one.status === 'fulfilled')).toHaveLength(100)
-    const refused = all.find((one) => one.status === 'rejected')
-    expect(refused?.reason).toMatchObject({
+    const rejected = all.find((one) => one.status === 'rejected')
+    expect(rejected?.reason).toMatchObject({
       kind: 'rate-limited',
       message: expect.stringContaining('100 requests per hour') as string,
       details: {
@@ -35,37 +37,39 @@ describe('request limits', () => {
     })
   })
 
-  it('decrease by one with each request, as the limits report shows', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_requests: 5 })
+  it('report one less remaining request after each request', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_requests: 5 })
     for (const remaining of [4, 3, 2, 1, 0]) {
-      const reservation = await place.ledger.reserve(key, quote(1, 1))
+      const reservation = await governance.ledger.reserve(key, quote(1, 1))
       expect(reservation.rate).toEqual({ limit: 5, remaining, resetAt: HOUR_END })
-      expect(await place.ledger.status(key)).toEqual(reservation.rate)
-      expect(await place.reports.limits(key)).toMatchObject({ remaining_requests: remaining, request_limit: 5 })
-      await reservation.settle(used(1, 1))
-      expect(await place.ledger.status(key)).toEqual(reservation.rate)
+      expect(await governance.ledger.status(key)).toEqual(reservation.rate)
+      expect(await governance.reports.limits(key)).toMatchObject({ remaining_requests: remaining, request_limit: 5 })
+      await reservation.settle(usage(1, 1))
+      expect(await governance.ledger.status(key)).toEqual(reservation.rate)
     }
   })
 
-  it('take no requests, tokens or money for a rejected request', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
-    await expect(place.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
-    await expect(place.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    expect(await place.reports.limits(key)).toMatchObject({
+  it('are not charged for a rejected request', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    await expect(governance.ledger.reserve(key, quote(101, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+    await expect(governance.ledger.reserve(key, quote(1, 20, 1_000_000))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
+    expect(await governance.reports.limits(key)).toMatchObject({
       remaining_requests: 10,
       remaining_tokens: 100,
       remaining_budget_cents: 1,
     })
   })
 
-  it('count a request that failed before it used tokens or money', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
-    const reservation = await place.ledger.reserve(key, quote(50, 1, 1000))
-    await reservation.settle(used(0, 0))
-    expect(await place.reports.limits(key)).toMatchObject({
+  it('count a failed request that used no tokens', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_requests: 10, rate_limit_tokens: 100, budget_limit_cents: 1 })
+    const reservation = await governance.ledger.reserve(key, quote(50, 1, 1000))
+    await reservation.settle(usage(0, 0))
+    expect(await governance.reports.limits(key)).toMatchObject({
       remaining_requests: 9,
       remaining_tokens: 100,
       remaining_budget_cents: 1,
@@ -76,19 +80,19 @@ describe('request limits', () => {
     ['rate_limit_requests', 'rate-limited'],
     ['rate_limit_tokens', 'rate-limited'],
     ['budget_limit_cents', 'budget-exceeded'],
-  ])('a limit of zero in %s rejects free requests too', async (field, kind) => {
-    const place = testGovernance()
-    const key = await keyWith(place, { [field]: 0 })
-    await expect(place.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
+  ])('of zero in %s reject free requests too', async (field, kind) => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { [field]: 0 })
+    await expect(governance.ledger.reserve(key, quote(0, 0))).rejects.toMatchObject({ kind })
   })
 
-  it('report the maximum safe integer and the end of the hour without limits, and 0 without a key', async () => {
-    const place = testGovernance({ at: NOON + 5 })
-    const key = await keyWith(place, {})
+  it('report the maximum safe integer without limits and 0 without a key', async () => {
+    const governance = createTestGovernance({ at: NOON + 5 })
+    const key = await createKey(governance, {})
     const unlimited = { limit: UNLIMITED, remaining: UNLIMITED, resetAt: HOUR_END }
-    expect(await place.ledger.status(key)).toEqual(unlimited)
-    expect((await place.ledger.reserve(key, quote(1, 1))).rate).toEqual(unlimited)
-    expect(await place.ledger.status(undefined)).toEqual({ limit: 0, remaining: 0, resetAt: HOUR_END })
+    expect(await governance.ledger.status(key)).toEqual(unlimited)
+    expect((await governance.ledger.reserve(key, quote(1, 1))).rate).toEqual(unlimited)
+    expect(await governance.ledger.status(undefined)).toEqual({ limit: 0, remaining: 0, resetAt: HOUR_END })
   })
 
   it.each<[DurationCode, string]>([
@@ -97,30 +101,32 @@ describe('request limits', () => {
     ['1d', '2026-01-16T00:00:00.000Z'],
     ['1w', '2026-01-19T00:00:00.000Z'],
     ['1M', '2026-02-01T00:00:00.000Z'],
-  ])('the window %s ends at %s and the next one is empty', async (every, end) => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_requests: 1, rate_limit_reset_duration: every })
-    const { rate, settle } = await place.ledger.reserve(key, quote(1, 1))
-    await settle(used(1, 1))
+  ])('reset after the window %s at %s', async (every, end) => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_requests: 1, rate_limit_reset_duration: every })
+    const { rate, settle } = await governance.ledger.reserve(key, quote(1, 1))
+    await settle(usage(1, 1))
     expect(new Date(rate.resetAt).toISOString()).toBe(end)
-    place.clock.at = rate.resetAt - 1
-    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toMatchObject({ details: { retryAfterSeconds: 1 } })
-    place.clock.at = rate.resetAt
-    expect((await place.ledger.reserve(key, quote(1, 1))).rate.remaining).toBe(0)
+    governance.clock.at = rate.resetAt - 1
+    await expect(governance.ledger.reserve(key, quote(1, 1))).rejects.toMatchObject({
+      details: { retryAfterSeconds: 1 },
+    })
+    governance.clock.at = rate.resetAt
+    expect((await governance.ledger.reserve(key, quote(1, 1))).rate.remaining).toBe(0)
   })
 })
 
 describe('token limits', () => {
-  it('accept while the prompt fits and settle the actual total', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_tokens: 100 })
-    const first = await place.ledger.reserve(key, quote(60, 1000))
-    await expect(place.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
+  it('reserve the prompt and settle the actual total', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    const first = await governance.ledger.reserve(key, quote(60, 1000))
+    await expect(governance.ledger.reserve(key, quote(41, 1))).rejects.toMatchObject({
       kind: 'rate-limited',
       details: { rate: { limit: 100, remaining: 40, resetAt: HOUR_END } },
     })
-    await first.settle(used(30, 20))
-    expect(await place.reports.rateLimit(key)).toEqual({
+    await first.settle(usage(30, 20))
+    expect(await governance.reports.rateLimit(key)).toEqual({
       request_limit: UNLIMITED,
       request_remaining: UNLIMITED,
       request_reset_at: '2026-01-15T13:00:00.000Z',
@@ -128,37 +134,37 @@ describe('token limits', () => {
       token_remaining: 50,
       token_reset_at: '2026-01-15T13:00:00.000Z',
     })
-    await (await place.ledger.reserve(key, quote(50, 1))).settle(used(50, 500))
-    await expect(place.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+    await (await governance.ledger.reserve(key, quote(50, 1))).settle(usage(50, 500))
+    await expect(governance.ledger.reserve(key, quote(0, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
-  it('put the token limit into the headers of a request that it rejected, and the request limit otherwise', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { rate_limit_tokens: 100, rate_limit_requests: 7 })
-    const error = place.ledger.reserve(key, quote(200, 1))
+  it('appear in the headers of a request that they reject; other requests show the request limit', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { rate_limit_tokens: 100, rate_limit_requests: 7 })
+    const error = governance.ledger.reserve(key, quote(200, 1))
     await expect(error).rejects.toMatchObject({ details: { rate: { limit: 100, remaining: 100 } } })
     await expect(error).rejects.toThrow('Send a shorter prompt.')
-    expect((await place.ledger.reserve(key, quote(10, 1))).rate).toMatchObject({ limit: 7, remaining: 6 })
+    expect((await governance.ledger.reserve(key, quote(10, 1))).rate).toMatchObject({ limit: 7, remaining: 6 })
   })
 })
 
 describe('budgets', () => {
-  it('hold the worst case and settle the actual amount', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 100 })
-    const reservation = await place.ledger.reserve(key, quote(100, 400, 1_000_000))
+  it('reserve the worst case and settle the actual amount', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const reservation = await governance.ledger.reserve(key, quote(100, 400, 1_000_000))
     expect(reservation.outputTokens).toBe(400)
-    await reservation.settle(used(100, 50, 150_000_000))
-    expect(await place.reports.limits(key)).toMatchObject({ remaining_budget_cents: 85, budget_limit_cents: 100 })
-    expect(await place.reports.spentCents([key])).toEqual([15])
+    await reservation.settle(usage(100, 50, 150_000_000))
+    expect(await governance.reports.limits(key)).toMatchObject({ remaining_budget_cents: 85, budget_limit_cents: 100 })
+    expect(await governance.reports.spentCents([key])).toEqual([15])
   })
 
-  it('lower the output limit to the length that the rest of the budget covers', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 100 })
-    const reservation = await place.ledger.reserve(key, quote(100, 5_000, 1_000_000))
+  it('lower the output limit to what the remaining budget covers', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const reservation = await governance.ledger.reserve(key, quote(100, 5_000, 1_000_000))
     expect(reservation.outputTokens).toBe(900)
-    await expect(place.ledger.reserve(key, quote(1, 16, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    await expect(governance.ledger.reserve(key, quote(1, 16, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
   })
 
   it.each([
@@ -170,27 +176,27 @@ describe('budgets', () => {
     [96, 5, undefined],
     [99, 1, 1],
   ])(
-    'with room for 100 tokens, %i of prompt and %i asked for, the answer may have %s',
-    async (prompt, asked, given) => {
-      const place = testGovernance()
-      const key = await keyWith(place, { budget_limit_cents: 10 })
-      const reserved = place.ledger.reserve(key, quote(prompt, asked, 1_000_000))
-      if (given === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
-      else expect((await reserved).outputTokens).toBe(given)
+    'for 100 tokens, with %i prompt tokens and %i requested, allow %s output tokens',
+    async (prompt, requested, allowed) => {
+      const governance = createTestGovernance()
+      const key = await createKey(governance, { budget_limit_cents: 10 })
+      const reserved = governance.ledger.reserve(key, quote(prompt, requested, 1_000_000))
+      if (allowed === undefined) await expect(reserved).rejects.toMatchObject({ kind: 'budget-exceeded' })
+      else expect((await reserved).outputTokens).toBe(allowed)
     },
   )
 
-  it('report their name and limit in a refusal, but not the spent amount', async () => {
-    const place = testGovernance()
-    await place.shared.budgets.insert('team', {
+  it('report their name and limit in the error, but not the spent amount', async () => {
+    const governance = createTestGovernance()
+    await governance.shared.budgets.insert('team', {
       id: 'team',
       name: 'Team A',
       limit: { max: fromDollars(5), every: '1w' },
     })
-    const key = await keyWith(place, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
-    const first = await place.ledger.reserve(key, quote(1, 0, 1_234_567_890))
-    await first.settle(used(1, 0, 1_234_567_890))
-    const error = await attempt(() => place.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
+    const key = await createKey(governance, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
+    const first = await governance.ledger.reserve(key, quote(1, 0, 1_234_567_890))
+    await first.settle(usage(1, 0, 1_234_567_890))
+    const error = await attempt(() => governance.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
     expect(message).toContain(
@@ -201,72 +207,80 @@ describe('budgets', () => {
   })
 
   it('leave the budget of the key unchanged when the shared budget rejects the request', async () => {
-    const place = testGovernance()
-    await place.shared.budgets.insert('team', {
+    const governance = createTestGovernance()
+    await governance.shared.budgets.insert('team', {
       id: 'team',
       name: 'Team',
       limit: { max: fromDollars(0.05), every: '1M' },
     })
-    const one = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
-    const two = await keyWith(place, { budget_limit_cents: 100, budget_id: 'team' })
-    const reservation = await place.ledger.reserve(one, quote(30, 20, 1_000_000))
+    const one = await createKey(governance, { budget_limit_cents: 100, budget_id: 'team' })
+    const two = await createKey(governance, { budget_limit_cents: 100, budget_id: 'team' })
+    const reservation = await governance.ledger.reserve(one, quote(30, 20, 1_000_000))
     expect(reservation.outputTokens).toBe(20)
-    await expect(place.ledger.reserve(two, quote(30, 20, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    await reservation.settle(used(30, 0, 30_000_000))
-    const second = await place.ledger.reserve(two, quote(1, 200, 1_000_000))
+    await expect(governance.ledger.reserve(two, quote(30, 20, 1_000_000))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
+    await reservation.settle(usage(30, 0, 30_000_000))
+    const second = await governance.ledger.reserve(two, quote(1, 200, 1_000_000))
     expect(second.outputTokens).toBe(19)
-    await second.settle(used(1, 19, 20_000_000))
-    expect(await place.reports.spentCents([one, two])).toEqual([3, 2])
-    expect(await place.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
+    await second.settle(usage(1, 19, 20_000_000))
+    expect(await governance.reports.spentCents([one, two])).toEqual([3, 2])
+    expect(await governance.reports.limits(two)).toMatchObject({ remaining_budget_cents: 0, budget_limit_cents: 5 })
   })
 
-  it('that were deleted reject all requests', async () => {
-    const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: fromDollars(5), every: '1M' } })
-    const key = await keyWith(place, { budget_id: 'team' })
-    await place.ledger.reserve(key, quote(1, 1))
-    await place.shared.budgets.remove('team')
-    await expect(place.ledger.reserve(key, quote(1, 1))).rejects.toThrow(/"team" \(which no longer exists\)/)
-    await place.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
-    const other = await keyWith(place, { rate_limit_id: 'slow' })
-    await place.shared.rateLimits.remove('slow')
-    await expect(place.ledger.reserve(other, quote(1, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
+  it('reject all requests after they are deleted', async () => {
+    const governance = createTestGovernance()
+    await governance.shared.budgets.insert('team', {
+      id: 'team',
+      name: 'Team',
+      limit: { max: fromDollars(5), every: '1M' },
+    })
+    const key = await createKey(governance, { budget_id: 'team' })
+    await governance.ledger.reserve(key, quote(1, 1))
+    await governance.shared.budgets.remove('team')
+    await expect(governance.ledger.reserve(key, quote(1, 1))).rejects.toThrow(/"team" \(which no longer exists\)/)
+    await governance.shared.rateLimits.insert('slow', { id: 'slow', name: 'Slow', tokens: { max: 5, every: '1h' } })
+    const other = await createKey(governance, { rate_limit_id: 'slow' })
+    await governance.shared.rateLimits.remove('slow')
+    await expect(governance.ledger.reserve(other, quote(1, 1))).rejects.toMatchObject({ kind: 'rate-limited' })
   })
 
-  it('accept free models also when they are spent, unless they are 0', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 1 })
-    await (await place.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(used(10, 0, 10_000_000))
-    await expect(place.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    expect((await place.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
+  it('accept free models when they are exhausted', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 1 })
+    await (await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).settle(usage(10, 0, 10_000_000))
+    await expect(governance.ledger.reserve(key, quote(1, 1, 1))).rejects.toMatchObject({ kind: 'budget-exceeded' })
+    expect((await governance.ledger.reserve(key, quote(1, 5_000, 0))).outputTokens).toBe(5_000)
   })
 
-  it('reject a price of NaN, and bill the held amount for a bill of NaN', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 100 })
-    await expect(place.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    const reservation = await place.ledger.reserve(key, quote(10, 10, 1_000_000))
-    await reservation.settle(used(Number.NaN, -5, Number.NaN))
-    expect(await place.reports.spentCents([key])).toEqual([2])
-    expect(await place.reports.usage(key)).toMatchObject({ tokens: { prompt: 0, completion: 0 } })
+  it('reject a quote of NaN, and bill the reserved amount for a bill of NaN', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 100 })
+    await expect(governance.ledger.reserve(key, quote(1, 1, Number.NaN))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
+    const reservation = await governance.ledger.reserve(key, quote(10, 10, 1_000_000))
+    await reservation.settle(usage(Number.NaN, -5, Number.NaN))
+    expect(await governance.reports.spentCents([key])).toEqual([2])
+    expect(await governance.reports.usage(key)).toMatchObject({ tokens: { prompt: 0, completion: 0 } })
   })
 
-  it('include earlier amounts when their window changes or when a key gets its first budget', async () => {
-    const place = testGovernance()
-    const { id } = await keyWith(place, {})
+  it('include earlier charges when their window changes or when a key gets its first budget', async () => {
+    const governance = createTestGovernance()
+    const { id } = await createKey(governance, {})
     const spend = async (billed: number): Promise<void> => {
-      const reservation = await place.ledger.reserve(await place.keyring.read(id), quote(1, 1, billed))
-      await reservation.settle(used(1, 1, billed))
+      const reservation = await governance.ledger.reserve(await governance.keyring.read(id), quote(1, 1, billed))
+      await reservation.settle(usage(1, 1, billed))
     }
     await spend(30_000_000)
     for (const every of ['1M', '1d', '1w', '1h', '1M'] as const) {
-      const key = await place.keyring.update(
+      const key = await governance.keyring.update(
         id,
         parseKeyChange({ budget_limit_cents: 10, budget_reset_duration: every }),
       )
-      expect(await place.reports.spentCents([key])).toEqual([3])
+      expect(await governance.reports.spentCents([key])).toEqual([3])
     }
-    place.clock.at = Date.UTC(2026, 0, 16)
+    governance.clock.at = Date.UTC(2026, 0, 16)
     await spend(20_000_000)
     for (const [every, cents] of [
       ['1M', 5],
@@ -274,64 +288,71 @@ describe('budgets', () => {
       ['1d', 2],
       ['1h', 2],
     ] as const) {
-      const key = await place.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
-      expect(await place.reports.spentCents([key])).toEqual([cents])
+      const key = await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+      expect(await governance.reports.spentCents([key])).toEqual([cents])
     }
   })
 
-  it('charge only the windows in force', async () => {
-    const place = testGovernance()
-    await place.shared.budgets.insert('team', { id: 'team', name: 'Team', limit: { max: fromDollars(1), every: '1d' } })
-    const key = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
-    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
-    const { charges } = reservation.settlement(used(1, 1, 2_000_000))
+  it('charge only the configured windows', async () => {
+    const governance = createTestGovernance()
+    await governance.shared.budgets.insert('team', {
+      id: 'team',
+      name: 'Team',
+      limit: { max: fromDollars(1), every: '1d' },
+    })
+    const key = await createKey(governance, { budget_limit_cents: 10, budget_reset_duration: '1w', budget_id: 'team' })
+    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    const { charges } = reservation.settlement(usage(1, 1, 2_000_000))
     const day = periodOf(NOON, '1d').start
     const week = periodOf(NOON, '1w').start
     expect(charges.map(({ counter }) => counter)).toEqual([
       `budget:key:${key.id}:1w:${week}`,
       `budget:shared:team:1d:${day}`,
     ])
-    const free = await place.ledger.reserve(await keyWith(place, {}), quote(1, 1, 1_000_000))
-    expect(free.settlement(used(1, 1, 2_000_000)).charges).toEqual([])
+    const free = await governance.ledger.reserve(await createKey(governance, {}), quote(1, 1, 1_000_000))
+    expect(free.settlement(usage(1, 1, 2_000_000)).charges).toEqual([])
   })
 
   it.each(['key', 'shared'])(
-    'a %s budget whose window changes refuses by what was spent in the new window',
+    'of a %s reject by the amount spent in the new window after the window changes',
     async (owner) => {
-      const place = testGovernance()
-      const ofKey = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
-      await place.shared.budgets.insert('team', {
+      const governance = createTestGovernance()
+      const fields = owner === 'key' ? { budget_limit_cents: 5 } : { budget_id: 'team' }
+      await governance.shared.budgets.insert('team', {
         id: 'team',
         name: 'Team',
         limit: { max: fromDollars(0.05), every: '1M' },
       })
-      const { id } = await keyWith(place, ofKey)
+      const { id } = await createKey(governance, fields)
       const ask = async (cents: number) =>
-        place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
+        governance.ledger.reserve(await governance.keyring.read(id), {
+          ...quote(1, 1),
+          cost: () => fromDollars(cents / 100),
+        })
       const change = async (every: DurationCode): Promise<void> => {
-        if (owner === 'key') await place.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
-        else await place.shared.budgets.change('team', (team) => ({ ...team, limit: { ...team.limit, every } }))
+        if (owner === 'key') await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: every }))
+        else await governance.shared.budgets.change('team', (team) => ({ ...team, limit: { ...team.limit, every } }))
       }
-      await (await ask(2)).settle(used(1, 1, fromDollars(0.02)))
+      await (await ask(2)).settle(usage(1, 1, fromDollars(0.02)))
       const running = await ask(1)
       for (const every of ['1h', '1d', '1w'] as const) {
         await change(every)
-        // The running request holds one more cent in the former window.
+        // The running request reserves one more cent in the previous window.
         await expect(ask(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
-        await (await ask(2)).settle(used(1, 1, 0))
+        await (await ask(2)).settle(usage(1, 1, 0))
       }
-      await running.settle(used(1, 1, fromDollars(0.01)))
+      await running.settle(usage(1, 1, fromDollars(0.01)))
       await expect(ask(3)).rejects.toMatchObject({ kind: 'budget-exceeded' })
-      await (await ask(2)).settle(used(1, 1, 0))
-      place.clock.at = Date.UTC(2026, 0, 19)
-      await (await ask(5)).settle(used(1, 1, 0))
+      await (await ask(2)).settle(usage(1, 1, 0))
+      governance.clock.at = Date.UTC(2026, 0, 19)
+      await (await ask(5)).settle(usage(1, 1, 0))
     },
   )
 
-  it('keep the amounts from before a change when a request is settled while they are read again', async () => {
+  it('keep earlier charges when a request is settled while they are read after a window change', async () => {
     const store = memoryStore({ now: () => NOON })
     let settleBetween = async (): Promise<void> => {}
-    const place = testGovernance({
+    const governance = createTestGovernance({
       store: {
         ...store,
         tallies: async (names) => {
@@ -341,66 +362,73 @@ describe('budgets', () => {
         },
       },
     })
-    const { id } = await keyWith(place, { budget_limit_cents: 10, budget_reset_duration: '1d' })
+    const { id } = await createKey(governance, { budget_limit_cents: 10, budget_reset_duration: '1d' })
     const ask = async (cents: number) =>
-      place.ledger.reserve(await place.keyring.read(id), { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
-    await (await ask(5)).settle(used(1, 1, fromDollars(0.05)))
-    await place.keyring.update(id, parseKeyChange({ budget_reset_duration: '1w' }))
+      governance.ledger.reserve(await governance.keyring.read(id), {
+        ...quote(1, 1),
+        cost: () => fromDollars(cents / 100),
+      })
+    await (await ask(5)).settle(usage(1, 1, fromDollars(0.05)))
+    await governance.keyring.update(id, parseKeyChange({ budget_reset_duration: '1w' }))
     const running = await ask(4)
-    settleBetween = async () => running.settle(used(1, 1, fromDollars(0.04)))
-    place.clock.at += 60_000
+    settleBetween = async () => running.settle(usage(1, 1, fromDollars(0.04)))
+    governance.clock.at += 60_000
     await expect(ask(2)).rejects.toMatchObject({ kind: 'budget-exceeded' })
   })
 
-  it('reject a request that the store rejects for a claim that was not made', async () => {
+  it('reject a request that the store rejects with an unknown claim index', async () => {
     const store = memoryStore({ now: () => NOON })
-    const place = testGovernance({
+    const governance = createTestGovernance({
       store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
     })
-    const key = await keyWith(place, { budget_limit_cents: 10 })
-    expect(await attempt(() => place.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({ kind: 'budget-exceeded' })
+    const key = await createKey(governance, { budget_limit_cents: 10 })
+    expect(await attempt(() => governance.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({
+      kind: 'budget-exceeded',
+    })
   })
 
-  it('reject a recount that the store rejects for a claim that was not made', async () => {
+  it('reject a recount that the store rejects with an unknown claim index', async () => {
     const store = memoryStore({ now: () => NOON })
-    const refusals = [
+    const rejections = [
       { accepted: false, rejectedIndex: 1, levels: [0, 0] },
       { accepted: false, rejectedIndex: 7, levels: [] },
     ] as const
     let calls = 0
-    const place = testGovernance({ store: { ...store, reserve: () => refusals[calls++] ?? refusals[1] } })
-    const key = await keyWith(place, { rate_limit_requests: 10, budget_limit_cents: 10 })
+    const governance = createTestGovernance({
+      store: { ...store, reserve: () => rejections[calls++] ?? rejections[1] },
+    })
+    const key = await createKey(governance, { rate_limit_requests: 10, budget_limit_cents: 10 })
     let recounts = 0
     const run = async (): Promise<Quote> => {
       recounts += 1
       return quote(1, 1)
     }
-    const counted = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
-    expect(await attempt(async () => place.ledger.reserve(key, counted))).toMatchObject({ kind: 'rate-limited' })
+    const countable = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
+    expect(await attempt(async () => governance.ledger.reserve(key, countable))).toMatchObject({ kind: 'rate-limited' })
     expect(recounts).toBe(0)
   })
 
   it('are not exceeded by a burst of parallel requests with partial grants', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 10 })
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 10 })
     let billed = 0
     await Promise.allSettled(
       Array.from({ length: 1_000 }, async (_, n) => {
-        const reservation = await place.ledger.reserve(key, quote(3, 40, 1_000_000))
+        const reservation = await governance.ledger.reserve(key, quote(3, 40, 1_000_000))
         await Promise.resolve()
         const output = n % 2 === 0 ? reservation.outputTokens : 0
         billed += (3 + output) * 1_000_000
-        await reservation.settle(used(3, output, (3 + output) * 1_000_000))
+        await reservation.settle(usage(3, output, (3 + output) * 1_000_000))
       }),
     )
     expect(billed).toBeLessThanOrEqual(100_000_000)
     expect(billed).toBeGreaterThan(0)
-    expect(await place.reports.spentCents([key])).toEqual([Math.round(billed / 1e7)])
+    expect(await governance.reports.spentCents([key])).toEqual([Math.round(billed / 1e7)])
   })
 })
 
-it('releases a reservation at once when the answer of the store is lost', async () => {
-  const { store, clock } = testGovernance()
+it('releases a reservation immediately when the store response is lost', async () => {
+  const { store, clock } = createTestGovernance()
   let fails = true
   const lossy = {
     ...store,
@@ -410,105 +438,107 @@ it('releases a reservation at once when the answer of the store is lost', async 
       return result
     },
   }
-  const place = testGovernance({ store: lossy, clock })
-  const key = await keyWith(place, { budget_limit_cents: 1, rate_limit_requests: 1 })
-  await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
+  const governance = createTestGovernance({ store: lossy, clock })
+  const key = await createKey(governance, { budget_limit_cents: 1, rate_limit_requests: 1 })
+  await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toThrow('cut')
   fails = false
-  expect((await place.ledger.reserve(key, quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
+  expect((await governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rate.remaining).toBe(0)
 })
 
 describe('settling', () => {
-  it('calls the store once for repeated calls', async () => {
-    const { store, clock } = testGovernance()
-    let asked = 0
+  it('calls the store once when called repeatedly', async () => {
+    const { store, clock } = createTestGovernance()
+    let calls = 0
     const counting = {
       ...store,
-      settle: (...given: Parameters<typeof store.settle>) => ((asked += 1), store.settle(...given)),
+      settle: (...args: Parameters<typeof store.settle>) => ((calls += 1), store.settle(...args)),
     }
-    const place = testGovernance({ store: counting, clock })
-    const reservation = await place.ledger.reserve(await keyWith(place, {}), quote(1, 1))
-    await Promise.all([reservation.settle(used(1, 1)), reservation.settle(used(1, 1))])
-    await reservation.settle(used(1, 1))
-    expect(asked).toBe(1)
+    const governance = createTestGovernance({ store: counting, clock })
+    const reservation = await governance.ledger.reserve(await createKey(governance, {}), quote(1, 1))
+    await Promise.all([reservation.settle(usage(1, 1)), reservation.settle(usage(1, 1))])
+    await reservation.settle(usage(1, 1))
+    expect(calls).toBe(1)
   })
 
-  it('counts once for repeated calls', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 100 })
-    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
-    await Promise.all([reservation.settle(used(1, 1, 10_000_000)), reservation.settle(used(9, 9, 90_000_000))])
-    await reservation.settle(used(9, 9, 90_000_000))
-    expect(await place.reports.spentCents([key])).toEqual([1])
-    expect(await place.reports.usage(key)).toMatchObject({ requests: 1, tokens: { total: 2 } })
+  it('charges once when called repeatedly', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 100 })
+    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    await Promise.all([reservation.settle(usage(1, 1, 10_000_000)), reservation.settle(usage(9, 9, 90_000_000))])
+    await reservation.settle(usage(9, 9, 90_000_000))
+    expect(await governance.reports.spentCents([key])).toEqual([1])
+    expect(await governance.reports.usage(key)).toMatchObject({ requests: 1, tokens: { total: 2 } })
   })
 
-  it('belongs to the window in which the request was accepted', async () => {
-    const place = testGovernance({ at: HOUR_END - 1 })
-    const key = await keyWith(place, { rate_limit_tokens: 100 })
-    const reservation = await place.ledger.reserve(key, quote(10, 1))
-    place.clock.at = HOUR_END
-    await reservation.settle(used(10, 80))
-    expect(await place.reports.rateLimit(key)).toMatchObject({ token_remaining: 100 })
-    place.clock.at = HOUR_END - 1
-    expect(await place.reports.rateLimit(key)).toMatchObject({ token_remaining: 10 })
+  it('charges the window in which the request was accepted', async () => {
+    const governance = createTestGovernance({ at: HOUR_END - 1 })
+    const key = await createKey(governance, { rate_limit_tokens: 100 })
+    const reservation = await governance.ledger.reserve(key, quote(10, 1))
+    governance.clock.at = HOUR_END
+    await reservation.settle(usage(10, 80))
+    expect(await governance.reports.rateLimit(key)).toMatchObject({ token_remaining: 100 })
+    governance.clock.at = HOUR_END - 1
+    expect(await governance.reports.rateLimit(key)).toMatchObject({ token_remaining: 10 })
   })
 
-  it('succeeds after the limits were changed or the key was deleted', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 100, rate_limit_requests: 5 })
-    const reservation = await place.ledger.reserve(key, quote(1, 1, 1_000_000))
-    await place.keyring.update(key.id, parseKeyChange({ budget_limit_cents: null, rate_limit_requests: null }))
-    await place.keyring.remove(key.id)
-    await reservation.settle(used(1, 1, 30_000_000))
-    expect(await place.reports.spentCents([key])).toEqual([3])
-    expect(await place.ledger.status(key)).toMatchObject({ remaining: 4 })
+  it('succeeds after the limits change or the key is deleted', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 100, rate_limit_requests: 5 })
+    const reservation = await governance.ledger.reserve(key, quote(1, 1, 1_000_000))
+    await governance.keyring.update(key.id, parseKeyChange({ budget_limit_cents: null, rate_limit_requests: null }))
+    await governance.keyring.remove(key.id)
+    await reservation.settle(usage(1, 1, 30_000_000))
+    expect(await governance.reports.spentCents([key])).toEqual([3])
+    expect(await governance.ledger.status(key)).toMatchObject({ remaining: 4 })
   })
 
-  it('counts a settlement after the reservation expired', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, { budget_limit_cents: 1 })
-    const lost = await place.ledger.reserve(key, quote(10, 0, 1_000_000))
-    await expect(place.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({ kind: 'budget-exceeded' })
-    place.clock.at += 600_000
-    await place.ledger.reserve(key, quote(5, 0, 1_000_000))
-    await lost.settle(used(4, 0, 4_000_000))
-    expect(await place.store.levels([`budget:key:${key.id}:1M:${Date.UTC(2026, 0, 1)}`])).toEqual([
+  it('charges after the reservation has expired', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, { budget_limit_cents: 1 })
+    const lost = await governance.ledger.reserve(key, quote(10, 0, 1_000_000))
+    await expect(governance.ledger.reserve(key, quote(10, 0, 1_000_000))).rejects.toMatchObject({
+      kind: 'budget-exceeded',
+    })
+    governance.clock.at += 600_000
+    await governance.ledger.reserve(key, quote(5, 0, 1_000_000))
+    await lost.settle(usage(4, 0, 4_000_000))
+    expect(await governance.store.levels([`budget:key:${key.id}:1M:${Date.UTC(2026, 0, 1)}`])).toEqual([
       { spent: 4_000_000, held: 5_000_000 },
     ])
   })
 
-  it('rejects while the store fails, and is counted once with a later settlement', async () => {
-    const healthy = testGovernance()
+  it('rejects when the store fails, and is charged once with a later settlement', async () => {
+    const healthy = createTestGovernance()
     let down = false
     const store = {
       ...healthy.store,
       settle: (settlement: Parameters<typeof healthy.store.settle>[0]) =>
         down ? Promise.reject(new Error('down')) : healthy.store.settle(settlement),
     }
-    const place = testGovernance({ store, clock: healthy.clock })
-    const key = await keyWith(place, { budget_limit_cents: 100 })
+    const governance = createTestGovernance({ store, clock: healthy.clock })
+    const key = await createKey(governance, { budget_limit_cents: 100 })
     const reservations = await Promise.all(
-      Array.from({ length: 4 }, () => place.ledger.reserve(key, quote(1, 1, 1_000_000))),
+      Array.from({ length: 4 }, () => governance.ledger.reserve(key, quote(1, 1, 1_000_000))),
     )
     down = true
     for (const reservation of reservations.slice(0, 3)) {
-      await expect(reservation.settle(used(1, 1, 10_000_000))).rejects.toThrow('down')
+      await expect(reservation.settle(usage(1, 1, 10_000_000))).rejects.toThrow('down')
     }
-    expect(await place.ledger.retry()).toBe(3)
-    expect(await place.reports.spentCents([key])).toEqual([0])
+    expect(await governance.ledger.retry()).toBe(3)
+    expect(await governance.reports.spentCents([key])).toEqual([0])
     down = false
-    await reservations[3]!.settle(used(1, 1, 10_000_000))
-    expect(await place.reports.spentCents([key])).toEqual([4])
-    expect(await place.ledger.retry()).toBe(0)
+    await reservations[3]!.settle(usage(1, 1, 10_000_000))
+    expect(await governance.reports.spentCents([key])).toEqual([4])
+    expect(await governance.ledger.retry()).toBe(0)
   })
 })
 
 describe('reports', () => {
-  it('sum usage over the days of the window and by model, in the form of the admin API', async () => {
-    const place = testGovernance({ at: Date.UTC(2026, 0, 12, 5) })
-    const key = await keyWith(place, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
+  it('sum usage over the window and by model', async () => {
+    const governance = createTestGovernance({ at: Date.UTC(2026, 0, 12, 5) })
+    const key = await createKey(governance, { budget_limit_cents: 1000, budget_reset_duration: '1w' })
     const spend = async (model: string, saved: number): Promise<void> => {
-      const reservation = await place.ledger.reserve(key, quote(10, 5, 1_000_000))
+      const reservation = await governance.ledger.reserve(key, quote(10, 5, 1_000_000))
       await reservation.settle({
         promptTokens: 10,
         completionTokens: 5,
@@ -520,11 +550,11 @@ describe('reports', () => {
       })
     }
     await spend('openai/b', 7)
-    place.clock.at = Date.UTC(2026, 0, 15, 23, 59)
+    governance.clock.at = Date.UTC(2026, 0, 15, 23, 59)
     await spend('openai/b', 0)
     await spend('anthropic/a', 1)
-    const failed = await place.ledger.reserve(key, quote(10, 5, 1_000_000))
-    await failed.settle({ ...used(0, 0), model: 'invented by a caller' })
+    const failed = await governance.ledger.reserve(key, quote(10, 5, 1_000_000))
+    await failed.settle({ ...usage(0, 0), model: 'invented by a caller' })
     const model = (name: string, requests: number, saved: number) => ({
       model: name,
       requests,
@@ -537,7 +567,7 @@ describe('reports', () => {
       },
     })
     const { model: _name, ...total } = model('', 3, 8)
-    expect(await place.reports.usage(key)).toEqual({
+    expect(await governance.reports.usage(key)).toEqual({
       key_id: key.id,
       period_start: '2026-01-12T00:00:00.000Z',
       current_usage_cents: 9,
@@ -547,14 +577,14 @@ describe('reports', () => {
       requests: 4,
       by_model: [model('anthropic/a', 1, 1), model('openai/b', 2, 7)],
     })
-    place.clock.at = Date.UTC(2026, 0, 19)
-    expect(await place.reports.usage(key)).toMatchObject({ requests: 0, current_usage_cents: 0, by_model: [] })
+    governance.clock.at = Date.UTC(2026, 0, 19)
+    expect(await governance.reports.usage(key)).toMatchObject({ requests: 0, current_usage_cents: 0, by_model: [] })
   })
 
   it('show the maximum safe integer for a key without limits', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, {})
-    expect(await place.reports.limits(key)).toEqual({
+    const governance = createTestGovernance()
+    const key = await createKey(governance, {})
+    expect(await governance.reports.limits(key)).toEqual({
       remaining_requests: UNLIMITED,
       request_limit: UNLIMITED,
       request_reset_at: '2026-01-15T13:00:00.000Z',
@@ -565,17 +595,17 @@ describe('reports', () => {
       budget_limit_cents: UNLIMITED,
       budget_resets_at: '2026-01-15T13:00:00.000Z',
     })
-    expect(await place.reports.usage(key)).toMatchObject({ budget_limit_cents: UNLIMITED, requests: 0 })
-    expect(await place.reports.spentCents([])).toEqual([])
+    expect(await governance.reports.usage(key)).toMatchObject({ budget_limit_cents: UNLIMITED, requests: 0 })
+    expect(await governance.reports.spentCents([])).toEqual([])
   })
 
-  it('count a hostile model name like any other', async () => {
-    const place = testGovernance()
-    const key = await keyWith(place, {})
+  it('count unusual model names', async () => {
+    const governance = createTestGovernance()
+    const key = await createKey(governance, {})
     for (const model of ['__proto__', 'requests x', '\ud800', 'a b']) {
-      await (await place.ledger.reserve(key, quote(1, 1))).settle({ ...used(1, 1), model })
+      await (await governance.ledger.reserve(key, quote(1, 1))).settle({ ...usage(1, 1), model })
     }
-    const { by_model: byModel, requests } = await place.reports.usage(key)
+    const { by_model: byModel, requests } = await governance.reports.usage(key)
     expect(requests).toBe(4)
     expect(byModel.map((entry) => [entry.model, entry.requests])).toEqual([
       ['__proto__', 1],
@@ -586,37 +616,43 @@ describe('reports', () => {
   })
 })
 
-it('shared rate limits count the requests and tokens of all their keys together', async () => {
-  const place = testGovernance()
+it('shared rate limits count the requests and tokens of all keys together', async () => {
+  const governance = createTestGovernance()
   const limit = {
     id: 'slow',
     name: 'Slow',
     requests: { max: 3, every: '1h' },
     tokens: { max: 100, every: '1d' },
   } as const
-  await place.shared.rateLimits.insert('slow', limit)
-  const keys = await Promise.all([1, 2].map(() => keyWith(place, { rate_limit_id: 'slow', rate_limit_requests: 50 })))
+  await governance.shared.rateLimits.insert('slow', limit)
+  const keys = await Promise.all(
+    [1, 2].map(() => createKey(governance, { rate_limit_id: 'slow', rate_limit_requests: 50 })),
+  )
   for (const key of [...keys, ...keys].slice(0, 3))
-    await (await place.ledger.reserve(key, quote(10, 1))).settle(used(10, 5))
+    await (await governance.ledger.reserve(key, quote(10, 1))).settle(usage(10, 5))
   const [first] = keys
-  await expect(place.ledger.reserve(first!, quote(10, 1))).rejects.toThrow('The shared request limit "Slow" is reached')
-  expect(await place.ledger.status(first)).toMatchObject({ limit: 3, remaining: 0 })
-  place.clock.at = HOUR_END
-  await expect(place.ledger.reserve(first!, quote(56, 1))).rejects.toThrow('The shared token limit "Slow" is reached')
-  expect((await place.ledger.reserve(first!, quote(55, 1))).rate).toMatchObject({ limit: 3, remaining: 2 })
+  await expect(governance.ledger.reserve(first!, quote(10, 1))).rejects.toThrow(
+    'The shared request limit "Slow" is reached',
+  )
+  expect(await governance.ledger.status(first)).toMatchObject({ limit: 3, remaining: 0 })
+  governance.clock.at = HOUR_END
+  await expect(governance.ledger.reserve(first!, quote(56, 1))).rejects.toThrow(
+    'The shared token limit "Slow" is reached',
+  )
+  expect((await governance.ledger.reserve(first!, quote(55, 1))).rate).toMatchObject({ limit: 3, remaining: 2 })
 })
 
-it('keeps amounts near the maximum integer exact', async () => {
-  const place = testGovernance()
-  const key = await keyWith(place, { budget_limit_cents: 900_000_000 })
+it('stays exact for amounts near the maximum safe integer', async () => {
+  const governance = createTestGovernance()
+  const key = await createKey(governance, { budget_limit_cents: 900_000_000 })
   const nearly = 900_000_000 * 1e7 - 1
   await (
-    await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(nearly) })
-  ).settle(used(1, 1, nearly))
+    await governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(nearly) })
+  ).settle(usage(1, 1, nearly))
   expect(
-    (await place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) })).outputTokens,
+    (await governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) })).outputTokens,
   ).toBe(1)
   await expect(
-    place.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }),
+    governance.ledger.reserve(key, { promptTokens: 1, outputTokens: 1, cost: () => toNanoUsd(1) }),
   ).rejects.toMatchObject({ kind: 'budget-exceeded' })
 })

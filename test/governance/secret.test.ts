@@ -10,13 +10,13 @@ describe('the hash of a secret', () => {
 })
 
 describe('a secret', () => {
-  it.each(['sk-bf', 'sk-svc'] as const)('of the form %s is the form and a UUID', (format) => {
+  it.each(['sk-bf', 'sk-svc'] as const)('of the format %s is that prefix and a UUID', (format) => {
     expect(createSecret(format, () => crypto.randomUUID())).toMatch(
       new RegExp(`^${format}-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
     )
   })
 
-  it('is shown by its first ten characters', () => {
+  it('is displayed as its first ten characters', () => {
     expect(prefixOfSecret('sk-bf-0123456789')).toBe('sk-bf-0123')
   })
 

@@ -5,21 +5,21 @@ import { guardStore } from '../../src/stores/guard-store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { attempt, settled } from '../support/attempt.ts'
 
-const named = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
+const settlementOf = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
-/** A store that fails while `failure` is set, and timers that the test runs. */
-function room(maxFailed?: number) {
+/** Creates settlements on a store that fails while `failure` is set. The test fires the timers. */
+function createTestSettlements(maxFailed?: number) {
   const inner = memoryStore()
-  const state: { failure: Error | undefined; readonly taken: string[]; readonly timers: (() => void)[] } = {
+  const state: { failure: Error | undefined; readonly recorded: string[]; readonly timers: (() => void)[] } = {
     failure: undefined,
-    taken: [],
+    recorded: [],
     timers: [],
   }
   const store = {
     ...inner,
     settle: async (settlement: Settlement) => {
       if (state.failure !== undefined) throw state.failure
-      state.taken.push(settlement.reservationId)
+      state.recorded.push(settlement.reservationId)
       return true
     },
   }
@@ -36,46 +36,46 @@ function room(maxFailed?: number) {
 }
 
 describe('settlements', () => {
-  it('are sent again in order when the store has recovered, without another request', async () => {
-    const { state, settlements } = room()
+  it('are retried in order after the store recovers, without another request', async () => {
+    const { state, settlements } = createTestSettlements()
     state.failure = new Error('away')
     for (const reservationId of ['a', 'b'])
-      await expect(settled(() => settlements.settle(named(reservationId)))).rejects.toThrow('away')
+      await expect(settled(() => settlements.settle(settlementOf(reservationId)))).rejects.toThrow('away')
     expect(state.timers).toHaveLength(1)
     state.timers.shift()?.()
     await expect.poll(() => state.timers.length).toBe(1)
     state.failure = undefined
     state.timers.shift()?.()
-    await expect.poll(() => state.taken).toEqual(['a', 'b'])
+    await expect.poll(() => state.recorded).toEqual(['a', 'b'])
     expect(state.timers).toEqual([])
     expect(settlements.counts().dropped).toBe(0)
   })
 
-  it('discard, count and report the oldest beyond the maximum', async () => {
-    const { state, settlements, dropped } = room(2)
+  it('discard, count and report the oldest settlement above the maximum', async () => {
+    const { state, settlements, dropped } = createTestSettlements(2)
     state.failure = new Error('away')
     for (const reservationId of ['a', 'b', 'c'])
-      await settled(() => settlements.settle(named(reservationId))).catch(() => {})
+      await settled(() => settlements.settle(settlementOf(reservationId))).catch(() => {})
     expect(dropped).toEqual(['a'])
     expect(settlements.counts().dropped).toBe(1)
     state.failure = undefined
     expect(await settlements.retry()).toBe(0)
-    expect(state.taken).toEqual(['b', 'c'])
+    expect(state.recorded).toEqual(['b', 'c'])
   })
 
   it('with amounts that the store rejects are discarded and do not block others', async () => {
-    const { state, settlements, dropped } = room()
+    const { state, settlements, dropped } = createTestSettlements()
     state.failure = new RangeError('The amount is NaN.')
-    await expect(settled(() => settlements.settle(named('wrong')))).rejects.toThrow(RangeError)
+    await expect(settled(() => settlements.settle(settlementOf('wrong')))).rejects.toThrow(RangeError)
     state.failure = undefined
-    await settlements.settle(named('right'))
+    await settlements.settle(settlementOf('right'))
     expect(dropped).toEqual(['wrong'])
-    expect(state.taken).toEqual(['right'])
+    expect(state.recorded).toEqual(['right'])
   })
 })
 
-/** A store that runs its calls only when `next` is called, in the order in which they were made. */
-function stepwiseStore(inner: Store) {
+/** Creates a store that queues its calls. Each `next` runs the oldest one. */
+function createStepwiseStore(inner: Store) {
   const calls: (() => void)[] = []
   const inOrder = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
     new Promise((resolve, reject) => {
@@ -94,9 +94,9 @@ function stepwiseStore(inner: Store) {
   return { store, calls, next }
 }
 
-it('bill a request that was served without a reservation once, if the reservation is opened after its timeout', async () => {
+it('bills a request once when its reservation opens after the timeout', async () => {
   const inner = memoryStore()
-  const { store, calls, next } = stepwiseStore(inner)
+  const { store, calls, next } = createStepwiseStore(inner)
   const timers: (() => void)[] = []
   const after = (_ms: number, callback: () => void): (() => void) => {
     timers.push(callback)

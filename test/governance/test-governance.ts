@@ -8,7 +8,7 @@ import { createSharedLimits, type SharedLimits } from '../../src/governance/limi
 import { createUsageReports, type UsageReports } from '../../src/governance/usage-report.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
-/** The governance of one process, on a clock that stands still until a test moves it. */
+/** The governance of one process, on a manual clock. */
 export interface TestGovernance {
   readonly clock: { at: number }
   readonly store: Store
@@ -18,15 +18,15 @@ export interface TestGovernance {
   readonly reports: UsageReports
 }
 
-/** Thursday noon. */
+/** Noon on Thursday, 15 January 2026, UTC. */
 export const NOON: number = Date.UTC(2026, 0, 15, 12)
 
-export function testGovernance(
-  given: { readonly at?: number; readonly store?: Store; readonly clock?: { at: number } } = {},
+export function createTestGovernance(
+  options: { readonly at?: number; readonly store?: Store; readonly clock?: { at: number } } = {},
 ): TestGovernance {
-  const clock = given.clock ?? { at: given.at ?? NOON }
+  const clock = options.clock ?? { at: options.at ?? NOON }
   const now = (): number => clock.at
-  const store = given.store ?? memoryStore({ now })
+  const store = options.store ?? memoryStore({ now })
   const uuid = (): string => crypto.randomUUID()
   const shared = createSharedLimits({ store, now })
   return {
@@ -39,12 +39,12 @@ export function testGovernance(
   }
 }
 
-/** A quote at one price for prompt and answer, in nano-dollars a token. */
+/** Returns a quote with one price for prompt and answer, in nano-dollars per token. */
 export function quote(promptTokens: number, outputTokens: number, price: number = 0): Quote {
   return { promptTokens, outputTokens, cost: (output) => toNanoUsd((promptTokens + output) * price) }
 }
 
-export function used(promptTokens: number, completionTokens: number, billed: number = 0): RequestUsage {
+export function usage(promptTokens: number, completionTokens: number, billed: number = 0): RequestUsage {
   return {
     promptTokens,
     completionTokens,

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/core/errors.ts'
 import { fromDollars } from '../../src/core/money.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
 import { createAdminRecords, type AdminRecords } from '../../src/governance/admin-records.ts'
-import { quote, testGovernance, used, type TestGovernance } from '../governance/test-governance.ts'
+import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
 
 const CENT = 10_000_000
 const window = fc.constantFrom<DurationCode>('1h', '1d', '1w', '1M')
@@ -61,11 +61,11 @@ function sumIn(bills: readonly Bill[], now: number, every: DurationCode): number
 }
 
 /** The bill of a use, undefined for one that was refused. */
-async function use(place: TestGovernance, id: string, amount: number): Promise<number | undefined> {
+async function use(governance: TestGovernance, id: string, amount: number): Promise<number | undefined> {
   try {
-    const key = await place.keyring.read(id)
-    const reservation = await place.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(amount / 1e9) })
-    await reservation.settle(used(1, 1, amount))
+    const key = await governance.keyring.read(id)
+    const reservation = await governance.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(amount / 1e9) })
+    await reservation.settle(usage(1, 1, amount))
     return amount
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'budget-exceeded') return undefined
@@ -76,9 +76,9 @@ async function use(place: TestGovernance, id: string, amount: number): Promise<n
 it('the reports equal the billed amounts after any sequence of changes and requests', async () => {
   await fc.assert(
     fc.asyncProperty(start, fc.array(act, { maxLength: 40 }), async (begin, acts) => {
-      const place = testGovernance({ at: begin })
-      const { clock } = place
-      const { budgets, keys } = recordsOf(place)
+      const governance = createTestGovernance({ at: begin })
+      const { clock } = governance
+      const { budgets, keys } = recordsOf(governance)
       await budgets.create({ id: 'team', max_limit: 2, reset_duration: '1d' })
       const ids = await Promise.all(
         ['a', 'b'].map(async (name) => (await keys.create({ name, budget_id: 'team', budget_limit_cents: 100 })).id),
@@ -106,7 +106,7 @@ it('the reports equal the billed amounts after any sequence of changes and reque
         if (step.type !== 'use') continue
         const team = await budgets.get('team')
         const own = await keys.get(ids[step.key] ?? '')
-        const amount = await use(place, ids[step.key] ?? '', step.cents * CENT)
+        const amount = await use(governance, ids[step.key] ?? '', step.cents * CENT)
         const isShared = shares[step.key] === true
         const limits = [
           [
@@ -152,8 +152,8 @@ it('the reports equal the billed amounts after any sequence of changes and reque
 })
 
 it('concurrent changes of one record by two processes are all applied', async () => {
-  const here = testGovernance()
-  const there = testGovernance({ store: here.store, clock: here.clock })
+  const here = createTestGovernance()
+  const there = createTestGovernance({ store: here.store, clock: here.clock })
   const { id } = await recordsOf(here).keys.create({ name: 'contended' })
   const changes = {
     description: 'changed',

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseNewKey } from '../../src/governance/keyring.ts'
-import { quote, testGovernance, used } from '../governance/test-governance.ts'
+import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
 import { attempt } from '../support/attempt.ts'
 
 const asked = fc.record({
@@ -22,7 +22,7 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
       }),
       fc.array(asked, { minLength: 1, maxLength: 8 }),
       async ({ cents, requests, tokens }, steps) => {
-        const { keyring, ledger } = testGovernance()
+        const { keyring, ledger } = createTestGovernance()
         const { key } = await keyring.create(
           parseNewKey({
             name: 'k',
@@ -46,7 +46,7 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
           expect(forecast.error).toBeUndefined()
           expect(forecast.outputTokens).toBe(reservation.outputTokens)
           expect(forecast.rate.limit).toBe(reservation.rate.limit)
-          if (settles) await reservation.settle(used(prompt, 1))
+          if (settles) await reservation.settle(usage(prompt, 1))
         }
       },
     ),

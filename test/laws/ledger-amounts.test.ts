@@ -8,7 +8,7 @@ import { counterName, keyOwner, sharedOwner } from '../../src/governance/limits.
 import { parseKeyChange, parseNewKey } from '../../src/governance/keyring.ts'
 import type { Reservation } from '../../src/governance/reservation.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
-import { quote, testGovernance, used, type TestGovernance } from '../governance/test-governance.ts'
+import { quote, createTestGovernance, usage, type TestGovernance } from '../governance/test-governance.ts'
 
 const CENT = 10_000_000
 const BUDGET_CODES: readonly DurationCode[] = ['1h', '1d', '1w', '1M']
@@ -69,8 +69,8 @@ const start = fc.constantFrom(
 it('no sequence of reservations, settlements, changes, deletions and time loses or doubles an amount', async () => {
   await fc.assert(
     fc.asyncProperty(start, fc.array(act, { maxLength: 50 }), async (begin, acts) => {
-      const here = testGovernance({ at: begin })
-      const there = testGovernance({ store: here.store, clock: here.clock })
+      const here = createTestGovernance({ at: begin })
+      const there = createTestGovernance({ store: here.store, clock: here.clock })
       const rooms = [here, there]
       await here.shared.budgets.insert('team', {
         id: 'team',
@@ -104,8 +104,8 @@ it('no sequence of reservations, settlements, changes, deletions and time loses 
         const [settled] = step.type === 'settle' ? open.splice(step.pick % Math.max(1, open.length), 1) : []
         if (step.type === 'settle' && settled !== undefined && here.clock.at - settled.at < 600_000) {
           const amount = Math.floor(settled.cents * CENT * step.share)
-          await settled.reservation.settle(used(1, 1, amount))
-          await settled.reservation.settle(used(1, 1, amount))
+          await settled.reservation.settle(usage(1, 1, amount))
+          await settled.reservation.settle(usage(1, 1, amount))
           bills.push({ key: settled.key.id, amount, at: settled.at })
         }
         await checkBooks(here, keys, bills)
@@ -115,9 +115,13 @@ it('no sequence of reservations, settlements, changes, deletions and time loses 
   )
 })
 
-async function tryReserve(place: TestGovernance, key: VirtualKey, cents: number): Promise<Reservation | undefined> {
+async function tryReserve(
+  governance: TestGovernance,
+  key: VirtualKey,
+  cents: number,
+): Promise<Reservation | undefined> {
   try {
-    return await place.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
+    return await governance.ledger.reserve(key, { ...quote(1, 1), cost: () => fromDollars(cents / 100) })
   } catch (error) {
     if (GatewayError.is(error) && error.kind === 'budget-exceeded') return undefined
     throw error
@@ -125,8 +129,12 @@ async function tryReserve(place: TestGovernance, key: VirtualKey, cents: number)
 }
 
 /** Exactly the bills of a window are spent in it, for each owner and window, also for windows without a budget. */
-async function checkBooks(place: TestGovernance, keys: readonly VirtualKey[], bills: readonly Bill[]): Promise<void> {
-  const now = place.clock.at
+async function checkBooks(
+  governance: TestGovernance,
+  keys: readonly VirtualKey[],
+  bills: readonly Bill[],
+): Promise<void> {
+  const now = governance.clock.at
   for (const every of BUDGET_CODES) {
     const period = periodOf(now, every)
     const within = bills.filter((bill) => bill.at >= period.start && bill.at < period.end)
@@ -135,7 +143,7 @@ async function checkBooks(place: TestGovernance, keys: readonly VirtualKey[], bi
       return { owner, every, period, counter: counterName('budget', owner, every, period) }
     })
     const expected = [...keys.map((key) => sum(within.filter((bill) => bill.key === key.id))), sum(within)]
-    expect((await readSpent(place.store, windows, now)).map(({ spent }) => spent)).toEqual(expected)
+    expect((await readSpent(governance.store, windows, now)).map(({ spent }) => spent)).toEqual(expected)
   }
 }
 
@@ -149,9 +157,9 @@ it('with unchanged limits, the billed amount of a window never exceeds them', as
   await fc.assert(
     fc.asyncProperty(fc.array(request, { maxLength: 60 }), async (requests) => {
       const begin = Date.UTC(2026, 0, 31, 23)
-      const place = testGovernance({ at: begin })
+      const governance = createTestGovernance({ at: begin })
       const every = { budget_reset_duration: '1h' as const }
-      const { key } = await place.keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, ...every }))
+      const { key } = await governance.keyring.create(parseNewKey({ name: 'app', budget_limit_cents: 100, ...every }))
       const events = requests.flatMap((one, id) => [
         { at: begin + one.at, id, settles: false },
         { at: begin + one.at + one.length, id, settles: true },
@@ -159,14 +167,14 @@ it('with unchanged limits, the billed amount of a window never exceeds them', as
       const open = new Map<number, Reservation>()
       const billed = new Map<number, number>()
       for (const { at, id, settles } of events.toSorted((a, b) => a.at - b.at)) {
-        place.clock.at = at
+        governance.clock.at = at
         const { cents, share, at: offset } = requests[id]!
-        const reservation = settles ? open.get(id) : await tryReserve(place, key, cents)
+        const reservation = settles ? open.get(id) : await tryReserve(governance, key, cents)
         if (reservation === undefined) continue
         open.set(id, reservation)
         if (!settles) continue
         const amount = Math.floor(cents * CENT * share)
-        await reservation.settle(used(1, 1, amount))
+        await reservation.settle(usage(1, 1, amount))
         const window = periodOf(begin + offset, '1h').start
         billed.set(window, (billed.get(window) ?? 0) + amount)
       }
@@ -178,13 +186,13 @@ it('with unchanged limits, the billed amount of a window never exceeds them', as
 
 it('a clock that is set back by an hour, or that differs between processes, does not reset a spent window', async () => {
   const begin = Date.UTC(2026, 1, 1, 0, 0, 2)
-  const here = testGovernance({ at: begin })
-  const late = testGovernance({ store: here.store, clock: { at: begin - 5_000 } })
+  const here = createTestGovernance({ at: begin })
+  const late = createTestGovernance({ store: here.store, clock: { at: begin - 5_000 } })
   const { key } = await here.keyring.create(
     parseNewKey({ name: 'app', budget_limit_cents: 100, rate_limit_requests: 2, rate_limit_reset_duration: '1h' }),
   )
-  const spend = async (place: TestGovernance): Promise<void> =>
-    (await place.ledger.reserve(key, quote(1, 1))).settle(used(1, 1))
+  const spend = async (governance: TestGovernance): Promise<void> =>
+    (await governance.ledger.reserve(key, quote(1, 1))).settle(usage(1, 1))
   await spend(here)
   await spend(here)
   await expect(spend(here)).rejects.toMatchObject({ kind: 'rate-limited' })

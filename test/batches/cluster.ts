@@ -5,25 +5,25 @@ import { createGateway, memoryStore, openaiCompatible, type Gateway, type Gatewa
 /** The billed amount of one item: 100 and 50 tokens at $1 and $2 per million, with a margin of 1. */
 export const ITEM_USD = 0.0002
 
-/** A store and a clock that outlive their gateways. */
-export interface Room {
+/** Gateway processes that share a store and a clock. */
+export interface Cluster {
   readonly store: Store
   now: number
   /** Number of upstream calls. */
   calls: number
-  /** The answer of the upstream. @default a text */
+  /** Answers each upstream call. @default a completion with the text `Yes.` */
   answer: (body: string) => Response | Promise<Response>
-  /** Starts a process with the store of the room, or with a wrapper of it. */
-  process(store?: Store, options?: Partial<GatewayOptions>): Gateway
+  /** Starts a gateway process on the store of the cluster, or on a wrapper of that store. */
+  startGateway(store?: Store, options?: Partial<GatewayOptions>): Gateway
 }
 
-export function openRoom(): Room {
-  const room: Room = {
+export function createCluster(): Cluster {
+  const cluster: Cluster = {
     now: Date.UTC(2026, 0, 2, 3, 4, 5),
     calls: 0,
-    store: memoryStore({ now: () => room.now }),
-    answer: () => said('Yes.'),
-    process: (store = room.store, options = {}) =>
+    store: memoryStore({ now: () => cluster.now }),
+    answer: () => chatCompletion('Yes.'),
+    startGateway: (store = cluster.store, options = {}) =>
       createGateway({
         providers: [
           openaiCompatible({
@@ -39,20 +39,20 @@ export function openRoom(): Room {
         ...options,
         batches: { leaseMs: 60_000, ...options.batches },
         runtime: {
-          now: () => room.now,
+          now: () => cluster.now,
           random: () => 0,
           fetch: async (_, init) => {
-            room.calls += 1
-            return room.answer(String(init?.body))
+            cluster.calls += 1
+            return cluster.answer(String(init?.body))
           },
         },
       }),
   }
-  return room
+  return cluster
 }
 
-/** A complete answer in the chat format. */
-export function said(text: string, format: (value: unknown) => string = JSON.stringify): Response {
+/** Returns a complete answer in the chat format. */
+export function chatCompletion(text: string, format: (value: unknown) => string = JSON.stringify): Response {
   const body = {
     id: 'chatcmpl-1',
     object: 'chat.completion',
@@ -64,7 +64,7 @@ export function said(text: string, format: (value: unknown) => string = JSON.str
   return new Response(format(body), { headers: { 'content-type': 'application/json' } })
 }
 
-export interface Answered {
+export interface BatchResponse {
   readonly status: number
   readonly body: Anthropic.Messages.MessageBatch & {
     readonly error?: { readonly type: string; readonly message: string }
@@ -72,18 +72,18 @@ export interface Answered {
 }
 
 /** Sends one request to the batch endpoints. */
-export async function call(
+export async function callBatches(
   gateway: Gateway,
   secret: string,
   method: string,
   path = '',
   body?: object,
-): Promise<Answered> {
-  const response = await gateway.fetch(requestOf(secret, method, path, body))
-  return { status: response.status, body: (await response.json()) as Answered['body'] }
+): Promise<BatchResponse> {
+  const response = await gateway.fetch(createRequest(secret, method, path, body))
+  return { status: response.status, body: (await response.json()) as BatchResponse['body'] }
 }
 
-export function requestOf(secret: string, method: string, path = '', body?: object): Request {
+export function createRequest(secret: string, method: string, path = '', body?: object): Request {
   return new Request(`https://gateway.example/v1/messages/batches${path}`, {
     method,
     headers: { 'x-api-key': secret, 'content-type': 'application/json' },
@@ -91,7 +91,7 @@ export function requestOf(secret: string, method: string, path = '', body?: obje
   })
 }
 
-export interface Line {
+export interface ResultLine {
   readonly custom_id: string
   readonly result: {
     readonly type: string
@@ -100,16 +100,16 @@ export interface Line {
   }
 }
 
-export async function linesOf(gateway: Gateway, secret: string, id: string): Promise<readonly Line[]> {
-  const response = await gateway.fetch(requestOf(secret, 'GET', `/${id}/results`))
+export async function readResults(gateway: Gateway, secret: string, id: string): Promise<readonly ResultLine[]> {
+  const response = await gateway.fetch(createRequest(secret, 'GET', `/${id}/results`))
   const text = await response.text()
   return text
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line)
+    .map((line) => JSON.parse(line) as ResultLine)
 }
 
-export function items(count: number): {
+export function createItems(count: number): {
   readonly requests: readonly { readonly custom_id: string; readonly params: object }[]
 } {
   return {
@@ -120,17 +120,17 @@ export function items(count: number): {
   }
 }
 
-/** Works until the batch has ended. Advances the clock while no item is available. */
-export async function workToTheEnd(
-  room: Room,
+/** Runs the batch worker until the batch has ended. Advances the clock when no item is ready. */
+export async function completeBatch(
+  cluster: Cluster,
   secret: string,
   id: string,
-  gateway: Gateway = room.process(),
+  gateway: Gateway = cluster.startGateway(),
 ): Promise<void> {
   for (;;) {
     await gateway.batches.work()
-    const { body } = await call(gateway, secret, 'GET', `/${id}`)
+    const { body } = await callBatches(gateway, secret, 'GET', `/${id}`)
     if (body.processing_status === 'ended') return
-    room.now += 61_000
+    cluster.now += 61_000
   }
 }
