@@ -95,7 +95,7 @@ export interface GatewayOptions {
    * @default on, in memory, separate for each key, with a minimum similarity of 0.95
    */
   readonly cache?: false | CacheOptions
-  /** Keys, budgets and rate limits that are created at startup. */
+  /** Keys, budgets and rate limits that are created or updated at startup. */
   readonly governance?: GovernanceConfiguration
   /** Authorization of the admin API. @default no request is authorized */
   readonly admin?: AdminOptions

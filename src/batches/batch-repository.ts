@@ -152,9 +152,9 @@ export function createBatchRepository(options: BatchRepositoryOptions): BatchRep
 
   async function cancel(keyId: string, id: string): Promise<Batch> {
     const batch = await read(keyId, id)
-    if (batch.state === 'ended' || batch.cancelledAt !== undefined) return batch
+    if (batch.state === 'ended' || batch.canceledAt !== undefined) return batch
     return change(keyId, id, (current) =>
-      current.state === 'ended' ? current : { ...current, cancelledAt: current.cancelledAt ?? now() },
+      current.state === 'ended' ? current : { ...current, canceledAt: current.canceledAt ?? now() },
     )
   }
 

@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 
 export interface BatchRequest {
   readonly customId: string
-  /** JSON of `{custom_id, params}`. `params` is validated when the item is processed. */
+  /** JSON of `{custom_id, params}`. The fields of `params` are validated when the item is processed. */
   readonly text: string
 }
 

@@ -18,7 +18,7 @@ export interface Batch {
   readonly headers: Readonly<Record<string, string>>
   /** `filling` until all items are written. Such a batch is not listed. */
   readonly state: 'filling' | 'working' | 'ended'
-  readonly cancelledAt?: number
+  readonly canceledAt?: number
   readonly endedAt?: number
   /** Time at which the results were deleted. */
   readonly archivedAt?: number
@@ -71,12 +71,12 @@ export function writeBatch(batch: Batch, resultsUrl: string): JsonObject {
   return {
     id: batch.id,
     type: 'message_batch',
-    processing_status: hasEnded ? 'ended' : batch.cancelledAt === undefined ? 'in_progress' : 'canceling',
+    processing_status: hasEnded ? 'ended' : batch.canceledAt === undefined ? 'in_progress' : 'canceling',
     request_counts: { processing: hasEnded ? 0 : batch.total, ...counts },
     created_at: toIsoTime(batch.createdAt),
     expires_at: toIsoTime(batch.expiresAt),
     ended_at: toIsoTime(batch.endedAt),
-    cancel_initiated_at: toIsoTime(batch.cancelledAt),
+    cancel_initiated_at: toIsoTime(batch.canceledAt),
     archived_at: toIsoTime(batch.archivedAt),
     results_url: hasEnded && batch.archivedAt === undefined ? resultsUrl : null,
   }

@@ -143,7 +143,7 @@ export class ItemQueue {
     await this.#store.delete(keyOf('todo', claim))
   }
 
-  /** Ends a batch without unfinished items. */
+  /** Ends a batch that has no unfinished items. */
   async end(batch: OpenBatch): Promise<void> {
     const counts = { ...NO_COUNTS }
     for await (const value of valuesOf(this.#options, itemPrefix('result', batch.id))) counts[outcomeOf(value)] += 1

@@ -70,7 +70,7 @@ export type StreamPart =
   /** Cumulative. The last value of each field is the total. */
   | { readonly type: 'usage'; readonly usage: Partial<Usage> }
   | { readonly type: 'answer-end'; readonly finish: FinishReason; readonly stopSequence?: string }
-  /** The protocol's last event. Without it, the answer is incomplete. */
+  /** The protocol's last event. Without it, the answer is incomplete unless `StreamReader.isComplete` returns true. */
   | { readonly type: 'done' }
 
 /** One received event of a streamed answer and its parts, if any. */

@@ -134,8 +134,8 @@ export async function measureInSlices(text: string, measure: (text: string) => n
 }
 
 /**
- * Cancels a request, for example when its client disconnects or the gateway closes. An AbortSignal is created only if a
- * custom provider or hook reads it.
+ * Cancels a request, for example when its client disconnects or the gateway closes. An AbortSignal is created only when
+ * `signal` is first read.
  */
 export class Cancellation {
   #isCanceled = false

@@ -25,7 +25,7 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** Returns undefined for other values. For upstream answers, whose fields may have any type. */
+/** Returns undefined for a value that is not a JSON object. */
 export function asObject(value: unknown): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined
 }

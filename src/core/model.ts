@@ -34,7 +34,7 @@ export interface Model {
   readonly defaults?: Pick<Settings, 'temperature' | 'topP'>
   /** True if the upstream rejects temperature together with top_p. Only temperature is then sent. */
   readonly rejectsTemperatureWithTopP?: boolean
-  /** True if the upstream rejects every value of temperature and top_p except the default. */
+  /** True if the upstream rejects temperature, top_p and top_k unless they have their default values. */
   readonly rejectsSamplingParameters?: boolean
   /** Reasoning efforts, as the vendor names them. @default unknown: efforts of other formats are dropped */
   readonly efforts?: readonly string[]

@@ -49,7 +49,7 @@ export interface Charge {
   readonly expiresAt: number
 }
 
-/** Sums for reports. Each amount is added to the stored amount of the same name. */
+/** Sums for reports and for amounts that budgets carry over. Each amount is added to the stored amount of the same name. */
 export interface Tally {
   readonly name: string
   readonly amounts: Readonly<Record<string, number>>

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse, OutgoingHttpHeaders } from 'node:http'
+import type { Socket } from 'node:net'
 import type { BodyLimits, HttpRequest, HeaderRecord, ResponseSink } from '../core/http.ts'
 import { GatewayError } from '../core/errors.ts'
 import { BodyCollector, bodyTooLarge, bodyTooLate, bodyUnreadable } from './body.ts'
-import type { Socket } from 'node:net'
 import { plainFailure } from './router.ts'
 
 /** A node:http request, with the fields that frameworks add. */

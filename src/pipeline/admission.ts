@@ -179,7 +179,7 @@ export function toResolvedModel(name: string, [first, ...others]: readonly Route
   return first === undefined ? undefined : { name, routes: [first, ...others] }
 }
 
-function invalidModelName(): GatewayError {
+export function invalidModelName(): GatewayError {
   return new GatewayError(
     'invalid-request',
     'model is not a valid name; expected at most 200 letters, digits and the characters . _ : @ + - /. Send a name such as <provider>/<model_id>.',

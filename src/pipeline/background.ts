@@ -5,9 +5,9 @@ import { isJsonObject, type JsonObject } from '../core/json.ts'
 import type { StoredResponseCall } from '../core/ports.ts'
 import { billFor, billForIncomplete, expectedBill } from './charge.ts'
 import type { Answered } from './exchange.ts'
-import { asFailure, release, settle } from './settle.ts'
 import { answerHeaders, baseHeaders, sendJson, storingProvider } from './response.ts'
 import type { Services } from './services.ts'
+import { asFailure, release, settle } from './settle.ts'
 import { upstreamError } from '../upstream/attempts.ts'
 
 /** Delay before the first poll of a background response, in milliseconds. The delay doubles after each poll. */
@@ -129,8 +129,8 @@ class BackgroundWork {
   }
 
   /**
-   * Calls the upstream and updates the response. Returns false if the upstream no longer has the response. Any other
-   * failed poll is retried.
+   * Calls the upstream and updates the response. Returns false if the upstream rejects the call or does not return an
+   * object. Any other failed poll is retried.
    */
   async #poll(method: StoredResponseCall['method'], action: string): Promise<boolean> {
     const { route, format } = this.#answered

@@ -10,6 +10,7 @@ import { checkAccess, servesModel } from '../governance/access.ts'
 import type { ProviderConfig, VirtualKey } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
+import { invalidModelName } from './admission.ts'
 import type { Authenticated, ResolvedModel } from './exchange.ts'
 import { readBytes, readSteering } from './parse-request.ts'
 import type { Services } from './services.ts'
@@ -37,9 +38,7 @@ export interface PassthroughEndpoint {
    * sent, and is billed after the answer unless `finalPrice` returns less.
    */
   readonly price?: (request: PassthroughRequest) => number
-  /**
-   * Returns the actual price of an answered request, in dollars. Amounts above `price` are not billed. @default `price`
-   */
+  /** Returns the price of an answered request, in dollars. Amounts above `price` are not billed. @default `price` */
   readonly finalPrice?: (request: PassthroughRequest, answer: JsonObject) => number
   /** True if the vendor charges nothing. Without `free` and `price`, keys with a budget are rejected. @default false */
   readonly free?: boolean
@@ -58,9 +57,7 @@ export interface PassthroughTarget {
   readonly method: 'GET' | 'POST' | 'DELETE'
   /** Path below the vendor's base URL, such as `/images/generations`. */
   readonly path: string
-  /**
-   * Returns the name of the provider that stores the file. @default the provider is chosen by the option or the model
-   */
+  /** Returns the name of the provider that stores the file. @default `endpoint.provider`, or the provider of the model */
   readonly findProvider?: (key: VirtualKey) => Promise<string>
   /** Stores data from the JSON answer for later requests. Called before the answer is sent. */
   readonly onAnswer?: (key: VirtualKey, provider: Provider, answer: JsonObject) => Promise<void>
@@ -88,7 +85,7 @@ interface PassthroughBody {
   readonly withModel: (model: string | undefined) => string | Uint8Array | undefined
 }
 
-/** Parses the request, chooses its provider and checks its permissions. Throws 400, 403, 404 or 413. */
+/** Parses the request, chooses its provider and checks its permissions. Rejects if one of these steps fails. */
 export async function parsePassthrough(
   exchange: Authenticated,
   target: PassthroughTarget,
@@ -285,16 +282,6 @@ function maxPriceOf(
   )
 }
 
-/**
- * Returns the price that the operator's function computes from the answer, capped at the reserved price. If the
- * function returns no valid price, returns the reserved price.
- */
-export function finalPrice({ endpoint, request, maxPrice }: ParsedPassthrough, answer: JsonObject): NanoUsd {
-  const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
-  const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
-  return price < maxPrice ? price : maxPrice
-}
-
 /** Returns a placeholder for a model that the catalog does not contain. */
 function unlistedModel(id: string, { name }: Provider): Model {
   return { id, family: name, contextWindow: 1, maxOutputTokens: 1, price: { input: 0, output: 0 } }
@@ -305,10 +292,6 @@ export function notEnabled(name: PassthroughName): GatewayError {
     'not-found',
     `/v1/${name} is not enabled on this gateway. The operator can enable it with the passthrough.${name} option.`,
   )
-}
-
-function invalidModelName(): GatewayError {
-  return modelError('invalid-request', 'model: expected at most 200 letters, digits and . _ : @ + - /.')
 }
 
 function modelError(kind: FailureKind, message: string): GatewayError {

@@ -3,7 +3,7 @@ import type { SourceReceiver } from '../core/answer.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HeaderRecord } from '../core/http.ts'
 import { isJsonObject, type JsonObject } from '../core/json.ts'
-import { scale, ZERO, type NanoUsd } from '../core/money.ts'
+import { fromDollars, scale, ZERO, type NanoUsd } from '../core/money.ts'
 import type { PassthroughAnswer } from '../core/ports.ts'
 import { failureStatus } from '../formats/failures.ts'
 import type { Reservation, WaitForStore } from '../governance/reservation.ts'
@@ -14,7 +14,7 @@ import { type Authenticated, type ResolvedModel, waitForStore } from './exchange
 import { asFailure, canceledError, settle } from './settle.ts'
 import { answerHeaders, baseHeaders } from './response.ts'
 import { marginOf } from './parse-request.ts'
-import { finalPrice, parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
+import { parsePassthrough, type ParsedPassthrough, type PassthroughTarget } from './passthrough-request.ts'
 import type { Services } from './services.ts'
 
 type ReservedPassthrough = Authenticated & { readonly resolved: ResolvedModel; readonly reservation: Reservation }
@@ -142,13 +142,22 @@ async function sendCompleteAnswer(answered: AnsweredPassthrough, target: Passthr
   return undefined
 }
 
-/** If the operator's function throws, bills the maximum price, because the vendor has charged for the answer. */
-function priceOfAnswer(request: ParsedPassthrough, answer: JsonObject, { observers }: Services): NanoUsd {
+/**
+ * Returns the price that the operator's function computes from the answer, capped at the reserved price. If the
+ * function throws or returns no valid price, returns the reserved price, because the vendor has charged for the answer.
+ */
+function priceOfAnswer(
+  { endpoint, request, maxPrice }: ParsedPassthrough,
+  answer: JsonObject,
+  { observers }: Services,
+): NanoUsd {
   try {
-    return finalPrice(request, answer)
+    const dollars = endpoint.finalPrice?.(request, answer) ?? NaN
+    const price = Number.isFinite(dollars) && dollars >= 0 ? fromDollars(dollars) : maxPrice
+    return price < maxPrice ? price : maxPrice
   } catch (cause) {
     observers.reportFailure('finalPrice failed; the maximum price was billed', cause)
-    return request.maxPrice
+    return maxPrice
   }
 }
 

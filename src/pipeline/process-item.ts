@@ -58,7 +58,7 @@ export function createItemProcessor(options: ItemProcessorOptions): ItemProcesso
     if (stored !== undefined) return settleAgain(claim, stored)
     const request = await queue.readRequest(claim)
     const customId = request?.customId ?? claim.position
-    const endState = batch.cancelledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
+    const endState = batch.canceledAt !== undefined ? 'canceled' : now() >= batch.expiresAt ? 'expired' : undefined
     if (endState !== undefined) return finish(claim, { line: writeResultLine(customId, endState) })
     if (request === undefined) return finish(claim, { line: errorLine(customId, LOST_MESSAGE) })
     const answer = await runWithLease(claim, (cancellation) =>

@@ -9,11 +9,11 @@ import { timestamp } from '../governance/field-schema.ts'
 import { isSafeId, parsePageQuery } from '../governance/record-table.ts'
 import { isSameSecret } from '../governance/virtual-key.ts'
 import { checkJsonHeaders } from '../http/body.ts'
-import { findCallerKey, readBearer } from '../pipeline/admission.ts'
 import type { Endpoint } from '../http/router.ts'
 import { SharedRequest, toWebRequest } from '../http/web-handler.ts'
-import { baseHeaders, sendJson } from '../pipeline/response.ts'
+import { findCallerKey, readBearer } from '../pipeline/admission.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
+import { baseHeaders, sendJson } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import type { Audit, AuditQuery } from '../records/audit.ts'
 import { yieldToEventLoop } from '../tokens/event-loop.ts'
@@ -144,9 +144,7 @@ function pageOptions({ query }: Call): { readonly limit?: number; readonly after
   return { ...(limit !== null && { limit: parseDigits(limit) }), ...(after !== null && { after }) }
 }
 
-/**
- * Parses decimal digits. Returns NaN for any other string, because `Number` alone would accept ' ', '1e2' and '0x10'.
- */
+/** Parses up to 6 digits. Returns NaN for any other string, because `Number` alone would accept ' ', '1e2' and '0x10'. */
 function parseDigits(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN
 }

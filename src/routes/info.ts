@@ -1,71 +1,17 @@
 import { GatewayError } from '../core/errors.ts'
+import { toWire } from '../core/field-names.ts'
 import type { JsonObject } from '../core/json.ts'
 import type { Model } from '../core/model.ts'
+import { toDollars, toNanoUsd } from '../core/money.ts'
+import type { ProviderStates, Runtime } from '../core/ports.ts'
+import type { Store } from '../core/store.ts'
 import { mayUse } from '../governance/access.ts'
 import type { VirtualKey } from '../governance/virtual-key.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
-import type { Services } from '../pipeline/services.ts'
-import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
-import { toWire } from '../core/field-names.ts'
-import type { ProviderStates, Runtime } from '../core/ports.ts'
-import type { Store } from '../core/store.ts'
 import { sendJson } from '../pipeline/response.ts'
-import { type MetricsSummary, Histogram, type MetricsTotals } from '../records/metrics.ts'
-import { toNanoUsd, toDollars } from '../core/money.ts'
-
-const PROMETHEUS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
-
-/** Dropped records by sink. */
-interface Drops {
-  readonly log: number
-  readonly audit: number
-  /** Dropped settlements. The audit record of a dropped settlement is lost too, but not counted. */
-  readonly settlement: number
-}
-
-const QUANTILES = [0.5, 0.95, 0.99] as const
-
-/** Writes the Prometheus text format. */
-export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSettlements: number): string {
-  const { theoretical, actual, billed } = totals
-  const costs = Object.entries({ theoretical, actual, billed })
-  const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
-  return [
-    ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.outcomes),
-    ...counterLines('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
-    ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
-    ...counterLines(
-      'sluice_cost_dollars_total',
-      'Dollars at list price, paid to upstreams, and billed.',
-      'kind',
-      Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(toNanoUsd(amount))])),
-    ),
-    ...counterLines('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
-    '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
-    '# TYPE sluice_waiting_settlements gauge',
-    `sluice_waiting_settlements ${waitingSettlements}`,
-    ...latencyLines(totals),
-    '',
-  ].join('\n')
-}
-
-function counterLines(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {
-  const lines = Object.entries(values).map(([value, count]) => `${name}{${label}="${value}"} ${count}`)
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines]
-}
-
-function latencyLines({ latencies, latencySum }: MetricsTotals): string[] {
-  const name = 'sluice_request_duration_seconds'
-  const histogram = new Histogram()
-  histogram.merge(latencies)
-  return [
-    `# HELP ${name} Time from the arrival of a request to its end.`,
-    `# TYPE ${name} summary`,
-    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.quantile(quantile) / 1000}`),
-    `${name}_sum ${latencySum / 1000}`,
-    `${name}_count ${latencies.reduce((sum, [, count]) => sum + count, 0)}`,
-  ]
-}
+import type { Services } from '../pipeline/services.ts'
+import { Histogram, type MetricsSummary, type MetricsTotals } from '../records/metrics.ts'
+import { noStoreHeaders, type Handler, pathId, sendWithRateStatus } from './endpoint.ts'
 
 /** A model of the catalog. */
 interface ListedModel {
@@ -106,9 +52,7 @@ export function getModel(models: readonly ListedModel[], services: Services): Ha
       throw new GatewayError(
         'invalid-model',
         'The model does not exist, or this key may not use it. GET /v1/models lists the models of this key.',
-        {
-          param: 'model',
-        },
+        { param: 'model' },
       )
     }
     return sendWithRateStatus(call, key, services, writeModel(entry))
@@ -207,7 +151,10 @@ export function health(dependencies: StatusDependencies): Handler {
   }
 }
 
-/** GET /ready: 200 if requests can be served, 503 if the store or every provider is unavailable. */
+/**
+ * GET /ready: 503 if every provider is unavailable, or if the store is unreachable and `onStoreFailure` is not `allow`.
+ * Otherwise 200.
+ */
 export function ready(dependencies: StatusDependencies): Handler {
   return async (call) => {
     const isStoreUp = await isStoreReachable(dependencies)
@@ -267,6 +214,8 @@ export interface MetricsReports {
   prometheus(): Promise<string>
 }
 
+const PROMETHEUS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
 /** GET /metrics: JSON, or the text format of Prometheus if `Accept` prefers it. */
 export function metrics(reports: MetricsReports): Handler {
   return async (call) => {
@@ -282,4 +231,56 @@ export function metrics(reports: MetricsReports): Handler {
 function prefersText(accept: string): boolean {
   const acceptedTypes = accept.toLowerCase()
   return !acceptedTypes.includes('application/json') && /text\/plain|openmetrics/.test(acceptedTypes)
+}
+
+/** Dropped records by sink. */
+interface Drops {
+  readonly log: number
+  readonly audit: number
+  /** Dropped settlements. The audit record of a dropped settlement is lost too, but not counted. */
+  readonly settlement: number
+}
+
+const QUANTILES = [0.5, 0.95, 0.99] as const
+
+/** Writes the Prometheus text format. */
+export function writePrometheus(totals: MetricsTotals, drops: Drops, waitingSettlements: number): string {
+  const { theoretical, actual, billed } = totals
+  const costs = Object.entries({ theoretical, actual, billed })
+  const cache = { hit: totals.cacheHits, miss: totals.cacheMisses }
+  return [
+    ...counterLines('sluice_requests_total', 'Finished requests by outcome.', 'outcome', totals.outcomes),
+    ...counterLines('sluice_tier_requests_total', 'Requests that a savings tier served.', 'tier', totals.tiers),
+    ...counterLines('sluice_cache_requests_total', 'Semantic cache lookups by result.', 'result', cache),
+    ...counterLines(
+      'sluice_cost_dollars_total',
+      'Dollars at list price, paid to upstreams, and billed.',
+      'kind',
+      Object.fromEntries(costs.map(([kind, amount]) => [kind, toDollars(toNanoUsd(amount))])),
+    ),
+    ...counterLines('sluice_dropped_records_total', 'Records that their sink did not accept.', 'sink', { ...drops }),
+    '# HELP sluice_waiting_settlements Settlements that the store has not accepted yet. They are retried.',
+    '# TYPE sluice_waiting_settlements gauge',
+    `sluice_waiting_settlements ${waitingSettlements}`,
+    ...latencyLines(totals),
+    '',
+  ].join('\n')
+}
+
+function counterLines(name: string, help: string, label: string, values: Readonly<Record<string, number>>): string[] {
+  const lines = Object.entries(values).map(([value, count]) => `${name}{${label}="${value}"} ${count}`)
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines]
+}
+
+function latencyLines({ latencies, latencySum }: MetricsTotals): string[] {
+  const name = 'sluice_request_duration_seconds'
+  const histogram = new Histogram()
+  histogram.merge(latencies)
+  return [
+    `# HELP ${name} Time from the arrival of a request to its end.`,
+    `# TYPE ${name} summary`,
+    ...QUANTILES.map((quantile) => `${name}{quantile="${quantile}"} ${histogram.quantile(quantile) / 1000}`),
+    `${name}_sum ${latencySum / 1000}`,
+    `${name}_count ${latencies.reduce((sum, [, count]) => sum + count, 0)}`,
+  ]
 }

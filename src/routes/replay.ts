@@ -11,8 +11,8 @@ import { checkJsonHeaders } from '../http/body.ts'
 import { writeSseEvent } from '../http/sse.ts'
 import { findCallerKey } from '../pipeline/admission.ts'
 import { eventSinkOf } from '../pipeline/event-sink.ts'
-import { baseHeaders, STREAM_HEADERS } from '../pipeline/response.ts'
 import { parseLimits } from '../pipeline/parse-request.ts'
+import { baseHeaders, STREAM_HEADERS } from '../pipeline/response.ts'
 import type { Services } from '../pipeline/services.ts'
 import { countEvents, type EventSink, skipEvents, textOf as textOfChunk } from '../replay/event-buffer.ts'
 import type { LiveStream } from '../replay/live-stream.ts'
@@ -109,7 +109,7 @@ interface RemoteReplay {
   readonly sink: EventSink
 }
 
-/** Returns a sink without the events that the caller has already received. */
+/** Returns a sink that skips the events that the caller has already received. */
 function skipReceivedEvents(after: number, sink: EventSink): EventSink {
   let count = 0
   return {

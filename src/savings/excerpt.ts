@@ -43,8 +43,8 @@ export interface SelectionResult {
 const GAP = '[…]'
 
 /**
- * Reduces the long texts of a segment to the given snippets. Keeps tool calls and reasoning, and drops images in
- * shortened tool results. Without snippets, only the tool calls remain.
+ * Reduces the long texts of a segment to the given snippets. Keeps tool calls and reasoning, and drops images in tool
+ * results. Without snippets, drops all texts. Exception: a user segment without snippets stays unchanged.
  */
 export function excerptSegment(segment: Segment, snippets: readonly Snippet[]): readonly Message[] {
   return segment.messages.map((message, index) => {
@@ -132,7 +132,7 @@ export interface Block {
 export function rebuildPrompt(
   { prompt, segments, turns }: Conversation,
   selection: Selection,
-  { notice, asked, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
+  { notice, questionIndexAtCut, blocks = [] }: Pick<Snapshot, 'notice'> & Partial<Snapshot>,
 ): Prompt {
   const replacements = new Map<number, Message | undefined>()
   for (const segment of segments) {
@@ -153,7 +153,7 @@ export function rebuildPrompt(
     const sent = replacements.has(index) ? replacements.get(index) : message
     if (sent !== undefined) indexed.push({ message: sent, index })
   }
-  const unchanged = new Set([questionIndex, asked, ...blockTexts.keys()])
+  const unchanged = new Set([questionIndex, questionIndexAtCut, ...blockTexts.keys()])
   const messages =
     prompt.native.dialect === 'anthropic' ? alternateRoles(indexed, unchanged) : indexed.map(({ message }) => message)
   return { ...prompt, messages }
@@ -203,7 +203,7 @@ export interface Snapshot {
   readonly picks: readonly (readonly number[])[]
   readonly notice: string
   /** Index of the last user message at the time of the cut. A separator inserted before it stays there. */
-  readonly asked: number
+  readonly questionIndexAtCut: number
   /** Blocks selected for individual questions. Never removed, so that the prefix stays the same. */
   readonly blocks: readonly Block[]
   /** Time of the last use, in milliseconds since 1970. */
@@ -220,8 +220,8 @@ export async function rememberCut(
   const picks = segments.flatMap((segment, index) =>
     result.selection.has(segment) ? [[index, ...(result.picks.get(segment) ?? [-1])]] : [],
   )
-  const asked = turns.live[0]?.indexes[0] ?? -1
-  const snapshot: Snapshot = { from: segments.length, picks, notice, asked, blocks: [], at: job.now }
+  const questionIndexAtCut = turns.live[0]?.indexes[0] ?? -1
+  const snapshot: Snapshot = { from: segments.length, picks, notice, questionIndexAtCut, blocks: [], at: job.now }
   await rememberLatest(memory, job, kind, JSON.stringify(snapshot))
 }
 
@@ -256,12 +256,12 @@ export async function recallSnapshot(
   const value = text === undefined ? undefined : parseJson(text)
   if (!isJsonObject(value)) return undefined
   const from = asCount(value['from'])
-  const { notice, asked } = value
-  if (from === undefined || typeof notice !== 'string' || typeof asked !== 'number') return undefined
+  const { notice, questionIndexAtCut } = value
+  if (from === undefined || typeof notice !== 'string' || typeof questionIndexAtCut !== 'number') return undefined
   const picks = asArray(value['picks']).map((pick) => asArray(pick).filter((index) => typeof index === 'number'))
   const blocks = asArray(value['blocks']).flatMap((block) => {
     const { before, text: blockText } = isJsonObject(block) ? block : {}
     return typeof before === 'number' && typeof blockText === 'string' ? [{ before, text: blockText }] : []
   })
-  return { from, picks, notice, asked, blocks, at: asCount(value['at']) ?? 0 }
+  return { from, picks, notice, questionIndexAtCut, blocks, at: asCount(value['at']) ?? 0 }
 }

@@ -117,7 +117,10 @@ interface Comparison {
 
 /** Compares the beginnings of segments with the question, using an embedder. */
 export interface SemanticRanker {
-  /** Returns undefined for a meeting transcript, and if the embedder fails, times out or is paused. Never rejects. */
+  /**
+   * Returns undefined without a question, for a meeting transcript, and if the embedder fails, times out or is paused.
+   * Never rejects.
+   */
   compare(conversation: Conversation, comparison: Comparison): Promise<Similarities | undefined>
   /** Returns the cost of embedding the segments whose vectors are not cached. */
   price(conversation: Conversation, owner: string): NanoUsd

@@ -94,7 +94,7 @@ export async function select(job: SelectionJob, tools: SelectionTools): Promise<
     ? addTopicScores(wordScores, await scoreTopics(corpus.texts, query, pause))
     : addSimilarities(wordScores, entries, job.similarities)
   const usesNeighbors = !isToolHeavy && (isMeeting || job.capacity >= MIN_NEIGHBOR_CAPACITY)
-  rank(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, isToolHeavy)
+  assignValues(entries, usesNeighbors ? addNeighborScores(segmentScores) : segmentScores, isToolHeavy)
   await pause()
   const packer = createPacker(job.capacity, tools)
   const byValue = entries.toSorted((a, b) => b.value - a.value || b.index - a.index)
@@ -183,7 +183,7 @@ function addNeighborScores(scores: Float64Array): Float64Array {
 }
 
 /** A segment's value is its score plus half of its partner's score, weighted by length and age. */
-function rank(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy: boolean): void {
+function assignValues(entries: readonly PackerEntry[], scores: Float64Array, isToolHeavy: boolean): void {
   const [decay, power] = isToolHeavy ? [DECAY, LENGTH_POWER_WITH_TOOLS] : [0, LENGTH_POWER]
   const best = scores.reduce((max, score) => Math.max(max, score), 1e-9)
   for (const [index, entry] of entries.entries()) {

@@ -96,8 +96,8 @@ function minTargetFor(minTarget: MinTarget, tokens: number): number {
 const SECTIONS_PER_PAGE = 32
 
 /**
- * Stores old messages in pages, each with the name of the previous page. Skips stored pages, so each message is stored
- * once, regardless of the number of turns.
+ * Stores old messages in pages, each with the name of the previous page. Skips stored pages, so each turn stores only
+ * the last, incomplete page again.
  */
 export async function storeTranscript(
   memory: ConversationMemory,

@@ -33,8 +33,8 @@ export interface MemoryBounds {
   /** Maximum number of open reservations. Further reservations fail with `overloaded`. @default 100,000 */
   readonly reservations: number
   /**
-   * Maximum number of tallies (sums for reports) and their fields together. Above it, the least recently updated tally
-   * is dropped. @default 500,000
+   * Maximum number of tallies (sums for reports and for amounts that budgets carry over) and their fields together. Above
+   * it, the least recently updated tally is dropped. @default 500,000
    */
   readonly tallies: number
   /**

@@ -28,9 +28,7 @@ const ANSWER_OVERHEAD_TOKENS = 3
 const MESSAGE_OVERHEAD_TOKENS = 4
 const TOOL_CALL_OVERHEAD_TOKENS = 4
 const TOOL_OVERHEAD_TOKENS = 8
-/**
- * Estimated tokens of an image: 1,092 × 1,092 pixels in the messages format, or about 1,024 × 2,048 in the chat format.
- */
+/** Estimated tokens of an image. The messages format charges this for 1,092 × 1,092 pixels. */
 export const IMAGE_TOKENS = 1600
 /** Estimated tokens of a document page, including its image, and its length in base64 characters. */
 const PAGE_TOKENS = 2500

@@ -1,10 +1,10 @@
 import { NO_USAGE, type Usage } from '../core/answer.ts'
 import type { Cancellation } from '../core/async.ts'
 import { GatewayError } from '../core/errors.ts'
+import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 import { add, costOf, ZERO, type NanoUsd, promptTokens } from '../core/money.ts'
 import type { Provider, Route } from '../core/ports.ts'
 import type { Dialect } from '../core/prompt.ts'
-import { isJsonObject, type Json, type JsonObject } from '../core/json.ts'
 
 /** The usage may increase while the answer is received. */
 type AnswerWithUsage = Readonly<{ usage?: Usage | undefined }>
