@@ -4,7 +4,7 @@
  * store.
  */
 import { startFarm } from '../../test/support/farm/farm.ts'
-import { resultsOf } from '../../test/support/batches.ts'
+import { readResults } from '../../test/support/batches.ts'
 
 const count = Number(process.env['BENCH_ITEMS'] ?? 10_000)
 const kills = [0.2, 0.45, 0.7].map((share) => Math.round(share * count))
@@ -29,7 +29,7 @@ for (let batch = created; batch.processing_status !== 'ended';) {
 }
 const endedAt = performance.now()
 const { request_counts: counts } = await farm.client.messages.batches.retrieve(created.id)
-const results = await resultsOf(farm.client, created.id)
+const results = await readResults(farm.client, created.id)
 const readAt = performance.now()
 const usage = await farm.gateway.keys.usage(farm.keyId)
 const peaks = farm.peaks()

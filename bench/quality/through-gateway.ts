@@ -4,7 +4,7 @@ import { chatClient } from '../../src/formats/chat/client.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
 import { createGateway, openaiCompatible } from '../../src/index.ts'
 import type { Method } from './recall.ts'
-import { chatFormat, messagesFormat } from '../../test/support/whole-formats.ts'
+import { chatFormat, messagesFormat } from '../../test/support/two-way-formats.ts'
 
 export type ClientFormat = 'chat' | 'messages'
 

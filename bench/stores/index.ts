@@ -6,7 +6,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { createGateway, type Store } from 'sluice'
-import { newName } from '../../test/support/fleet/laws.ts'
+import { newName } from '../../test/support/fleet/scenarios.ts'
 import { gatewayOptions, MODEL } from '../../test/support/fleet/jobs.ts'
 import { openStore, type OpenedStore, type StorePlace } from '../../test/support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../../test/support/servers.ts'

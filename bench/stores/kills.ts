@@ -2,7 +2,7 @@
  * npm run bench:kills: 4 processes reserve and settle on one store while they are killed with SIGKILL and replaced, 100
  * times per engine (BENCH_KILLS). Fails if a confirmed settlement is missing or any settlement is counted twice.
  */
-import { newName, settleUnderKills } from '../../test/support/fleet/laws.ts'
+import { newName, settleUnderKills } from '../../test/support/fleet/scenarios.ts'
 import type { StorePlace } from '../../test/support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../../test/support/servers.ts'
 import { temporaryDirectory } from '../../test/support/sqlite.ts'

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { startFarm } from '../support/farm/farm.ts'
-import { ended, resultsOf } from '../support/batches.ts'
+import { waitForBatch, readResults } from '../support/batches.ts'
 import { ITEM_USD, createItems } from './cluster.ts'
 
 const COUNT = 500
@@ -16,9 +16,9 @@ it('produces one result and one charge per item when the worker is killed three 
       await farm.replaceWorker()
     }
     await farm.askedSoOften(COUNT)
-    const batch = await ended(farm.client, made.id)
+    const batch = await waitForBatch(farm.client, made.id)
 
-    const results = await resultsOf(farm.client, made.id)
+    const results = await readResults(farm.client, made.id)
     const usage = await farm.gateway.keys.usage(farm.keyId)
     expect(batch.request_counts).toEqual({ processing: 0, succeeded: COUNT, errored: 0, canceled: 0, expired: 0 })
     expect(results).toHaveLength(COUNT)

@@ -1,7 +1,7 @@
 import { afterEach, expect, it } from 'vitest'
 import type { HttpRequest, ResponseSink } from '../../src/core/http.ts'
-import { ended } from '../support/batches.ts'
-import { MESSAGE } from '../support/ask.ts'
+import { waitForBatch } from '../support/batches.ts'
+import { MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage | undefined
@@ -12,7 +12,7 @@ it('disconnects a client that reads no batch results for timeouts.total', async 
   const params = { model: MESSAGE.model, max_tokens: 20, messages: [{ role: 'user' as const, content: 'Hello?' }] }
   const requests = ['one', 'two'].map((custom_id) => ({ custom_id, params }))
   const { id } = await running.anthropic.messages.batches.create({ requests })
-  await ended(running.anthropic, id)
+  await waitForBatch(running.anthropic, id)
 
   const request: HttpRequest = {
     method: 'GET',

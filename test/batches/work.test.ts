@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import type { Store } from '../../src/core/store.ts'
-import { gate } from '../support/upstream-frames.ts'
+import { gate } from '../support/upstream-events.ts'
 import { crashingStore } from './crashing-store.ts'
 import {
   callBatches,

@@ -5,7 +5,12 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import { asArray, isJsonObject, type JsonObject } from '../../src/core/json.ts'
-import { answeredLines, runProgram, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import {
+  answeredRecords,
+  runProgram,
+  startAgentEnvironment,
+  type AgentEnvironment,
+} from '../support/agent-environment.ts'
 import type { Reply, Upstream, UpstreamRequest } from '../support/upstream.ts'
 
 /** Installed by `npm ci --prefix test/clients/agents`, or in another folder that AGENTS_DIR names. */
@@ -17,14 +22,18 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-async function start(reply: Upstream['reply']): Promise<AgentPlace> {
-  const place = await startAgentPlace(reply)
+async function start(reply: Upstream['reply']): Promise<AgentEnvironment> {
+  const place = await startAgentEnvironment(reply)
   closing.push(place.close)
   return place
 }
 
-const run = (name: string, args: readonly string[], place: AgentPlace, env: Record<string, string>): Promise<string> =>
-  runProgram(programOf(name), args, place, env)
+const run = (
+  name: string,
+  args: readonly string[],
+  place: AgentEnvironment,
+  env: Record<string, string>,
+): Promise<string> => runProgram(programOf(name), args, place, env)
 
 describe('Codex with its default model, with only the base URL and the key changed', () => {
   it.skipIf(!existsSync(programOf('codex')))(
@@ -58,7 +67,7 @@ describe('Codex with its default model, with only the base URL and the key chang
       expect(asked.map(({ body }) => outputsOf(body).length)).toEqual([0, 1, 2])
       expect(JSON.stringify(outputsOf(asked[2]?.body ?? {})[0])).toContain('from the shell')
       expect(new Set(asked.map(({ body }) => String(body['model']).includes('/')))).toEqual(new Set([false]))
-      expect(answeredLines(place.log)).toHaveLength(3)
+      expect(answeredRecords(place.log)).toHaveLength(3)
     },
     180_000,
   )
@@ -82,7 +91,7 @@ describe('Claude Code with its default model, with only the base URL and the key
       const last = place.upstream.requests.findLast(({ body }) => toolResults(body) === 2)
       expect(last?.text).toContain('from the shell')
       expect(last?.text).toContain('from the file')
-      expect(answeredLines(place.log).length).toBeGreaterThanOrEqual(3)
+      expect(answeredRecords(place.log).length).toBeGreaterThanOrEqual(3)
     },
     180_000,
   )

@@ -16,9 +16,9 @@ async function stage(options: StageOptions = {}): Promise<Stage> {
   return started
 }
 
-type Front = (stage: Stage, model: string) => LanguageModel
+type CreateModel = (stage: Stage, model: string) => LanguageModel
 
-const fronts: Record<string, Front> = {
+const providers: Record<string, CreateModel> = {
   'openai-compatible': ({ url, secret }, model) =>
     createOpenAICompatible({ name: 'sluice', baseURL: `${url}/v1`, apiKey: secret, includeUsage: true })(model),
   'default openai': ({ url, secret }, model) => createOpenAI({ baseURL: `${url}/v1`, apiKey: secret })(model),
@@ -36,7 +36,7 @@ const weatherIn = {
 }
 const tools: ToolSet = { weather: weatherIn }
 
-describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front) => {
+describe.each(Object.entries(providers))('the AI SDK by its %s provider', (_, createModel) => {
   describe.each([
     ['a chat upstream', CHAT_MODEL],
     ['a message upstream', MESSAGE_MODEL],
@@ -45,7 +45,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
       const started = await stage({ reply: () => 'Bonjour.' })
 
       const result = await generateText({
-        model: front(started, model),
+        model: createModel(started, model),
         prompt: 'Hello?',
         maxOutputTokens: 60,
         maxRetries: 0,
@@ -59,7 +59,12 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
     it('streams a text without unknown parts', async () => {
       const started = await stage({ reply: () => ({ text: ['Bon', 'jour', '.'] }) })
 
-      const result = streamText({ model: front(started, model), prompt: 'Hello?', maxOutputTokens: 60, maxRetries: 0 })
+      const result = streamText({
+        model: createModel(started, model),
+        prompt: 'Hello?',
+        maxOutputTokens: 60,
+        maxRetries: 0,
+      })
       const parts = []
       for await (const part of result.fullStream) parts.push(part)
 
@@ -73,7 +78,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
         reply: () => ({ toolCalls: [{ id: 'call_1', name: 'weather', input: '{"city":"Paris"}' }] }),
       })
       const call = {
-        model: front(started, model),
+        model: createModel(started, model),
         prompt: 'Weather in Paris?',
         maxOutputTokens: 60,
         maxRetries: 0,
@@ -97,7 +102,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
       })
       const run = { ...weatherIn, execute: async ({ city }: { city: string }) => `22 degrees in ${city}` }
       const call = {
-        model: front(started, model),
+        model: createModel(started, model),
         prompt: 'Weather in Paris?',
         maxOutputTokens: 60,
         maxRetries: 0,
@@ -120,7 +125,7 @@ describe.each(Object.entries(fronts))('the AI SDK by its %s provider', (_, front
       const started = await stage({ reply: () => ({ kind: 'failure', status: 400, failure: { message: 'Too hot.' } }) })
 
       const failed = await generateText({
-        model: front(started, model),
+        model: createModel(started, model),
         prompt: 'Hello?',
         maxOutputTokens: 60,
         maxRetries: 0,

@@ -1,7 +1,7 @@
 import Anthropic from '@anthropic-ai/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { CUT, framesUntilText, gate, HANG } from '../support/upstream-frames.ts'
+import { CUT, eventsUntilText, gate, HANG } from '../support/upstream-events.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -142,20 +142,20 @@ describe.each([
       const opened = gate()
       const { anthropic, upstream } = await stage({
         inProcess,
-        reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), opened.opened, HANG] }),
+        reply: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), opened.opened, HANG] }),
       })
 
       const stream = anthropic.messages.stream({ model, messages: question, max_tokens: 60 })
       for await (const event of stream) if (event.type === 'content_block_delta') break
 
-      await upstream.requests[0]?.leaving
-      expect(upstream.last.left).toBe(true)
+      await upstream.requests[0]?.aborted
+      expect(upstream.last.isAborted).toBe(true)
     })
 
     it('receives an error when the upstream breaks off', async () => {
       const { anthropic } = await stage({
         inProcess,
-        reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
+        reply: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), CUT] }),
       })
 
       const stream = anthropic.messages.stream({ model, messages: question, max_tokens: 60 })

@@ -1,10 +1,10 @@
 import Anthropic from '@anthropic-ai/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
-import { ask } from '../support/ask.ts'
-import { ended, resultsOf } from '../support/batches.ts'
+import { sendRequest } from '../support/send-request.ts'
+import { waitForBatch, readResults } from '../support/batches.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { gate } from '../support/upstream-frames.ts'
-import { watchedStore } from '../support/watched-store.ts'
+import { gate } from '../support/upstream-events.ts'
+import { recordingStore } from '../support/recording-store.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -42,8 +42,8 @@ describe('message batches through the official client', () => {
     const made = await anthropic.messages.batches.create({
       requests: Array.from({ length: 7 }, (__, n) => item(`item-${n}`, { model })),
     })
-    const batch = await ended(anthropic, made.id)
-    const results = await resultsOf(anthropic, made.id)
+    const batch = await waitForBatch(anthropic, made.id)
+    const results = await readResults(anthropic, made.id)
     const deleted = await anthropic.messages.batches.delete(made.id)
 
     expect(made).toMatchObject({
@@ -89,8 +89,8 @@ describe('message batches through the official client', () => {
         item('streamed', { stream: true as never }),
       ],
     })
-    const { request_counts: counts } = await ended(anthropic, id)
-    const results = new Map((await resultsOf(anthropic, id)).map((one) => [one.custom_id, one.result]))
+    const { request_counts: counts } = await waitForBatch(anthropic, id)
+    const results = new Map((await readResults(anthropic, id)).map((one) => [one.custom_id, one.result]))
 
     expect(counts).toMatchObject({ succeeded: 1, errored: 4 })
     expect(results.get('right')?.type).toBe('succeeded')
@@ -106,21 +106,21 @@ describe('message batches through the official client', () => {
   })
 
   it('each item is billed, limited and recorded like a request', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     const { anthropic, gateway, keyId } = await stage({
       store,
       reply: () => ({ text: 'Yes.', usage: { input_tokens: 100, output_tokens: 50 } }),
     })
 
     const { id } = await anthropic.messages.batches.create({ requests: ['a', 'b', 'c'].map((name) => item(name)) })
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
 
     const usage = await gateway.keys.usage(keyId)
     const audit = await gateway.audit.read({ keyId })
     // Creating the batch is a request, too.
     expect(usage).toMatchObject({ requests: 4, cost: { billedUsd: 0.0009 } })
     expect(audit.records.map((record) => record.costUsd)).toEqual([0.0003, 0.0003, 0.0003])
-    expect(await store.held()).toBe(0)
+    expect(await store.maxHeld()).toBe(0)
   })
 
   it('creating one counts as one request against the request limit, and each item as another', async () => {
@@ -130,7 +130,7 @@ describe('message batches through the official client', () => {
     const create = () => anthropic.messages.batches.create({ requests: [item('a')] })
 
     const { id } = await create()
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
     await create()
     await expect(create()).rejects.toMatchObject({
       status: 429,
@@ -154,9 +154,9 @@ describe('message batches through the official client', () => {
     const { id } = await anthropic.messages.batches.create({
       requests: Array.from({ length: 9 }, (_, n) => item(`item-${n}`, same)),
     })
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
 
-    expect(await resultsOf(anthropic, id)).toHaveLength(9)
+    expect(await readResults(anthropic, id)).toHaveLength(9)
     expect(upstream.requests).toHaveLength(1)
   })
 
@@ -166,9 +166,9 @@ describe('message batches through the official client', () => {
     })
 
     const { id } = await anthropic.messages.batches.create({ requests: [item('a')] })
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
 
-    expect((await resultsOf(anthropic, id))[0]?.result).toMatchObject({
+    expect((await readResults(anthropic, id))[0]?.result).toMatchObject({
       type: 'errored',
       error: { error: { type: 'budget_exceeded_error' } },
     })
@@ -185,16 +185,16 @@ describe('message batches through the official client', () => {
     })
 
     const { id } = await anthropic.messages.batches.create({ requests: ['a', 'b', 'c'].map((name) => item(name)) })
-    await upstream.arrival(1)
+    await upstream.waitForRequest(1)
     const cancelled = await anthropic.messages.batches.cancel(id)
     await expect(anthropic.messages.batches.delete(id)).rejects.toBeInstanceOf(Anthropic.BadRequestError)
     await expect(anthropic.messages.batches.results(id)).rejects.toThrow('results_url')
     hold.open()
-    const batch = await ended(anthropic, id)
+    const batch = await waitForBatch(anthropic, id)
 
     expect(cancelled).toMatchObject({ processing_status: 'canceling', cancel_initiated_at: expect.any(String) })
     expect(batch.request_counts).toEqual({ processing: 0, succeeded: 1, errored: 0, canceled: 2, expired: 0 })
-    expect((await resultsOf(anthropic, id)).map((one) => one.result.type).toSorted()).toEqual([
+    expect((await readResults(anthropic, id)).map((one) => one.result.type).toSorted()).toEqual([
       'canceled',
       'canceled',
       'succeeded',
@@ -204,7 +204,7 @@ describe('message batches through the official client', () => {
   it('the batch of another key does not exist', async () => {
     const { anthropic, gateway, url } = await stage()
     const { id } = await anthropic.messages.batches.create({ requests: [item('a')] })
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
     const other = new Anthropic({ baseURL: url, apiKey: (await gateway.keys.create({ name: 'other' })).value })
 
     const { batches } = other.messages
@@ -216,7 +216,7 @@ describe('message batches through the official client', () => {
     ]
     for (const attempt of attempts) await expect(attempt()).rejects.toBeInstanceOf(Anthropic.NotFoundError)
     expect((await batches.list()).data).toEqual([])
-    expect(await resultsOf(anthropic, id)).toHaveLength(1)
+    expect(await readResults(anthropic, id)).toHaveLength(1)
   })
 
   it('are listed newest first, in pages in both directions', async () => {
@@ -246,14 +246,14 @@ describe('message batches through the official client', () => {
       },
     })
     const { id } = await anthropic.messages.batches.create({ requests: ['a', 'b'].map((name) => item(name)) })
-    await upstream.arrival(1)
+    await upstream.waitForRequest(1)
     await gateway.keys.update(keyId, { is_active: false })
     hold.open()
     await gateway.batches.work()
     await gateway.keys.update(keyId, { is_active: true })
-    await ended(anthropic, id)
+    await waitForBatch(anthropic, id)
 
-    const results = await resultsOf(anthropic, id)
+    const results = await readResults(anthropic, id)
     expect(results.map((one) => one.result)).toMatchObject([
       { type: 'succeeded' },
       { type: 'errored', error: { error: { type: 'authentication_error' } } },
@@ -277,7 +277,7 @@ describe('an invalid batch', () => {
   ])('is rejected with the path of the invalid field: %s', async (_, body, param) => {
     const { url, secret } = await stage()
 
-    const reply = await ask({ url, secret }, JSON.stringify(body), { path: '/v1/messages/batches' })
+    const reply = await sendRequest({ url, secret }, JSON.stringify(body), { path: '/v1/messages/batches' })
 
     expect(reply.status).toBe(400)
     expect(reply.error).toMatchObject({ type: 'invalid_request_error', param })
@@ -288,7 +288,10 @@ describe('an invalid batch', () => {
     async (query) => {
       const { url, secret } = await stage()
 
-      const reply = await ask({ url, secret }, undefined, { method: 'GET', path: `/v1/messages/batches?${query}` })
+      const reply = await sendRequest({ url, secret }, undefined, {
+        method: 'GET',
+        path: `/v1/messages/batches?${query}`,
+      })
 
       expect(reply.status).toBe(400)
     },
@@ -305,7 +308,7 @@ describe('an invalid batch', () => {
       ['GET', '/msgbatch_1/results'],
       ['DELETE', '/msgbatch_1'],
     ]) {
-      const reply = await ask({ url, secret: '' }, undefined, {
+      const reply = await sendRequest({ url, secret: '' }, undefined, {
         ...(method !== undefined && { method }),
         path: `/v1/messages/batches${path}`,
         secret: null,

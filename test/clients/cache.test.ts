@@ -111,7 +111,7 @@ describe('tier 1 over a real port', () => {
     })
   })
 
-  it('answers on either front, as JSON or as a stream, what was stored from the other', async () => {
+  it('answers on either endpoint, as JSON or as a stream, what was stored from the other', async () => {
     const { openai, anthropic, upstream } = await stage({ reply: () => ({ text: ['A gate', ' for water.'] }) })
     const question = [{ role: 'user' as const, content: 'What is a sluice?' }]
     await openai.chat.completions.create({ model: MESSAGE_MODEL, max_tokens: 60, messages: question })
@@ -135,7 +135,7 @@ describe('tier 1 over a real port', () => {
     const { openai, upstream } = await stage({ reply: async () => (await opened.opened, 'Once.') })
 
     const asked = Array.from({ length: 5 }, () => openai.chat.completions.create(ask('The same?')).withResponse())
-    await upstream.arrival(1)
+    await upstream.waitForRequest(1)
     opened.open()
     const answers = await Promise.all(asked)
 
@@ -156,10 +156,10 @@ describe('tier 1 over a real port', () => {
     const leaver = new AbortController()
 
     const first = openai.chat.completions.create(ask('The same?'), { signal: leaver.signal }).catch(() => 'left')
-    await upstream.arrival(1)
+    await upstream.waitForRequest(1)
     const second = openai.chat.completions.create(ask('The same?'))
     leaver.abort()
-    await upstream.arrival(2)
+    await upstream.waitForRequest(2)
     opened.open()
 
     expect(await first).toBe('left')

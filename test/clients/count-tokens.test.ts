@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { ask } from '../support/ask.ts'
+import { sendRequest } from '../support/send-request.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { watchedStore } from '../support/watched-store.ts'
+import { recordingStore } from '../support/recording-store.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -57,7 +57,7 @@ describe('counting tokens through the official client', () => {
   })
 
   it('is free, and counts only against the request limit', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     const { anthropic, gateway, keyId } = await stage({
       store,
       reply: counted(10),
@@ -70,7 +70,7 @@ describe('counting tokens through the official client', () => {
     }
 
     expect([await remaining(), await remaining(), await remaining()]).toEqual(['2', '1', '0'])
-    expect(await store.held()).toBe(0)
+    expect(await store.maxHeld()).toBe(0)
     expect(await store.spent('tokens')).toBe(0)
     expect(await gateway.keys.usage(keyId)).toMatchObject({ requests: 3, cost: { billedUsd: 0 } })
     expect((await gateway.audit.read({ keyId })).records).toHaveLength(3)
@@ -100,7 +100,7 @@ describe('counting tokens through the official client', () => {
   ])('is rejected %s', async (_, options, change, status) => {
     const { url, secret } = await stage({ key: { name: 'k', allowed_models: ['anthropic/*'] } })
 
-    const reply = await ask(
+    const reply = await sendRequest(
       { url, secret },
       { model: MESSAGE_MODEL, messages, ...change },
       { path: '/v1/messages/count_tokens', ...options },

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, CHAT, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
+import { sendRequest, CHAT, ENDPOINTS, MESSAGE, type Reply } from '../support/send-request.ts'
 import { CHAT_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { watchedStore } from '../support/watched-store.ts'
+import { recordingStore } from '../support/recording-store.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -16,7 +16,7 @@ async function stage(options: StageOptions = {}): Promise<Stage> {
 }
 
 function explain(of: Stage, body: JsonObject, headers: Record<string, string> = {}, path = CHAT.path): Promise<Reply> {
-  return ask(of, body, { path, headers: { 'x-svc-explain': 'true', ...headers } })
+  return sendRequest(of, body, { path, headers: { 'x-svc-explain': 'true', ...headers } })
 }
 
 /** A conversation of about so many tokens. */
@@ -33,35 +33,38 @@ function long(turns: number): JsonObject {
 }
 
 describe('a request with X-Svc-Explain', () => {
-  it.each(FRONTS)('returns the expected result on the $name front without side effects', async ({ path, body }) => {
-    const store = watchedStore()
-    const started = await stage({ store, key: { name: 'k', budget_limit_cents: 10, rate_limit_requests: 5 } })
+  it.each(ENDPOINTS)(
+    'returns the expected result on the $name endpoint without side effects',
+    async ({ path, body }) => {
+      const store = recordingStore()
+      const started = await stage({ store, key: { name: 'k', budget_limit_cents: 10, rate_limit_requests: 5 } })
 
-    const reply = await explain(started, body, {}, path)
+      const reply = await explain(started, body, {}, path)
 
-    expect(reply.status).toBe(200)
-    expect(reply.headers['x-ratelimit-remaining']).toBe('5')
-    expect(reply.body).toMatchObject({
-      object: 'svc.explanation',
-      model: body['model'],
-      would_be: 'asked',
-      cache: { state: 'off' },
-      tier: { chosen: null, strategy: 'Passthrough (no optimization needed)' },
-      margin: 1.5,
-      route: [{ model: 'large', role: 'first' }],
-      limits: {
-        refused: null,
-        answer_tokens: 20,
-        in_force: [
-          { kind: 'requests', limit: 5, left: 5, takes: 1, window: '1h' },
-          { kind: 'budget', limit: 0.1, left: 0.1 },
-        ],
-      },
-    })
-    expect(started.upstream.requests).toHaveLength(0)
-    expect(store.reservationIds).toEqual([])
-    expect(await started.gateway.keys.usage(started.keyId)).toMatchObject({ requests: 0 })
-  })
+      expect(reply.status).toBe(200)
+      expect(reply.headers['x-ratelimit-remaining']).toBe('5')
+      expect(reply.body).toMatchObject({
+        object: 'svc.explanation',
+        model: body['model'],
+        would_be: 'asked',
+        cache: { state: 'off' },
+        tier: { chosen: null, strategy: 'Passthrough (no optimization needed)' },
+        margin: 1.5,
+        route: [{ model: 'large', role: 'first' }],
+        limits: {
+          refused: null,
+          answer_tokens: 20,
+          in_force: [
+            { kind: 'requests', limit: 5, left: 5, takes: 1, window: '1h' },
+            { kind: 'budget', limit: 0.1, left: 0.1 },
+          ],
+        },
+      })
+      expect(started.upstream.requests).toHaveLength(0)
+      expect(store.reservationIds).toEqual([])
+      expect(await started.gateway.keys.usage(started.keyId)).toMatchObject({ requests: 0 })
+    },
+  )
 
   it('has both prices, which agree with one another', async () => {
     const { body } = await explain(await stage(), CHAT.body)
@@ -78,7 +81,7 @@ describe('a request with X-Svc-Explain', () => {
   it('returns whether the cache would answer, without counting a hit or a miss', async () => {
     const started = await stage({ cache: {} })
     const before = await explain(started, CHAT.body)
-    await ask(started, CHAT.body)
+    await sendRequest(started, CHAT.body)
     const metrics = started.gateway.metrics
     const hits = JSON.stringify(await metrics.cache())
 
@@ -117,7 +120,7 @@ describe('a request with X-Svc-Explain', () => {
     ['x-vanishing-context', 2],
     ['x-svc-rlm', 3],
   ])('with %s calls no small model, writes nothing to the store, and returns the cost', async (header, tier) => {
-    const store = watchedStore()
+    const store = recordingStore()
     const written: string[] = []
     const started = await stage({
       store: {
@@ -143,7 +146,7 @@ describe('a request with X-Svc-Explain', () => {
   it('returns how it would be rejected', async () => {
     const poor = await stage({ key: { name: 'k', budget_limit_cents: 0 } })
     const spent = await stage({ key: { name: 'k', rate_limit_requests: 1, rate_limit_reset_duration: '1h' } })
-    await ask(spent, CHAT.body)
+    await sendRequest(spent, CHAT.body)
 
     const budget = await explain(poor, CHAT.body)
     const limit = await explain(spent, MESSAGE.body, {}, MESSAGE.path)
@@ -187,7 +190,11 @@ describe('a request with X-Svc-Explain', () => {
   ])('is rejected if it is invalid: %j %j', async (options, change, status) => {
     const started = await stage()
 
-    const reply = await ask(started, { ...CHAT.body, ...change }, { ...options, headers: { 'x-svc-explain': 'true' } })
+    const reply = await sendRequest(
+      started,
+      { ...CHAT.body, ...change },
+      { ...options, headers: { 'x-svc-explain': 'true' } },
+    )
 
     expect(reply.status).toBe(status)
   })

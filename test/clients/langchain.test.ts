@@ -3,15 +3,15 @@ import type { BaseChatModel } from '@langchain/core/language_models/chat_models'
 import { HumanMessage, ToolMessage, type AIMessageChunk } from '@langchain/core/messages'
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import { answeredLines, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import { answeredRecords, startAgentEnvironment, type AgentEnvironment } from '../support/agent-environment.ts'
 import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 
-let place: AgentPlace | undefined
+let place: AgentEnvironment | undefined
 afterEach(() => place?.close())
 
-type Front = (place: AgentPlace) => BaseChatModel
+type CreateModel = (place: AgentEnvironment) => BaseChatModel
 
-const fronts: Record<string, Front> = {
+const models: Record<string, CreateModel> = {
   ChatOpenAI: ({ url, secret }) =>
     new ChatOpenAI({ model: 'gpt-5-mini', apiKey: secret, configuration: { baseURL: `${url}/v1` }, maxRetries: 0 }),
   'ChatOpenAI by the responses format': ({ url, secret }) =>
@@ -35,10 +35,10 @@ const weather = {
   },
 }
 
-describe.each(Object.entries(fronts))('LangChain by its %s', (_, front) => {
+describe.each(Object.entries(models))('LangChain by its %s', (_, createModel) => {
   it('calls a tool and answers with a bare model name', async () => {
-    place = await startAgentPlace(weatherVendor())
-    const model = front(place).bindTools?.([weather])
+    place = await startAgentEnvironment(weatherVendor())
+    const model = createModel(place).bindTools?.([weather])
     const question = new HumanMessage('What is the weather in Paris?')
 
     const called = await model?.invoke([question])
@@ -49,13 +49,13 @@ describe.each(Object.entries(fronts))('LangChain by its %s', (_, front) => {
 
     expect(answer?.text).toBe(WEATHER)
     expect(answer).toMatchObject({ usage_metadata: { output_tokens: expect.any(Number) as number } })
-    expect(answeredLines(place.log)).toHaveLength(2)
+    expect(answeredRecords(place.log)).toHaveLength(2)
   })
 
   it('streams an answer', async () => {
-    place = await startAgentPlace(weatherVendor())
+    place = await startAgentEnvironment(weatherVendor())
     let whole: AIMessageChunk | undefined
-    for await (const chunk of await front(place).stream('What is the weather in Paris?')) {
+    for await (const chunk of await createModel(place).stream('What is the weather in Paris?')) {
       whole = whole === undefined ? chunk : whole.concat(chunk)
     }
 
@@ -65,7 +65,7 @@ describe.each(Object.entries(fronts))('LangChain by its %s', (_, front) => {
 
 describe('LangChain by its OpenAIEmbeddings', () => {
   it('embeds texts', async () => {
-    place = await startAgentPlace(({ body }) => ({
+    place = await startAgentEnvironment(({ body }) => ({
       kind: 'json',
       value: {
         object: 'list',

@@ -1,7 +1,7 @@
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { framesUntilText, gate, HANG } from '../support/upstream-frames.ts'
+import { eventsUntilText, gate, HANG } from '../support/upstream-events.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -180,7 +180,7 @@ describe.each([
       const opened = gate()
       const { openai, upstream } = await stage({
         inProcess,
-        reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), opened.opened, HANG] }),
+        reply: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), opened.opened, HANG] }),
       })
 
       const stream = await openai.chat.completions.create({ model, messages: question, max_tokens: 60, stream: true })
@@ -188,8 +188,8 @@ describe.each([
         if (chunk.choices[0]?.delta.content !== '') break
       }
 
-      await upstream.requests[0]?.leaving
-      expect(upstream.last.left).toBe(true)
+      await upstream.requests[0]?.aborted
+      expect(upstream.last.isAborted).toBe(true)
     })
   })
 

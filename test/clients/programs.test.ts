@@ -4,7 +4,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { answeredLines, runProgram, startAgentPlace, type AgentPlace } from '../support/agent-place.ts'
+import {
+  answeredRecords,
+  runProgram,
+  startAgentEnvironment,
+  type AgentEnvironment,
+} from '../support/agent-environment.ts'
 import { WEATHER, weatherVendor } from '../support/weather-vendor.ts'
 import type { Upstream } from '../support/upstream.ts'
 
@@ -38,14 +43,14 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-async function start(reply: Upstream['reply']): Promise<AgentPlace> {
-  const place = await startAgentPlace(reply)
+async function start(reply: Upstream['reply']): Promise<AgentEnvironment> {
+  const place = await startAgentEnvironment(reply)
   closing.push(place.close)
   return place
 }
 
 /** Base URL and key, under the names that the programs read. */
-function variables({ url, secret }: AgentPlace): Record<string, string> {
+function variables({ url, secret }: AgentEnvironment): Record<string, string> {
   return {
     OPENAI_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: secret,
@@ -56,13 +61,13 @@ function variables({ url, secret }: AgentPlace): Record<string, string> {
   }
 }
 
-async function runAgent(name: string, place: AgentPlace, program: string = process.execPath): Promise<Json> {
+async function runAgent(name: string, place: AgentEnvironment, program: string = process.execPath): Promise<Json> {
   const file = join(agents, `${name}.mjs`)
   if (agents !== own) await copyFile(join(own, `${name}.mjs`), file)
   return lastLine(await runProgram(program, [file], place, variables(place)))
 }
 
-async function runPython(group: string, name: string, place: AgentPlace): Promise<Json> {
+async function runPython(group: string, name: string, place: AgentEnvironment): Promise<Json> {
   const script = join(scripts, `${name}.py`)
   return lastLine(await runProgram(binaryOf(group, 'python'), [script], place, variables(place)))
 }
@@ -81,7 +86,7 @@ describe('the OpenAI Agents SDK', () => {
 
       expect(await runAgent('openai-agents', place)).toEqual([WEATHER, WEATHER])
       expect(place.upstream.requests.map(({ path }) => path)).toEqual(Array(4).fill('/v1/responses'))
-      expect(answeredLines(place.log)).toHaveLength(4)
+      expect(answeredRecords(place.log)).toHaveLength(4)
     },
     LONG,
   )
@@ -94,7 +99,7 @@ describe('Mastra', () => {
       const place = await start(weatherVendor())
 
       expect(await runAgent('mastra', place, node22)).toEqual([WEATHER, WEATHER, WEATHER, WEATHER])
-      expect(answeredLines(place.log)).toHaveLength(8)
+      expect(answeredRecords(place.log)).toHaveLength(8)
     },
     LONG,
   )
@@ -140,7 +145,7 @@ describe('Python', () => {
       const place = await start(weatherVendor())
 
       expect(await runPython('requirements', 'pydantic_ai_agent', place)).toEqual(Array(6).fill(WEATHER))
-      expect(answeredLines(place.log)).toHaveLength(12)
+      expect(answeredRecords(place.log)).toHaveLength(12)
     },
     LONG,
   )
@@ -186,7 +191,7 @@ describe('Python', () => {
       )
 
       expect(await readFile(file, 'utf8')).toBe('after\n')
-      expect(answeredLines(place.log).length).toBeGreaterThanOrEqual(1)
+      expect(answeredRecords(place.log).length).toBeGreaterThanOrEqual(1)
     },
     LONG,
   )

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { memoryStore } from '../../src/index.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { framesUntilText, gate, HANG } from '../support/upstream-frames.ts'
+import { eventsUntilText, gate, HANG } from '../support/upstream-events.ts'
 import { CUT } from '../support/upstream.ts'
 
 const stages: Stage[] = []
@@ -256,19 +256,19 @@ describe.each([
   it('end the upstream’s call when they are aborted in the middle of a stream', async () => {
     const opened = gate()
     const { openai, upstream } = await stage({
-      reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), opened.opened, HANG] }),
+      reply: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), opened.opened, HANG] }),
     })
 
     const stream = await openai.responses.create({ model, input: 'Hello?', max_output_tokens: 60, stream: true })
     for await (const event of stream) if (event.type === 'response.output_text.delta') break
 
-    await upstream.requests[0]?.leaving
-    expect(upstream.last.left).toBe(true)
+    await upstream.requests[0]?.aborted
+    expect(upstream.last.isAborted).toBe(true)
   })
 
   it('fail with the client’s error when the upstream breaks off in the middle of a stream', async () => {
     const { openai } = await stage({
-      reply: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
+      reply: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), CUT] }),
     })
 
     const stream = await openai.responses.create({ model, input: 'Hello?', max_output_tokens: 60, stream: true })

@@ -1,10 +1,10 @@
 import { ConflictError, NotFoundError, type Anthropic } from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
-import { ask } from '../support/ask.ts'
+import { sendRequest } from '../support/send-request.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { eventTexts, messageIdOf } from '../support/streams.ts'
-import { framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
+import { splitEvents, messageIdOf } from '../support/read-stream.ts'
+import { buildEvents, gate, type UpstreamRequest } from '../support/upstream.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -163,11 +163,11 @@ describe('the official client of the chat format, on a real port', () => {
     const body = { ...question, model: CHAT_MODEL }
     const headers = { 'idempotency-key': 'lost', 'x-svc-detach': 'true' }
     const lost = new AbortController()
-    const first = ask(started, body, { headers, signal: lost.signal })
-    await started.upstream.arrival(1)
+    const first = sendRequest(started, body, { headers, signal: lost.signal })
+    await started.upstream.waitForRequest(1)
     lost.abort()
     await expect(first).rejects.toThrow()
-    const second = ask(started, body, { headers })
+    const second = sendRequest(started, body, { headers })
     opened.open()
 
     expect((await second).status).toBe(200)
@@ -177,14 +177,14 @@ describe('the official client of the chat format, on a real port', () => {
 
 it('Last-Event-ID and starting_after have the same effect; the later one applies', async () => {
   const started = await stage({ reply: () => ANSWER })
-  const whole = (await ask(started, { ...question, stream: true }, { path: '/v1/messages' })).text
-  const events = eventTexts(whole)
+  const whole = (await sendRequest(started, { ...question, stream: true }, { path: '/v1/messages' })).text
+  const events = splitEvents(whole)
   const path = `/v1/messages/${messageIdOf(whole)}/streams`
   const answers = await Promise.all([
-    ask(started, undefined, { path, headers: { 'last-event-id': '3', 'content-type': undefined } }),
-    ask(started, { starting_after: 3 }, { path }),
-    ask(started, { starting_after: 1 }, { path, headers: { 'last-event-id': '3' } }),
-    ask(started, {}, { path, headers: { 'last-event-id': '3' } }),
+    sendRequest(started, undefined, { path, headers: { 'last-event-id': '3', 'content-type': undefined } }),
+    sendRequest(started, { starting_after: 3 }, { path }),
+    sendRequest(started, { starting_after: 1 }, { path, headers: { 'last-event-id': '3' } }),
+    sendRequest(started, {}, { path, headers: { 'last-event-id': '3' } }),
   ])
 
   for (const { status, text, headers } of answers) {
@@ -201,7 +201,7 @@ async function collect<item>(items: AsyncIterable<item>): Promise<readonly item[
 }
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const events = framesOf(request, ANSWER)
+  const events = buildEvents(request, ANSWER)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)

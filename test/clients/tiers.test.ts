@@ -40,7 +40,7 @@ interface Asked {
   readonly turns: { role: 'user' | 'assistant'; content: string }[]
 }
 
-const fronts: Record<string, (asked: Asked) => Promise<Headers>> = {
+const endpoints: Record<string, (asked: Asked) => Promise<Headers>> = {
   chat: async ({ headers, turns: talk }) => {
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'system', content: SYSTEM }, ...talk]
     const create = stage.openai.chat.completions.create({ model: CHAT_MODEL, max_tokens: 50, messages }, { headers })
@@ -64,7 +64,7 @@ function sent(): string {
 
 const long = (): ReturnType<typeof turns> => turns(200)
 
-describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) => {
+describe.each(Object.entries(endpoints))('the waterfall on the %s endpoint', (_, ask) => {
   it.each([
     ['extreme', 16_384],
     ['max', 32_768],
@@ -144,7 +144,7 @@ describe.each(Object.entries(fronts))('the waterfall on the %s front', (_, ask) 
   })
 })
 
-/** A conversation whose prompt has so many tokens on the chat front, by the gateway's own count. */
+/** A conversation whose prompt has so many tokens on the chat endpoint, by the gateway's own count. */
 async function turnsOf(tokens: number): Promise<Asked['turns']> {
   const meter = createMeter(createTokenizer())
   const sizeOf = (talk: Asked['turns']): Promise<number> =>
@@ -166,7 +166,7 @@ describe('a prompt of 148,945 tokens', () => {
     talk = await turnsOf(148_945)
   })
 
-  describe.each(Object.entries(fronts))('on the %s front', (_, ask) => {
+  describe.each(Object.entries(endpoints))('on the %s endpoint', (_, ask) => {
     it.each([
       ['extreme', 89],
       ['max', 78],

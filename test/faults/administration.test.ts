@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { administrate, ADMIN_KEY, AUDIT, BUDGETS, KEY_LIST, KEYS, RATE_LIMITS } from '../support/admin.ts'
-import { ask, CHAT, expectRefusal, type Reply, type Sendable } from '../support/ask.ts'
+import { callAdminApi, ADMIN_KEY, AUDIT, BUDGETS, KEY_LIST, KEYS, RATE_LIMITS } from '../support/admin-api.ts'
+import { sendRequest, CHAT, expectErrorResponse, type Reply, type RequestBody } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate } from '../support/upstream.ts'
-import { framesUntilText } from '../support/upstream-frames.ts'
+import { eventsUntilText } from '../support/upstream-events.ts'
 
 const UNAUTHENTICATED = { status: 401, type: 'authentication_error' }
 const INVALID = { status: 400, type: 'validation_error' }
@@ -25,8 +25,8 @@ async function startOther(options: StageOptions): Promise<Stage> {
   return other
 }
 
-function admin(method: string, path: string, body?: Sendable): Promise<Reply> {
-  return administrate(stage, method, path, body)
+function admin(method: string, path: string, body?: RequestBody): Promise<Reply> {
+  return callAdminApi(stage, method, path, body)
 }
 
 async function newKey(fields: object = {}): Promise<{ readonly id: string; readonly secret: string }> {
@@ -53,7 +53,7 @@ const ROUTES: readonly (readonly [string, string])[] = [
 
 describe.each(ROUTES)('%s %s', (method, path) => {
   const send = (at: Stage, headers: Record<string, string>): Promise<Reply> =>
-    ask(at, method === 'POST' || method === 'PUT' ? { name: 'x', max_limit: 1, is_active: false } : undefined, {
+    sendRequest(at, method === 'POST' || method === 'PUT' ? { name: 'x', max_limit: 1, is_active: false } : undefined, {
       method,
       path,
       secret: null,
@@ -80,7 +80,7 @@ describe.each(ROUTES)('%s %s', (method, path) => {
     for (const headers of wrong) {
       const reply = await send(stage, headers)
       expect(reply.status, JSON.stringify(headers)).toBe(401)
-      if (method !== 'HEAD') expectRefusal(reply, UNAUTHENTICATED)
+      if (method !== 'HEAD') expectErrorResponse(reply, UNAUTHENTICATED)
       expect(reply.text).not.toContain(ADMIN_KEY)
     }
   })
@@ -99,7 +99,9 @@ describe.each(ROUTES)('%s %s', (method, path) => {
       { cookie: `admin_key=${ADMIN_KEY}` },
     ]
     for (const headers of claims) expect((await send(stage, headers)).status, JSON.stringify(headers)).toBe(401)
-    expect((await ask(stage, undefined, { method: 'GET', path: `${path}?admin_key=${ADMIN_KEY}` })).status).toBe(401)
+    expect(
+      (await sendRequest(stage, undefined, { method: 'GET', path: `${path}?admin_key=${ADMIN_KEY}` })).status,
+    ).toBe(401)
   })
 
   it('returns an error that explains how to configure the admin API', async () => {
@@ -137,7 +139,7 @@ it('rejects every other spelling of an admin path without credentials', async ()
     '/v1/models/../../api/governance/virtual-keys',
   ]
   for (const path of spellings) {
-    const reply = await ask(stage, undefined, { method: 'GET', path, secret: null })
+    const reply = await sendRequest(stage, undefined, { method: 'GET', path, secret: null })
     expect([401, 404], path).toContain(reply.status)
   }
 })
@@ -158,7 +160,7 @@ describe('the option admin.authorize', () => {
     ['a text instead of true', () => 'yes' as unknown as boolean, 401],
   ])('applies the result of %s', async (_, authorize, status) => {
     const other = await startOther({ admin: { authorize } })
-    const reply = await administrate(other, 'GET', KEYS)
+    const reply = await callAdminApi(other, 'GET', KEYS)
     expect(reply.status).toBe(status)
     expect(reply.text).not.toContain('secret words')
   })
@@ -167,7 +169,7 @@ describe('the option admin.authorize', () => {
     const authorize = (request: Request): boolean => request.headers.get('x-from') === 'the office'
     const other = await startOther({ admin: { key: ADMIN_KEY, authorize } })
     const asking = (headers: Record<string, string>): Promise<Reply> =>
-      ask(other, { name: 'made' }, { path: KEYS, secret: null, headers })
+      sendRequest(other, { name: 'made' }, { path: KEYS, secret: null, headers })
 
     expect((await asking({ 'x-from': 'the office' })).status).toBe(201)
     expect((await asking({ 'x-admin-key': ADMIN_KEY })).status).toBe(201)
@@ -178,14 +180,14 @@ describe('the option admin.authorize', () => {
   it('may read the body of a clone', async () => {
     const authorize = async (request: Request): Promise<boolean> => (await request.clone().text()).includes('signed')
     const other = await startOther({ admin: { authorize } })
-    expect((await ask(other, { name: 'signed' }, { path: KEYS, secret: null })).status).toBe(201)
-    expect((await ask(other, { name: 'not' }, { path: KEYS, secret: null })).status).toBe(401)
+    expect((await sendRequest(other, { name: 'signed' }, { path: KEYS, secret: null })).status).toBe(201)
+    expect((await sendRequest(other, { name: 'not' }, { path: KEYS, secret: null })).status).toBe(401)
   })
 })
 
 it('health and readiness are open and name no address and no secret', async () => {
   for (const path of ['/health', '/ready']) {
-    const reply = await ask(stage, undefined, { method: 'GET', path, secret: null })
+    const reply = await sendRequest(stage, undefined, { method: 'GET', path, secret: null })
     expect(reply.status).toBe(200)
     for (const secret of ['127.0.0.1', 'sk-', ADMIN_KEY, stage.upstream.baseUrl])
       expect(reply.text).not.toContain(secret)
@@ -196,7 +198,7 @@ describe('a secret', () => {
   it('is returned once, at its creation, and contains a random UUID', async () => {
     const { id, secret } = await newKey({ name: 'secretive' })
     const tail = secret.slice(10)
-    await ask(stage, CHAT.body, { secret })
+    await sendRequest(stage, CHAT.body, { secret })
     for (const path of [KEYS, `${KEYS}/${id}`, `${KEYS}/${id}/usage`, `${KEYS}/${id}/rate-limit`, AUDIT, '/metrics']) {
       expect((await admin('GET', path)).text).not.toContain(tail)
     }
@@ -217,18 +219,18 @@ describe('a key that is disabled or deleted during a stream', () => {
       stage.upstream.reply = (request) => ({
         kind: 'events',
         items: (async function* () {
-          yield* framesUntilText(request.dialect)
+          yield* eventsUntilText(request.dialect)
           await rest.opened
           yield 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}\n\n'
           yield 'data: [DONE]\n\n'
         })(),
       })
       const before = stage.upstream.requests.length
-      const running = ask(stage, { ...CHAT.body, stream: true }, { secret })
-      await stage.upstream.arrival(before + 1)
+      const running = sendRequest(stage, { ...CHAT.body, stream: true }, { secret })
+      await stage.upstream.waitForRequest(before + 1)
       const change = await admin(method, `${KEYS}/${id}`, method === 'PUT' ? { is_active: false } : undefined)
       expect(change.status).toBe(200)
-      expectRefusal(await ask(stage, CHAT.body, { secret }), UNAUTHENTICATED)
+      expectErrorResponse(await sendRequest(stage, CHAT.body, { secret }), UNAUTHENTICATED)
       rest.open()
       const reply = await running
       stage.upstream.reply = () => 'Hello from upstream.'
@@ -242,7 +244,7 @@ describe('a key that is disabled or deleted during a stream', () => {
 })
 
 describe('an update', () => {
-  it.each<[string, Sendable]>([
+  it.each<[string, RequestBody]>([
     ['"false"', { is_active: 'false' }],
     ['0', { is_active: 0 }],
     ['null', { is_active: null }],
@@ -250,8 +252,8 @@ describe('an update', () => {
     ['{}', { is_active: {} }],
   ])('of is_active to %s is rejected and changes nothing', async (_, body) => {
     const { id, secret } = await newKey()
-    expectRefusal(await admin('PUT', `${KEYS}/${id}`, body), { ...INVALID, param: 'is_active' })
-    expect((await ask(stage, CHAT.body, { secret })).status).toBe(200)
+    expectErrorResponse(await admin('PUT', `${KEYS}/${id}`, body), { ...INVALID, param: 'is_active' })
+    expect((await sendRequest(stage, CHAT.body, { secret })).status).toBe(200)
   })
 
   it.each(['false', '0', 'null', '[]', '{}', '""', '{', '', '{"is_active":}', 'is_active=false', '{"object":"x"}'])(
@@ -259,7 +261,7 @@ describe('an update', () => {
     async (body) => {
       const { id } = await newKey()
       for (const path of [`${KEYS}/${id}`, `${BUDGETS}/${id}`, `${RATE_LIMITS}/${id}`]) {
-        expectRefusal(await admin('PUT', path, body), INVALID)
+        expectErrorResponse(await admin('PUT', path, body), INVALID)
       }
     },
   )
@@ -307,13 +309,13 @@ describe('a creation', () => {
     [RATE_LIMITS, 'token_max_limit', { token_max_limit: '9' }],
     [RATE_LIMITS, 'token_reset_duration', { token_max_limit: 9, token_reset_duration: 'day' }],
   ])('at %s with a wrong %s is rejected: %j', async (path, param, body) => {
-    expectRefusal(await admin('POST', path, JSON.stringify(body)), { ...INVALID, param })
+    expectErrorResponse(await admin('POST', path, JSON.stringify(body)), { ...INVALID, param })
   })
 
   it.each(['{"name":"x","budget_limit_cents":NaN}', '{"name":"x","budget_limit_cents":1e999}', '{"name":"x",}'])(
     'with %s is refused',
     async (body) => {
-      expectRefusal(await admin('POST', KEYS, body), INVALID)
+      expectErrorResponse(await admin('POST', KEYS, body), INVALID)
     },
   )
 
@@ -350,7 +352,7 @@ describe('a creation', () => {
     const reply = await admin('POST', KEYS, { name: 'mass', ...given })
     expect(reply.status).toBe(201)
     for (const [field, value] of Object.entries(given)) expect(reply.body[field]).not.toBe(value)
-    expect((await ask(stage, CHAT.body, { secret: given.value })).status).toBe(401)
+    expect((await sendRequest(stage, CHAT.body, { secret: given.value })).status).toBe(401)
     expect((await admin('GET', `${KEYS}/chosen`)).status).toBe(404)
   })
 
@@ -358,7 +360,7 @@ describe('a creation', () => {
     const text = '{"name":"p","__proto__":{"is_active":false,"polluted":1}}'
     const reply = await admin('POST', KEYS, text)
     expect([reply.status, reply.body['is_active']]).toEqual([201, true])
-    expectRefusal(await admin('POST', KEYS, '{"name":"p","constructor":{"prototype":{"polluted":1}}}'), {
+    expectErrorResponse(await admin('POST', KEYS, '{"name":"p","constructor":{"prototype":{"polluted":1}}}'), {
       ...INVALID,
       param: 'constructor',
     })
@@ -397,14 +399,14 @@ describe('an unknown id', () => {
 
 describe('the limits of the calling key', () => {
   const limits = (headers: Record<string, string>, query = ''): Promise<Reply> =>
-    ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits${query}`, secret: null, headers })
+    sendRequest(stage, undefined, { method: 'GET', path: `${KEYS}/limits${query}`, secret: null, headers })
 
   it('are returned only to that key', async () => {
     const mine = await newKey({ rate_limit_requests: 11 })
     const other = await newKey({ rate_limit_requests: 22 })
     const reply = await limits({ 'x-bf-vk': mine.secret }, `?key_id=${other.id}&id=${other.id}`)
     expect(reply.body['request_limit']).toBe(11)
-    expectRefusal(await limits({ 'x-bf-vk': mine.secret, 'x-api-key': other.secret }), UNAUTHENTICATED)
+    expectErrorResponse(await limits({ 'x-bf-vk': mine.secret, 'x-api-key': other.secret }), UNAUTHENTICATED)
   })
 
   it('require an active virtual key', async () => {
@@ -417,7 +419,7 @@ describe('the limits of the calling key', () => {
       { 'x-bf-vk': secret },
     ]) {
       const reply = await limits(headers)
-      expectRefusal(reply, UNAUTHENTICATED)
+      expectErrorResponse(reply, UNAUTHENTICATED)
       expect(reply.headers).toMatchObject({ 'x-ratelimit-limit': '0', 'x-ratelimit-remaining': '0' })
     }
   })
@@ -426,16 +428,16 @@ describe('the limits of the calling key', () => {
 it('300 keys are listed on one page', async () => {
   const other = await startOther({ admin: { key: ADMIN_KEY } })
   await Promise.all(Array.from({ length: 299 }, (_, index) => other.gateway.keys.create({ name: `key ${index}` })))
-  const { keys, has_more } = KEY_LIST.parse((await administrate(other, 'GET', `${KEYS}?limit=300`)).body)
+  const { keys, has_more } = KEY_LIST.parse((await callAdminApi(other, 'GET', `${KEYS}?limit=300`)).body)
   expect([keys.length, has_more]).toEqual([300, false])
 })
 
 it('a body of another type, compressed, or too large is rejected before it is read', async () => {
-  const send = (body: Sendable, headers: Record<string, string>): Promise<Reply> =>
-    administrate(stage, 'POST', KEYS, body, { headers })
+  const send = (body: RequestBody, headers: Record<string, string>): Promise<Reply> =>
+    callAdminApi(stage, 'POST', KEYS, body, { headers })
   expect((await send('name=x', { 'content-type': 'application/x-www-form-urlencoded' })).status).toBe(415)
   expect((await send('{"name":"x"}', { 'content-type': 'text/plain' })).status).toBe(415)
   expect((await send('{"name":"x"}', { 'content-encoding': 'gzip' })).status).toBe(415)
   const small = await startOther({ admin: { key: ADMIN_KEY }, limits: { bodyBytes: 1000 } })
-  expect((await administrate(small, 'POST', KEYS, { name: 'x', description: 'y'.repeat(1000) })).status).toBe(413)
+  expect((await callAdminApi(small, 'POST', KEYS, { name: 'x', description: 'y'.repeat(1000) })).status).toBe(413)
 })

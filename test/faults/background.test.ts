@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Provider, StoredResponseCall } from '../../src/core/ports.ts'
 import { openaiCompatible } from '../../src/index.ts'
-import { ask, eventsOf, expectRefusal } from '../support/ask.ts'
+import { sendRequest, parseEvents, expectErrorResponse } from '../support/send-request.ts'
 import { PRICE, startStage, type Stage } from '../support/stage.ts'
 import { CUT, gate, HANG, startUpstream, type Reply, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
 
@@ -67,31 +67,31 @@ describe('a background response', () => {
       await opened
       return completed()
     })
-    await ask(place, BODY, { path: PATH })
-    const reply = await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' })
+    await sendRequest(place, BODY, { path: PATH })
+    const reply = await sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' })
 
-    expectRefusal(reply, { status: 409, type: 'invalid_request_error', param: 'response_id' })
+    expectErrorResponse(reply, { status: 409, type: 'invalid_request_error', param: 'response_id' })
     expect(reply.headers['retry-after']).toBe('5')
     expect(place.vendor.requests.map(({ method }) => method)).not.toContain('DELETE')
 
     open()
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
     const remove = (): Promise<number> =>
-      ask(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' }).then(({ status }) => status)
+      sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'DELETE' }).then(({ status }) => status)
     await expect.poll(remove).toBe(200)
     expect(await remove()).toBe(404)
   })
 
   it('that the vendor no longer has is billed with the reserved output', async () => {
     const place = await start(({ method, path }) => (method === 'POST' && path === PATH ? sent('queued') : gone))
-    await ask(place, BODY, { path: PATH })
+    await sendRequest(place, BODY, { path: PATH })
 
     await expect.poll(() => billed(place)).toBeGreaterThanOrEqual(RESERVED_OUTPUT_USD)
   })
 
   it('that fails without usage is not billed', async () => {
     const place = await start(({ method }) => sent(method === 'POST' ? 'queued' : 'failed'))
-    await ask(place, BODY, { path: PATH })
+    await sendRequest(place, BODY, { path: PATH })
 
     const records = async (): Promise<number> => (await place.gateway.audit.read({ keyId: place.keyId })).records.length
     await expect.poll(records).toBe(1)
@@ -102,7 +102,7 @@ describe('a background response', () => {
     const item = { type: 'custom_tool_call', id: 'ctc_1', call_id: 'call_1', name: 'write' }
     const output = [{ ...item, input: 'lorem ipsum dolor sit amet '.repeat(40) }]
     const place = await start(({ method }) => (method === 'POST' ? sent('queued') : sent('cancelled', { output })))
-    await ask(place, BODY, { path: PATH })
+    await sendRequest(place, BODY, { path: PATH })
 
     await expect.poll(() => billed(place)).toBeGreaterThan(0.0004)
   })
@@ -113,7 +113,7 @@ describe('a background response', () => {
       ({ method }) => (method === 'POST' ? sent('queued') : completed()),
       ({ timeouts }) => polls.push(timeouts.total),
     )
-    await ask(place, BODY, { path: PATH })
+    await sendRequest(place, BODY, { path: PATH })
 
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
     // After the deadline, the last wait of 5 seconds, a poll and the cancellation may follow within 60 seconds.
@@ -128,21 +128,21 @@ describe('a background response', () => {
       return sent('queued')
     })
     const leaving = new AbortController()
-    const asked = ask(place, BODY, { path: PATH, signal: leaving.signal }).catch(() => undefined)
-    await place.vendor.arrival(1)
+    const asked = sendRequest(place, BODY, { path: PATH, signal: leaving.signal }).catch(() => undefined)
+    await place.vendor.waitForRequest(1)
     leaving.abort()
     await asked
     open()
 
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    expect(place.vendor.requests[0]?.left).toBe(false)
+    expect(place.vendor.requests[0]?.isAborted).toBe(false)
   })
 
   it('is rejected if background is not a boolean', async () => {
     const place = await start(completed)
-    const reply = await ask(place, { ...BODY, background: 'true' }, { path: PATH })
+    const reply = await sendRequest(place, { ...BODY, background: 'true' }, { path: PATH })
 
-    expectRefusal(reply, { status: 400, type: 'invalid_request_error', param: 'background' })
+    expectErrorResponse(reply, { status: 400, type: 'invalid_request_error', param: 'background' })
     expect(place.vendor.requests).toEqual([])
   })
 })
@@ -155,11 +155,11 @@ describe('a background stream', () => {
     const place = await start(({ method }) =>
       method === 'POST' ? { kind: 'events', items: [created, delta, CUT] } : completed(),
     )
-    const reply = await ask(place, { ...BODY, stream: true }, { path: PATH })
+    const reply = await sendRequest(place, { ...BODY, stream: true }, { path: PATH })
 
-    expect(eventsOf(reply.text).at(-1)?.event).toBe('error')
+    expect(parseEvents(reply.text).at(-1)?.event).toBe('error')
     await expect.poll(() => billed(place)).toBe(FULL_PRICE_USD)
-    const stored = await ask(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })
+    const stored = await sendRequest(place, undefined, { path: `${PATH}/${ID}`, method: 'GET' })
     expect(stored.body['status']).toBe('completed')
     expect(stored.headers['cache-control']).toBe('no-store')
   })
@@ -180,7 +180,7 @@ describe('a background stream', () => {
       const place = await start(({ method }) =>
         method === 'POST' ? { kind: 'events', items: [created, words, CUT] } : sent(status),
       )
-      const reply = await ask(place, { ...BODY, stream: true }, { path: PATH })
+      const reply = await sendRequest(place, { ...BODY, stream: true }, { path: PATH })
 
       expect(reply.text).toContain(WORDS)
       const records = async (): Promise<number> =>

@@ -1,18 +1,18 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { prose } from '../savings/conversation.ts'
-import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Front } from '../support/ask.ts'
+import { sendRequest, CHAT, FORMAT_PAIRS, ENDPOINTS, MESSAGE, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { post } from '../support/streams.ts'
-import { CUT, framesOf, HANG, inTurn, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type Booked, type WatchedStore } from '../support/watched-store.ts'
+import { post } from '../support/read-stream.ts'
+import { CUT, buildEvents, HANG, replyInOrder, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type DailyTotals, type RecordingStore } from '../support/recording-store.ts'
 
 /** Both models cost 1 $ per million prompt tokens and 2 $ per million output tokens: 1,000 and 2,000 nano-dollars each. */
 const INPUT = 1000
 const MARGIN = 1.5
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -24,7 +24,7 @@ async function startOne(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   options: StageOptions = {},
 ): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const key = { name: 'payer', budget_limit_cents: 100_000 }
   const stage = await startStage({ reply, store, key, margin: MARGIN, ...options })
   stages.push(stage)
@@ -32,11 +32,11 @@ async function startOne(
 }
 
 /** What the key's report says, in nano-dollars, when everything is settled. */
-async function booksOf({ store }: Watched): Promise<Booked> {
-  await store.allSettled()
-  expect(await store.held()).toBe(0)
-  expect(await store.spent('budget')).toBe(store.booked().billed)
-  return store.booked()
+async function booksOf({ store }: Watched): Promise<DailyTotals> {
+  await store.waitUntilSettled()
+  expect(await store.maxHeld()).toBe(0)
+  expect(await store.spent('budget')).toBe(store.dailyTotals().billed)
+  return store.dailyTotals()
 }
 
 const usageOf = ({ dialect }: UpstreamRequest, input: number, output: number): JsonObject =>
@@ -63,82 +63,89 @@ function withSmallModel(main: Reply): (request: UpstreamRequest) => Reply {
 
 const SMALL_CALL = 1000 * INPUT + 100 * 2 * INPUT
 
-describe.each(FRONTS)('small-model calls of a request on the $name front whose main call is refused', (front) => {
-  const body = { ...front.body, messages: CONVERSATION }
+describe.each(ENDPOINTS)(
+  'small-model calls of a request on the $name endpoint whose main call is refused',
+  (endpoint) => {
+    const body = { ...endpoint.body, messages: CONVERSATION }
 
-  it('are billed with the margin when a header requested them', async () => {
-    const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }))
-    const reply = await ask(stage, body, { path: front.path, headers: { 'x-vanishing-context': 'true' } })
+    it('are billed with the margin when a header requested them', async () => {
+      const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }))
+      const reply = await sendRequest(stage, body, { path: endpoint.path, headers: { 'x-vanishing-context': 'true' } })
 
-    expect(reply.status).toBe(400)
-    expect(stage.upstream.requests.filter(isSmall)).toHaveLength(1)
-    expect(await booksOf(stage)).toEqual({
-      requests: 1,
-      actual: SMALL_CALL,
-      billed: SMALL_CALL * MARGIN,
-      prompt: 0,
-      completion: 0,
+      expect(reply.status).toBe(400)
+      expect(stage.upstream.requests.filter(isSmall)).toHaveLength(1)
+      expect(await booksOf(stage)).toEqual({
+        requests: 1,
+        actual: SMALL_CALL,
+        billed: SMALL_CALL * MARGIN,
+        prompt: 0,
+        completion: 0,
+      })
+      const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
+      expect(records).toMatchObject([{ outcome: 'refused', costUsd: (SMALL_CALL * MARGIN) / 1e9, tokensUsed: 0 }])
     })
-    const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
-    expect(records).toMatchObject([{ outcome: 'refused', costUsd: (SMALL_CALL * MARGIN) / 1e9, tokensUsed: 0 }])
-  })
 
-  it('are not billed when the size of the prompt caused them', async () => {
-    const savings = { thresholds: { vanishing: 5000 } }
-    const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
-    await ask(stage, body, { path: front.path })
+    it('are not billed when the size of the prompt caused them', async () => {
+      const savings = { thresholds: { vanishing: 5000 } }
+      const stage = await startOne(withSmallModel({ kind: 'failure', status: 400 }), { savings })
+      await sendRequest(stage, body, { path: endpoint.path })
 
-    const calls = stage.upstream.requests.filter(isSmall).length
-    expect(calls).toBeGreaterThan(0)
-    expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
-  })
+      const calls = stage.upstream.requests.filter(isSmall).length
+      expect(calls).toBeGreaterThan(0)
+      expect(await booksOf(stage)).toMatchObject({ actual: calls * SMALL_CALL, billed: 0 })
+    })
 
-  it.each([{ 'x-svc-rlm': 'true' }, {}])(
-    'are billed when the caller disconnects during them (headers: %j)',
-    async (headers) => {
-      const savings = { thresholds: { vanishing: 1e9, recursive: 5000, family: 1e9 } }
-      const stage = await startOne(() => ({ kind: 'hang' }), { savings, smallPrice: { input: 0.1, output: 0.2 } })
-      const controller = new AbortController()
-      const left = post(stage, front.path, { body, headers, signal: controller.signal })
-      const request = await stage.upstream.arrival(1)
-      controller.abort()
-      await Promise.all([left, request.leaving])
+    it.each([{ 'x-svc-rlm': 'true' }, {}])(
+      'are billed when the caller disconnects during them (headers: %j)',
+      async (headers) => {
+        const savings = { thresholds: { vanishing: 1e9, recursive: 5000, family: 1e9 } }
+        const stage = await startOne(() => ({ kind: 'hang' }), { savings, smallPrice: { input: 0.1, output: 0.2 } })
+        const controller = new AbortController()
+        const left = post(stage, endpoint.path, { body, headers, signal: controller.signal })
+        const request = await stage.upstream.waitForRequest(1)
+        controller.abort()
+        await Promise.all([left, request.aborted])
 
-      expect(stage.upstream.requests.every(isSmall)).toBe(true)
-      const { billed, actual } = await booksOf(stage)
-      expect(actual).toBeGreaterThan(100 * INPUT)
-      expect(billed).toBe(actual * MARGIN)
-    },
-  )
-
-  it('are billed at most the reserved amount', async () => {
-    const stage = await startOne((request) =>
-      isSmall(request)
-        ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 190_000, 1000) }
-        : { kind: 'failure', status: 400 },
+        expect(stage.upstream.requests.every(isSmall)).toBe(true)
+        const { billed, actual } = await booksOf(stage)
+        expect(actual).toBeGreaterThan(100 * INPUT)
+        expect(billed).toBe(actual * MARGIN)
+      },
     )
-    const short = { ...front.body, max_tokens: 1 }
-    const messages = CONVERSATION.map((message) => ({ ...message, content: message.content.slice(0, 60) }))
-    await ask(stage, { ...short, messages }, { path: front.path, headers: { 'x-vanishing-context': 'true' } })
 
-    const { billed, actual } = await booksOf(stage)
-    expect(actual).toBeGreaterThanOrEqual(190_000 * INPUT)
-    expect(billed).toBeGreaterThan(0)
-    expect(billed).toBeLessThan(20_000 * INPUT)
-  })
-})
+    it('are billed at most the reserved amount', async () => {
+      const stage = await startOne((request) =>
+        isSmall(request)
+          ? { text: '{"terms":["billing port"]}', usage: usageOf(request, 190_000, 1000) }
+          : { kind: 'failure', status: 400 },
+      )
+      const short = { ...endpoint.body, max_tokens: 1 }
+      const messages = CONVERSATION.map((message) => ({ ...message, content: message.content.slice(0, 60) }))
+      await sendRequest(
+        stage,
+        { ...short, messages },
+        { path: endpoint.path, headers: { 'x-vanishing-context': 'true' } },
+      )
 
-describe.each(CROSSINGS)('a call on the $name', (front) => {
+      const { billed, actual } = await booksOf(stage)
+      expect(actual).toBeGreaterThanOrEqual(190_000 * INPUT)
+      expect(billed).toBeGreaterThan(0)
+      expect(billed).toBeLessThan(20_000 * INPUT)
+    })
+  },
+)
+
+describe.each(FORMAT_PAIRS)('a call on the $name', (endpoint) => {
   it('that broke after it was accepted is part of the actual cost of the answer that followed', async () => {
     const stage = await startOne((request) =>
       request.index === 0
         ? {
             kind: 'events',
-            items: [...framesOf(request, { text: 'x', usage: usageOf(request, 50, 1) }).slice(0, 1), CUT],
+            items: [...buildEvents(request, { text: 'x', usage: usageOf(request, 50, 1) }).slice(0, 1), CUT],
           }
         : { text: 'Hello.', usage: usageOf(request, 50, 10) },
     )
-    const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
+    const reply = await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(2)
@@ -147,13 +154,13 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     expect(billed).toBe((50 + 2 * 10) * INPUT * MARGIN)
     // The message format reports the prompt of a broken stream; of the chat format's it is counted.
     expect(actual).toBeGreaterThan((50 + 2 * 10) * INPUT)
-    if (front.model === MESSAGE.model) expect(actual).toBe((50 + 2 * 10 + 50) * INPUT)
+    if (endpoint.model === MESSAGE.model) expect(actual).toBe((50 + 2 * 10 + 50) * INPUT)
   })
 
   it('that was rejected or did not reach the upstream costs nothing', async () => {
-    const replies = inTurn({ kind: 'failure', status: 503 }, { kind: 'cut' }, 'Hello.')
+    const replies = replyInOrder({ kind: 'failure', status: 503 }, { kind: 'cut' }, 'Hello.')
     const stage = await startOne(replies)
-    expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
+    expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(200)
 
     const { billed, actual } = await booksOf(stage)
     expect(stage.upstream.requests).toHaveLength(3)
@@ -162,7 +169,7 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
 
   it('whose answer cannot be read is not billed', async () => {
     const stage = await startOne(() => ({ kind: 'json', value: {} }))
-    expect((await ask(stage, front.body, { path: front.path })).status).toBe(502)
+    expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(502)
 
     const { billed, actual } = await booksOf(stage)
     expect(stage.upstream.requests).toHaveLength(3)
@@ -175,10 +182,10 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
     async (stream) => {
       const stage = await startOne(() => ({ kind: 'hang' }))
       const controller = new AbortController()
-      const left = leave(stage, front, stream, controller)
-      const request = await stage.upstream.arrival(1)
+      const left = leave(stage, endpoint, stream, controller)
+      const request = await stage.upstream.waitForRequest(1)
       controller.abort()
-      await Promise.all([left, request.leaving])
+      await Promise.all([left, request.aborted])
 
       const { billed, actual, prompt, completion } = await booksOf(stage)
       expect(prompt).toBeGreaterThan(0)
@@ -197,13 +204,13 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
   it('whose caller disconnects from a stream is audited as disconnected and billed for the received part', async () => {
     const stage = await startOne((request) => ({
       kind: 'events',
-      items: [...framesOf(request, { text: ['One', ' two', ' three'] }).slice(0, 5), HANG],
+      items: [...buildEvents(request, { text: ['One', ' two', ' three'] }).slice(0, 5), HANG],
     }))
-    const response = await post(stage, front.path, { body: { ...front.body, stream: true } })
+    const response = await post(stage, endpoint.path, { body: { ...endpoint.body, stream: true } })
     const reader = response.body?.getReader()
     await reader?.read()
     await reader?.cancel()
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
 
     const { billed, prompt } = await booksOf(stage)
     expect(prompt).toBeGreaterThan(0)
@@ -213,8 +220,8 @@ describe.each(CROSSINGS)('a call on the $name', (front) => {
   })
 })
 
-async function leave(stage: Stage, front: Front, stream: boolean, controller: AbortController): Promise<void> {
-  const response = await post(stage, front.path, { body: { ...front.body, stream }, signal: controller.signal })
+async function leave(stage: Stage, endpoint: Endpoint, stream: boolean, controller: AbortController): Promise<void> {
+  const response = await post(stage, endpoint.path, { body: { ...endpoint.body, stream }, signal: controller.signal })
   expect(response.status).toBe(499)
 }
 
@@ -223,10 +230,10 @@ it('embeddings whose caller disconnects are billed for the texts that were sent'
   const controller = new AbortController()
   const body = { model: 'chat/large', input: ['The fox jumps over the dog.'] }
   const response = post(stage, '/v1/embeddings', { body, signal: controller.signal })
-  const request = await stage.upstream.arrival(1)
+  const request = await stage.upstream.waitForRequest(1)
   controller.abort()
   expect((await response).status).toBe(499)
-  await request.leaving
+  await request.aborted
 
   const { billed, prompt } = await booksOf(stage)
   expect(prompt).toBeGreaterThan(3)
@@ -235,7 +242,7 @@ it('embeddings whose caller disconnects are billed for the texts that were sent'
 
 describe('an answered request is settled before its turn is stored', () => {
   it('so a store that cannot store the turn does not affect the answer or the bill', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     const broken = {
       ...store,
       set: (key: string, value: string, options?: { readonly ttlMs?: number }) => {
@@ -249,7 +256,7 @@ describe('an answered request is settled before its turn is stored', () => {
       const stage = await startStage({ store: broken, key: { name: 'k', budget_limit_cents: 100 }, reply: () => 'Hi.' })
       stages.push(stage)
       const body = { model: CHAT.model, input: 'Hello?', max_output_tokens: 20, stream }
-      const reply = await ask(stage, body, { path: '/v1/responses' })
+      const reply = await sendRequest(stage, body, { path: '/v1/responses' })
       expect(reply.status).toBe(200)
       if (stream) expect(reply.text).toContain('response.completed')
     }
@@ -262,7 +269,7 @@ describe('an answered request is settled before its turn is stored', () => {
 it('an answer that is nested too deeply is not requested again', async () => {
   const body = `{"type":"message","content":[{"type":"tool_use","input":${'['.repeat(200)}${']'.repeat(200)}}]}`
   const stage = await startOne(() => ({ kind: 'body', body }))
-  const reply = await ask(stage, MESSAGE.body, { path: MESSAGE.path })
+  const reply = await sendRequest(stage, MESSAGE.body, { path: MESSAGE.path })
 
   expect([reply.status, reply.headers['x-should-retry']]).toEqual([502, 'false'])
   expect(stage.upstream.requests).toHaveLength(1)
@@ -273,7 +280,7 @@ describe('the beta of a million tokens of context', () => {
 
   it('is not forwarded for a model whose entry has a smaller context window', async () => {
     const stage = await startOne(() => 'Hi.')
-    expect((await ask(stage, MESSAGE.body, { path: MESSAGE.path, headers })).status).toBe(200)
+    expect((await sendRequest(stage, MESSAGE.body, { path: MESSAGE.path, headers })).status).toBe(200)
 
     expect(stage.upstream.last.headers['anthropic-beta']?.trim()).toBe('other-2025-01-01')
   })
@@ -281,7 +288,7 @@ describe('the beta of a million tokens of context', () => {
   it('is rejected in the body', async () => {
     const stage = await startOne(() => 'Hi.')
     const body = { ...MESSAGE.body, anthropic_beta: ['context-1m-2025-08-07'] }
-    const reply = await ask(stage, body, { path: MESSAGE.path })
+    const reply = await sendRequest(stage, body, { path: MESSAGE.path })
 
     expect([reply.status, stage.upstream.requests.length]).toEqual([400, 0])
   })

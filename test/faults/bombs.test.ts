@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { answerOf, ask, CROSSINGS, FRONTS, type Front } from '../support/ask.ts'
+import { answerText, sendRequest, FORMAT_PAIRS, ENDPOINTS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage
@@ -59,8 +59,8 @@ const bombs: readonly (readonly [string, string])[] = [
   ['blanks before a letter', `${' '.repeat(SIZE - 1)}a`],
 ]
 
-const withContent = (front: Front, content: string): JsonObject => ({
-  ...front.body,
+const withContent = (endpoint: Endpoint, content: string): JsonObject => ({
+  ...endpoint.body,
   messages: [{ role: 'user', content }],
 })
 
@@ -78,17 +78,17 @@ async function least(work: () => Promise<unknown>): Promise<number> {
 /** Ten times prose, and something for machines that were busy all three times. */
 const bound = (proseMs: number): number => 10 * proseMs + 250
 
-describe.each(FRONTS)('100 KB on the $name front', (front) => {
+describe.each(ENDPOINTS)('100 KB on the $name endpoint', (endpoint) => {
   let proseMs = 0
   beforeAll(async () => {
-    await ask(stage, withContent(front, prose), { path: front.path })
-    proseMs = await least(() => ask(stage, withContent(front, prose), { path: front.path }))
+    await sendRequest(stage, withContent(endpoint, prose), { path: endpoint.path })
+    proseMs = await least(() => sendRequest(stage, withContent(endpoint, prose), { path: endpoint.path }))
   })
 
   it.each(bombs)('of %s takes at most ten times as long as prose', async (_, text) => {
     let status = 0
     const ms = await least(async () => {
-      status = (await ask(stage, withContent(front, text), { path: front.path })).status
+      status = (await sendRequest(stage, withContent(endpoint, text), { path: endpoint.path })).status
     })
     expect(status).toBe(200)
     expect(ms).toBeLessThan(bound(proseMs))
@@ -98,12 +98,12 @@ describe.each(FRONTS)('100 KB on the $name front', (front) => {
     'of %s in a tool’s description and schema takes at most ten times as long',
     async (_, text) => {
       const schema = { type: 'object', description: text }
-      const tool = front.path.includes('chat')
+      const tool = endpoint.path.includes('chat')
         ? { type: 'function', function: { name: 'tool', description: text, parameters: schema } }
         : { name: 'tool', description: text, input_schema: schema }
       let status = 0
       const ms = await least(async () => {
-        status = (await ask(stage, { ...front.body, tools: [tool] }, { path: front.path })).status
+        status = (await sendRequest(stage, { ...endpoint.body, tools: [tool] }, { path: endpoint.path })).status
       })
       expect(status).toBe(200)
       expect(ms).toBeLessThan(2 * bound(proseMs))
@@ -113,12 +113,12 @@ describe.each(FRONTS)('100 KB on the $name front', (front) => {
 
 describe('an answer of 100 KB without reported usage', () => {
   let proseMs = 0
-  const [front] = FRONTS as [Front, Front]
+  const [endpoint] = ENDPOINTS as [Endpoint, Endpoint]
   const answered = async (text: string, stream: boolean): Promise<void> => {
     stage.upstream.reply = () => ({ text: [text], usage: null })
-    const reply = await ask(stage, { ...front.body, stream }, { path: front.path })
+    const reply = await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })
     expect(reply.status).toBe(200)
-    if (!stream) expect(answerOf(reply)).toBe(text)
+    if (!stream) expect(answerText(reply)).toBe(text)
   }
   beforeAll(async () => {
     await answered(prose, true)
@@ -136,24 +136,24 @@ describe('an answer of 100 KB without reported usage', () => {
 
 describe('the error of an upstream', () => {
   let proseMs = 0
-  const refused = async ({ path, body }: Front, text: string): Promise<void> => {
+  const refused = async ({ path, body }: Endpoint, text: string): Promise<void> => {
     const failure = { message: text.slice(0, 50_000), code: text.slice(0, 1000), param: text.slice(0, 1000) }
     stage.upstream.reply = () => ({ kind: 'failure', status: 400, failure })
-    const reply = await ask(stage, body, { path })
+    const reply = await sendRequest(stage, body, { path })
     expect(reply.status).toBe(400)
     expect(reply.text.length).toBeLessThan(40_000)
   }
   beforeAll(async () => {
-    const [front] = CROSSINGS as [Front]
-    await refused(front, prose)
-    proseMs = await least(() => refused(front, prose))
+    const [endpoint] = FORMAT_PAIRS as [Endpoint]
+    await refused(endpoint, prose)
+    proseMs = await least(() => refused(endpoint, prose))
   })
   afterAll(() => {
     stage.upstream.reply = () => 'Hello from upstream.'
   })
 
   it.each(bombs)('of 50 KB of %s is processed in at most ten times the time of prose', async (_, text) => {
-    for (const front of CROSSINGS) expect(await least(() => refused(front, text))).toBeLessThan(bound(proseMs))
+    for (const endpoint of FORMAT_PAIRS) expect(await least(() => refused(endpoint, text))).toBeLessThan(bound(proseMs))
   })
 })
 
@@ -169,7 +169,7 @@ describe('counting a prompt', () => {
         if (running) setImmediate(tick)
       }
       setImmediate(tick)
-      await ask(stage, withContent(FRONTS[0] as Front, text))
+      await sendRequest(stage, withContent(ENDPOINTS[0] as Endpoint, text))
       running = false
       return longest
     }

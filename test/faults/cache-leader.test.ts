@@ -1,17 +1,17 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, CHAT, FRONTS, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
+import { sendRequest, CHAT, ENDPOINTS, MESSAGE, streamedText, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
-import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { post, getReader } from '../support/read-stream.ts'
+import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 /** Requests that ask the same while the first of them is being answered. */
 const FOLLOWERS = 3
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -20,7 +20,7 @@ afterEach(async () => {
 })
 
 async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const stage = await startStage({ reply, store, cache: {} })
   stages.push(stage)
   return { ...stage, store }
@@ -28,7 +28,7 @@ async function startOne(reply: (request: UpstreamRequest) => Reply | Promise<Rep
 
 /** The events of an answer until its second and last word. */
 function twoWords(request: UpstreamRequest): readonly SseEvent[] {
-  const events = framesOf(request, { text: ['One', ' two'] })
+  const events = buildEvents(request, { text: ['One', ' two'] })
   return events.slice(0, events.findIndex(({ data }) => data.includes(' two')) + 1)
 }
 
@@ -39,7 +39,7 @@ interface Reading {
 }
 
 function streamOf(response: Response): Reading {
-  const reader = readerOf(response)
+  const reader = getReader(response)
   let text = ''
   return {
     until: async (expected) => {
@@ -51,8 +51,8 @@ function streamOf(response: Response): Reading {
 }
 
 /** The same question from others, as soon as all of them wait for the leader. */
-async function follow(stage: Watched, front: Front): Promise<readonly Promise<Response>[]> {
-  const followers = Array.from({ length: FOLLOWERS }, () => post(stage, front.path, { body: front.body }))
+async function follow(stage: Watched, endpoint: Endpoint): Promise<readonly Promise<Response>[]> {
+  const followers = Array.from({ length: FOLLOWERS }, () => post(stage, endpoint.path, { body: endpoint.body }))
   await vi.waitUntil(() => stage.store.reservationIds.length === FOLLOWERS + 1)
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
   expect(stage.upstream.requests).toHaveLength(1)
@@ -66,7 +66,7 @@ async function expectAnswered(followers: readonly Promise<Response>[]): Promise<
   }
 }
 
-describe.each(FRONTS)('concurrent identical requests on the $name front', (front) => {
+describe.each(ENDPOINTS)('concurrent identical requests on the $name endpoint', (endpoint) => {
   it('choose one new leader when the caller of the first disconnects before its answer', async () => {
     const { opened, open } = gate()
     const stage = await startOne(async ({ index }) => {
@@ -75,12 +75,12 @@ describe.each(FRONTS)('concurrent identical requests on the $name front', (front
       return 'Hello.'
     })
     const controller = new AbortController()
-    const leader = post(stage, front.path, { body: front.body, signal: controller.signal })
-    await stage.upstream.arrival(1)
-    const followers = await follow(stage, front)
+    const leader = post(stage, endpoint.path, { body: endpoint.body, signal: controller.signal })
+    await stage.upstream.waitForRequest(1)
+    const followers = await follow(stage, endpoint)
     controller.abort()
     expect((await leader).status).toBe(499)
-    await stage.upstream.arrival(2)
+    await stage.upstream.waitForRequest(2)
     open()
 
     await expectAnswered(followers)
@@ -99,14 +99,14 @@ describe.each(FRONTS)('concurrent identical requests on the $name front', (front
         return 'Hello.'
       })
       const controller = new AbortController()
-      const body = { ...front.body, stream: true }
-      const leader = await post(stage, front.path, { body, signal: controller.signal })
+      const body = { ...endpoint.body, stream: true }
+      const leader = await post(stage, endpoint.path, { body, signal: controller.signal })
       const state = streamOf(leader)
       await state.until(' two')
-      const followers = await follow(stage, front)
+      const followers = await follow(stage, endpoint)
       if (how === 'cancels its body') await state.cancel()
       else controller.abort()
-      await stage.upstream.arrival(2)
+      await stage.upstream.waitForRequest(2)
       open()
 
       await expectAnswered(followers)
@@ -121,25 +121,25 @@ describe.each(FRONTS)('concurrent identical requests on the $name front', (front
     const stage = await startOne((request) =>
       request.index === 0 ? { kind: 'events', items: [...twoWords(request), broken.opened, CUT] } : 'Hello.',
     )
-    const leader = ask(stage, { ...front.body, stream: true }, { path: front.path })
-    await stage.upstream.arrival(1)
-    const followers = await follow(stage, front)
+    const leader = sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
+    await stage.upstream.waitForRequest(1)
+    const followers = await follow(stage, endpoint)
     broken.open()
 
-    expect(wordsOf((await leader).text)).toMatch(/^One/)
+    expect(streamedText((await leader).text)).toMatch(/^One/)
     await expectAnswered(followers)
     expect(stage.upstream.requests).toHaveLength(1 + FOLLOWERS)
   })
 })
 
 it('a broken stream is recorded as partial, with its failure', async () => {
-  for (const front of [CHAT, MESSAGE]) {
+  for (const endpoint of [CHAT, MESSAGE]) {
     const stage = await startOne((request) => ({
       kind: 'events',
       items: [...twoWords(request), CUT],
     }))
-    await ask(stage, { ...front.body, stream: true }, { path: front.path })
-    await stage.store.allSettled()
+    await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
+    await stage.store.waitUntilSettled()
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
     expect(records).toMatchObject([{ status: 200, failure: 'upstream' }])
   }

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
-import { ask, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
+import { sendRequest, FORMAT_PAIRS, RESPONSES_FORMAT_PAIRS } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { framesOf, wholeAnswer, type Answer } from '../support/upstream-answers.ts'
+import { buildEvents, buildBody, type Answer } from '../support/upstream-answers.ts'
 import type { Reply, UpstreamRequest } from '../support/upstream.ts'
 
 const CALLS = [
@@ -29,8 +29,8 @@ function idsIn(text: string): readonly string[] {
 
 /** An answer whose JSON is changed as text before it leaves the upstream. */
 function changedAnswer(answer: Answer, request: UpstreamRequest, change: (text: string) => string): Reply {
-  if (!request.stream) return { kind: 'body', body: change(JSON.stringify(wholeAnswer(request, answer))) }
-  const items = framesOf(request, answer).map((event) => ({ ...event, data: change(event.data) }))
+  if (!request.stream) return { kind: 'body', body: change(JSON.stringify(buildBody(request, answer))) }
+  const items = buildEvents(request, answer).map((event) => ({ ...event, data: change(event.data) }))
   return { kind: 'events', items }
 }
 
@@ -45,25 +45,28 @@ describe('a tool call that its upstream sends without an id', () => {
     ['an empty id', ''],
     ['no id', undefined],
   ])('%s', (_, id) => {
-    it.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('receives a new id, whole and streamed: $name', async (front) => {
-      const { path, body } = front
-      // The fake upstream numbers calls without an id, so the id is taken out of what it sends.
-      const remove = (text: string): string =>
-        text.replace(/"id":"remove_\d"(,?)/g, id === undefined ? '' : '"id":""$1')
-      stage.upstream.reply = (request) => {
-        const toolCalls = CALLS.map((call, index) => ({ ...call, id: `remove_${index}` }))
-        return changedAnswer({ toolCalls }, request, remove)
-      }
-      const answers = await Promise.all(
-        [false, true, false, true].map((stream) => ask(stage, { ...body, stream }, { path })),
-      )
+    it.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])(
+      'receives a new id, whole and streamed: $name',
+      async (endpoint) => {
+        const { path, body } = endpoint
+        // The fake upstream numbers calls without an id, so the id is taken out of what it sends.
+        const remove = (text: string): string =>
+          text.replace(/"id":"remove_\d"(,?)/g, id === undefined ? '' : '"id":""$1')
+        stage.upstream.reply = (request) => {
+          const toolCalls = CALLS.map((call, index) => ({ ...call, id: `remove_${index}` }))
+          return changedAnswer({ toolCalls }, request, remove)
+        }
+        const answers = await Promise.all(
+          [false, true, false, true].map((stream) => sendRequest(stage, { ...body, stream }, { path })),
+        )
 
-      const ids = answers.map((answer) => idsIn(answer.text))
-      expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200])
-      for (const pair of ids) expect(pair).toHaveLength(2)
-      for (const one of ids.flat()) expect(one).toMatch(/^(call|toolu)_[0-9a-f]{24}$/)
-      expect(new Set(ids.flat()).size).toBe(8)
-    })
+        const ids = answers.map((answer) => idsIn(answer.text))
+        expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200])
+        for (const pair of ids) expect(pair).toHaveLength(2)
+        for (const one of ids.flat()) expect(one).toMatch(/^(call|toolu)_[0-9a-f]{24}$/)
+        expect(new Set(ids.flat()).size).toBe(8)
+      },
+    )
   })
 })
 

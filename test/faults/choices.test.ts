@@ -1,10 +1,10 @@
 import { afterEach, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, CHAT } from '../support/ask.ts'
+import { sendRequest, CHAT } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
+import { post, getReader } from '../support/read-stream.ts'
 import { HANG, type Reply } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const PIECES = 40
 const TEXT = ' elephant number'
@@ -14,8 +14,8 @@ afterEach(async () => {
   await Promise.all(stages.splice(0).map((stage) => stage.close()))
 })
 
-async function start(reply: () => Reply): Promise<{ readonly stage: Stage; readonly store: WatchedStore }> {
-  const store = watchedStore()
+async function start(reply: () => Reply): Promise<{ readonly stage: Stage; readonly store: RecordingStore }> {
+  const store = recordingStore()
   const stage = await startStage({ store, reply, key: { name: 'chooser', budget_limit_cents: 100_000 } })
   stages.push(stage)
   return { stage, store }
@@ -32,14 +32,14 @@ const delta = (say: (text: string) => JsonObject, index: number): string => {
 async function tokensWhenLeft(n: number, say: (text: string) => JsonObject): Promise<number> {
   const events = Array.from({ length: PIECES * n }, (_, at) => ({ data: delta(say, at % n) }))
   const { stage, store } = await start(() => ({ kind: 'events', items: [...events, HANG] }))
-  const reader = readerOf(await post(stage, CHAT.path, { body: body(n, true) }))
+  const reader = getReader(await post(stage, CHAT.path, { body: body(n, true) }))
   const decoder = new TextDecoder()
   for (let text = ''; text.split(TEXT).length <= PIECES * n;) {
     text += decoder.decode((await reader.read()).value, { stream: true })
   }
   await reader.cancel()
-  await store.allSettled()
-  return store.booked().completion
+  await store.waitUntilSettled()
+  return store.dailyTotals().completion
 }
 
 it.each([
@@ -63,9 +63,9 @@ it('a whole answer of two choices without usage is billed for both', async () =>
   const billed = async (n: number): Promise<number> => {
     const choices = Array.from({ length: n }, (_, index) => choice(index))
     const { stage, store } = await start(() => ({ kind: 'json', value: { id: 'x', model: 'large', choices } }))
-    expect((await ask(stage, body(n, false))).status).toBe(200)
-    await store.allSettled()
-    return store.booked().completion
+    expect((await sendRequest(stage, body(n, false))).status).toBe(200)
+    await store.waitUntilSettled()
+    return store.dailyTotals().completion
   }
   const one = await billed(1)
   expect(one).toBeGreaterThan(PIECES)

@@ -1,15 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { CHAT } from '../support/ask.ts'
+import { CHAT } from '../support/send-request.ts'
 import { startStage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
+import { post, getReader } from '../support/read-stream.ts'
 import { gate, HANG } from '../support/upstream.ts'
-import { watchedStore } from '../support/watched-store.ts'
+import { recordingStore } from '../support/recording-store.ts'
 
 it('a closed gateway does not retry', async () => {
   const stage = await startStage({ reply: () => ({ kind: 'hang' }) })
   const response = post(stage, CHAT.path, { body: CHAT.body })
-  await stage.upstream.arrival(1)
+  await stage.upstream.waitForRequest(1)
   await stage.gateway.close()
 
   expect((await response).status).toBeGreaterThanOrEqual(500)
@@ -18,7 +18,7 @@ it('a closed gateway does not retry', async () => {
 })
 
 it('a gateway closes its store after pending settlements', async () => {
-  const store = watchedStore()
+  const store = recordingStore()
   const order: string[] = []
   const [asked, answered] = [gate(), gate()]
   const slow = {
@@ -40,7 +40,7 @@ it('a gateway closes its store after pending settlements', async () => {
     key: { name: 'k', budget_limit_cents: 100 },
     reply: () => ({ kind: 'events', items: [{ data: JSON.stringify(chunk) }, HANG] }),
   })
-  const reader = readerOf(await post(stage, CHAT.path, { body: { ...CHAT.body, stream: true } }))
+  const reader = getReader(await post(stage, CHAT.path, { body: { ...CHAT.body, stream: true } }))
   await reader.read()
   await reader.cancel()
   await asked.opened

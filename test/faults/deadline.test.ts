@@ -2,9 +2,9 @@ import { request as httpRequest } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { createGateway, extractive, memoryStore, type KeyUsage } from '../../src/index.ts'
-import { ask, CHAT, type Reply } from '../support/ask.ts'
+import { sendRequest, CHAT, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { frameText, framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
+import { formatEvent, buildEvents, gate, type UpstreamRequest } from '../support/upstream.ts'
 
 const closing: (() => unknown)[] = []
 afterEach(async () => {
@@ -34,13 +34,13 @@ describe('the money of a request', () => {
         return 'Late.'
       },
     })
-    const first = ask(stage, LARGE)
-    await stage.upstream.arrival(1)
+    const first = sendRequest(stage, LARGE)
+    await stage.upstream.waitForRequest(1)
     const others: Promise<Reply>[] = []
     for (const afterMs of [1, 599_999, 30_000]) {
       clock.now += afterMs
-      others.push(ask(stage, LARGE))
-      await Promise.race([others.at(-1), stage.upstream.arrival(2)])
+      others.push(sendRequest(stage, LARGE))
+      await Promise.race([others.at(-1), stage.upstream.waitForRequest(2)])
     }
     release.open()
     expect((await Promise.all(others)).map(({ status }) => status)).toEqual([402, 402, 402])
@@ -54,7 +54,7 @@ describe('the money of a request', () => {
       reply: (request) => ({ kind: 'events', items: flood(request) }),
     })
     await openUnread(stage)
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
     // Settlement is the last step: the loop ends with the test's own deadline when it never comes.
     while ((await usageOf(stage)).requests === 0) {
       await new Promise((resolve) => {
@@ -63,7 +63,7 @@ describe('the money of a request', () => {
     }
     expect((await usageOf(stage)).tokens).not.toMatchObject({ completion: 0 })
     // The hold is given back: another request fits.
-    expect((await ask(stage, { ...CHAT.body, max_tokens: 20 })).status).not.toBe(402)
+    expect((await sendRequest(stage, { ...CHAT.body, max_tokens: 20 })).status).not.toBe(402)
   })
 })
 
@@ -89,9 +89,9 @@ describe('time options', () => {
 
 /** More than all buffers on the way hold. */
 function* flood(request: UpstreamRequest): Generator<string> {
-  const [first, second] = framesOf(request, { text: ['word '.repeat(10_000)] })
-  if (first !== undefined) yield frameText(first)
-  while (second !== undefined) yield frameText(second)
+  const [first, second] = buildEvents(request, { text: ['word '.repeat(10_000)] })
+  if (first !== undefined) yield formatEvent(first)
+  while (second !== undefined) yield formatEvent(second)
 }
 
 function usageOf({ gateway, keyId }: Stage): Promise<KeyUsage> {

@@ -1,7 +1,16 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { ask, bearer, CHAT, exchange, expectRefusal, FRONTS, MESSAGE, statusesOf } from '../support/ask.ts'
+import {
+  sendRequest,
+  authorizationLine,
+  CHAT,
+  sendRawBytes,
+  expectErrorResponse,
+  ENDPOINTS,
+  MESSAGE,
+  parseStatuses,
+} from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage
@@ -27,10 +36,10 @@ const TYPE = 'content-type: application/json\r\n'
 
 /** One request over a raw connection: the head's further lines, and the body as it is. */
 function send(lines: string, body: string | Uint8Array = json, start = START): Promise<string> {
-  return exchange(stage, [`${start}${bearer(stage)}${TYPE}connection: close\r\n${lines}\r\n`, body])
+  return sendRawBytes(stage, [`${start}${authorizationLine(stage)}${TYPE}connection: close\r\n${lines}\r\n`, body])
 }
 
-describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
+describe.each(ENDPOINTS)('a key on the $name endpoint', ({ path, body }) => {
   it.each<[string, (secret: string) => string | null]>([
     ['missing', () => null],
     ['empty', () => ''],
@@ -55,9 +64,9 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     const secret = change(stage.secret)
     for (const header of ['authorization', 'x-api-key', 'x-bf-vk']) {
       const value = secret === null ? undefined : header === 'authorization' ? `Bearer ${secret}` : secret
-      const reply = await ask(stage, body, { path, secret: null, headers: { [header]: value } })
+      const reply = await sendRequest(stage, body, { path, secret: null, headers: { [header]: value } })
 
-      expectRefusal(reply, WRONG_KEY)
+      expectErrorResponse(reply, WRONG_KEY)
       expect(reply.headers['x-ratelimit-limit']).toBe('0')
       if (secret !== null && secret.length > 9) expect(reply.text).not.toContain(secret.slice(0, 12))
     }
@@ -68,19 +77,19 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
     const headers = { 'x-api-key': stage.secret, 'x-bf-vk': stage.secret, authorization: `bearer ${stage.secret}` }
 
     for (const [name, value] of Object.entries(headers)) {
-      expect((await ask(stage, body, { path, secret: null, headers: { [name]: value } })).status).toBe(200)
+      expect((await sendRequest(stage, body, { path, secret: null, headers: { [name]: value } })).status).toBe(200)
     }
-    expect((await ask(stage, body, { path, secret: null, headers })).status).toBe(200)
+    expect((await sendRequest(stage, body, { path, secret: null, headers })).status).toBe(200)
   })
 
   it('is rejected next to a different key', async () => {
     const other = (await stage.gateway.keys.create({ name: 'other' })).value
     for (const value of ['wrong', other]) {
       for (const name of ['x-api-key', 'x-bf-vk']) {
-        expectRefusal(await ask(stage, body, { path, headers: { [name]: value } }), WRONG_KEY)
+        expectErrorResponse(await sendRequest(stage, body, { path, headers: { [name]: value } }), WRONG_KEY)
       }
       const twice = { authorization: undefined, 'x-api-key': stage.secret, 'x-bf-vk': value }
-      expectRefusal(await ask(stage, body, { path, secret: null, headers: twice }), WRONG_KEY)
+      expectErrorResponse(await sendRequest(stage, body, { path, secret: null, headers: twice }), WRONG_KEY)
     }
     expectNotCalled()
   })
@@ -88,30 +97,32 @@ describe.each(FRONTS)('a key on the $name front', ({ path, body }) => {
 
 describe('keys', () => {
   it('that are valid work during 200 concurrent requests with wrong keys', async () => {
-    const wrong = Array.from({ length: 200 }, (_, index) => ask(stage, CHAT.body, { secret: `sk-bf-wrong-${index}` }))
-    const right = ask(stage, CHAT.body)
+    const wrong = Array.from({ length: 200 }, (_, index) =>
+      sendRequest(stage, CHAT.body, { secret: `sk-bf-wrong-${index}` }),
+    )
+    const right = sendRequest(stage, CHAT.body)
 
     expect(new Set((await Promise.all(wrong)).map((reply) => reply.status))).toEqual(new Set([401]))
     expect((await right).status).toBe(200)
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(called + 2)
   })
 
   it.each(['/v1/models', '/v1/models/chat/large'])('are required for %s', async (path) => {
-    expectRefusal(await ask(stage, undefined, { method: 'GET', path, secret: null }), WRONG_KEY)
-    expectRefusal(await ask(stage, undefined, { method: 'GET', path, secret: 'wrong' }), WRONG_KEY)
-    expect((await ask(stage, undefined, { method: 'GET', path })).status).toBe(200)
+    expectErrorResponse(await sendRequest(stage, undefined, { method: 'GET', path, secret: null }), WRONG_KEY)
+    expectErrorResponse(await sendRequest(stage, undefined, { method: 'GET', path, secret: 'wrong' }), WRONG_KEY)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path })).status).toBe(200)
   })
 
   it('are rejected if inactive', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'inactive', is_active: false })
-    expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
+    expectErrorResponse(await sendRequest(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
   })
 
   it('are rejected if expired', async () => {
     const { value } = await stage.gateway.keys.create({ name: 'expired', expires_at: '2020-01-01T00:00:00Z' })
-    expectRefusal(await ask(stage, CHAT.body, { secret: value }), WRONG_KEY)
+    expectErrorResponse(await sendRequest(stage, CHAT.body, { secret: value }), WRONG_KEY)
     expectNotCalled()
   })
 })
@@ -132,8 +143,8 @@ describe('headers', () => {
     'user-agent': 'caller-secret',
   }
 
-  it.each(FRONTS)('of a caller do not reach the upstream ($name)', async ({ path, body }) => {
-    expect((await ask(stage, body, { path, headers: CURIOUS })).status).toBe(200)
+  it.each(ENDPOINTS)('of a caller do not reach the upstream ($name)', async ({ path, body }) => {
+    expect((await sendRequest(stage, body, { path, headers: CURIOUS })).status).toBe(200)
 
     const { headers } = stage.upstream.last
     expect(JSON.stringify(headers)).not.toMatch(/caller|evil|127\.0\.0\.1"/)
@@ -143,7 +154,7 @@ describe('headers', () => {
     expect(Object.keys(headers).filter((name) => !known.includes(name) && !own.includes(name))).toEqual([])
   })
 
-  it.each(FRONTS)('of an upstream do not reach the caller ($name)', async ({ path, body }) => {
+  it.each(ENDPOINTS)('of an upstream do not reach the caller ($name)', async ({ path, body }) => {
     const headers = {
       'set-cookie': ['a=upstream-secret', 'b=2'],
       'x-api-key': 'upstream-secret',
@@ -175,7 +186,7 @@ describe('headers', () => {
     }
     for (const status of [200, 400, 429, 500]) {
       stage.upstream.reply = () => ({ kind: 'json', value: path === MESSAGE.path ? message : chat, status, headers })
-      const reply = await ask(stage, body, { path })
+      const reply = await sendRequest(stage, body, { path })
 
       expect(JSON.stringify(reply.headers)).not.toContain('upstream-secret')
       expect(reply.headers).not.toHaveProperty('set-cookie')
@@ -186,7 +197,7 @@ describe('headers', () => {
     }
   })
 
-  it.each(FRONTS)('of an event stream of an upstream do not reach the caller ($name)', async ({ path, body }) => {
+  it.each(ENDPOINTS)('of an event stream of an upstream do not reach the caller ($name)', async ({ path, body }) => {
     stage.upstream.reply = (request) => ({
       kind: 'by-hand',
       answer: (response) => {
@@ -198,7 +209,7 @@ describe('headers', () => {
         )
       },
     })
-    const reply = await ask(stage, { ...body, stream: true }, { path })
+    const reply = await sendRequest(stage, { ...body, stream: true }, { path })
 
     expect(reply.status).toBe(200)
     expect(reply.headers).not.toHaveProperty('set-cookie')
@@ -219,9 +230,9 @@ describe('headers', () => {
     ['if-none-match', ['*']],
     ['idempotency-key', ['x'.repeat(6_000)]],
   ])('called %s with arbitrary values are ignored or rejected, never a 500', async (name, values) => {
-    for (const { path, body } of FRONTS) {
+    for (const { path, body } of ENDPOINTS) {
       for (const value of values) {
-        const reply = await ask(stage, body, { path, headers: { [name]: value } })
+        const reply = await sendRequest(stage, body, { path, headers: { [name]: value } })
         expect(reply.status, `${name}: ${value.slice(0, 20)}`).toBeOneOf([200, 400])
         expect(reply.headers['x-request-id']).toMatch(/^req_[0-9a-f]{32}$/)
         expect(reply.headers).not.toHaveProperty('content-encoding')
@@ -236,9 +247,9 @@ describe('headers', () => {
       'x-forwarded-host': 'evil.example',
       forwarded: 'host=evil.example',
     }
-    for (const { path, body } of FRONTS) {
+    for (const { path, body } of ENDPOINTS) {
       for (const sent of [body, 'no JSON']) {
-        const reply = await ask(stage, sent, { path, headers: hostile })
+        const reply = await sendRequest(stage, sent, { path, headers: hostile })
         expect(reply.text + JSON.stringify(reply.headers)).not.toContain('evil')
         expect(reply.headers).not.toHaveProperty('access-control-allow-credentials')
       }
@@ -278,9 +289,9 @@ describe('no part of a request chooses the upstream address', () => {
       'openai-api-base',
       'destination',
     ]
-    for (const { path, body } of FRONTS) {
+    for (const { path, body } of ENDPOINTS) {
       const headers = Object.fromEntries(names.map((name) => [name, address]))
-      expect((await ask(stage, body, { path, headers })).status).toBe(200)
+      expect((await sendRequest(stage, body, { path, headers })).status).toBe(200)
     }
     expect(visits).toEqual([])
     expect(stage.upstream.requests).toHaveLength(called + 2)
@@ -306,9 +317,9 @@ describe('no part of a request chooses the upstream address', () => {
       'callback_url',
       'fallbacks',
     ]
-    for (const { path, body } of FRONTS) {
+    for (const { path, body } of ENDPOINTS) {
       for (const name of names) {
-        const reply = await ask(stage, { ...body, [name]: address }, { path })
+        const reply = await sendRequest(stage, { ...body, [name]: address }, { path })
         expect(reply.status).toBe(200)
       }
     }
@@ -329,7 +340,7 @@ describe('no part of a request chooses the upstream address', () => {
       `/v1/chat/completions/@${host}`,
       `/v1/chat/completions/..;/${host}`,
     ]
-    for (const path of paths) expect((await ask(stage, CHAT.body, { path })).status).toBeOneOf([200, 400, 404])
+    for (const path of paths) expect((await sendRequest(stage, CHAT.body, { path })).status).toBeOneOf([200, 400, 404])
     for (const model of [
       `chat/large@${host}`,
       `${address}/large`,
@@ -337,12 +348,12 @@ describe('no part of a request chooses the upstream address', () => {
       `//${host}/large`,
       `openai@${host}/large`,
     ]) {
-      expect((await ask(stage, { ...CHAT.body, model })).status).toBeOneOf([400, 404])
+      expect((await sendRequest(stage, { ...CHAT.body, model })).status).toBeOneOf([400, 404])
     }
-    const absolute = await exchange(stage, [
-      `POST ${address}${CHAT.path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n${bearer(stage)}${TYPE}${LENGTH}\r\n${json}`,
+    const absolute = await sendRawBytes(stage, [
+      `POST ${address}${CHAT.path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n${authorizationLine(stage)}${TYPE}${LENGTH}\r\n${json}`,
     ])
-    expect(statusesOf(absolute)).toHaveLength(1)
+    expect(parseStatuses(absolute)).toHaveLength(1)
     expect(visits).toEqual([])
   })
 
@@ -357,8 +368,8 @@ describe('no part of a request chooses the upstream address', () => {
     }
 
     for (const model of [CHAT.model, MESSAGE.model]) {
-      expect((await ask(stage, { ...chat, model })).status).toBe(200)
-      expect((await ask(stage, { ...message, model }, { path: MESSAGE.path })).status).toBe(200)
+      expect((await sendRequest(stage, { ...chat, model })).status).toBe(200)
+      expect((await sendRequest(stage, { ...message, model }, { path: MESSAGE.path })).status).toBe(200)
     }
     expect(visits).toEqual([])
   })
@@ -366,9 +377,9 @@ describe('no part of a request chooses the upstream address', () => {
   it.each([301, 302, 303, 307, 308])('not an upstream that redirects with %i', async (status) => {
     const own = await startStage({ runtime: { random: () => 0 } })
     own.upstream.reply = () => ({ kind: 'json', value: {}, status, headers: { location: `${address}/moved` } })
-    for (const { path, body } of FRONTS) {
-      const reply = await ask(own, body, { path })
-      expectRefusal(reply, { status: 502, type: 'upstream_error' })
+    for (const { path, body } of ENDPOINTS) {
+      const reply = await sendRequest(own, body, { path })
+      expectErrorResponse(reply, { status: 502, type: 'upstream_error' })
       expect(reply.text + JSON.stringify(reply.headers)).not.toContain(new URL(address).host)
     }
     expect(visits).toEqual([])
@@ -408,26 +419,26 @@ describe('framing', () => {
   ])('with %s receives one error response without an upstream call', async (_, lines, body) => {
     const text = await send(lines, body)
 
-    expect(statusesOf(text).length).toBeLessThanOrEqual(1)
-    expect(statusesOf(text)[0] ?? 400).toBeOneOf([400, 408, 411, 413, 415, 431, 501])
+    expect(parseStatuses(text).length).toBeLessThanOrEqual(1)
+    expect(parseStatuses(text)[0] ?? 400).toBeOneOf([400, 408, 411, 413, 415, 431, 501])
     expectNotCalled()
   })
 
   it('with 3,000 headers receives one response', async () => {
     const text = await send(LENGTH + Array.from({ length: 3_000 }, (_, index) => `x-${index}: y\r\n`).join(''))
 
-    expect(statusesOf(text)).toHaveLength(1)
-    expect(statusesOf(text)[0]).toBeOneOf([200, 400, 431])
+    expect(parseStatuses(text)).toHaveLength(1)
+    expect(parseStatuses(text)[0]).toBeOneOf([200, 400, 431])
   })
 
   it('with the key as the 300th header is unauthenticated', async () => {
     const many = Array.from({ length: 300 }, (_, index) => `x-${index}: y\r\n`).join('')
-    const text = await exchange(stage, [
-      `${START}connection: close\r\n${TYPE}${LENGTH}${many}${bearer(stage)}\r\n`,
+    const text = await sendRawBytes(stage, [
+      `${START}connection: close\r\n${TYPE}${LENGTH}${many}${authorizationLine(stage)}\r\n`,
       json,
     ])
 
-    expect(statusesOf(text)[0]).toBeOneOf([400, 401, 415, 431])
+    expect(parseStatuses(text)[0]).toBeOneOf([400, 401, 415, 431])
     expectNotCalled()
   })
 
@@ -441,33 +452,35 @@ describe('framing', () => {
       'connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n',
     ],
   ])('that requests an upgrade to %s is answered over HTTP', async (_, lines) => {
-    const text = await exchange(stage, [`${START}${bearer(stage)}${TYPE}${lines}${LENGTH}\r\n`, json], (got) =>
-      got.includes('\r\n\r\n'),
+    const text = await sendRawBytes(
+      stage,
+      [`${START}${authorizationLine(stage)}${TYPE}${lines}${LENGTH}\r\n`, json],
+      (got) => got.includes('\r\n\r\n'),
     )
 
-    expect(statusesOf(text)).toHaveLength(1)
-    expect(statusesOf(text)[0]).toBeOneOf([200, 400, 426, 501])
+    expect(parseStatuses(text)).toHaveLength(1)
+    expect(parseStatuses(text)[0]).toBeOneOf([200, 400, 426, 501])
   })
 
   it('with Expect: 100-continue receives 100, then the answer', async () => {
     const text = await send(`${LENGTH}expect: 100-continue\r\n`)
-    expect(statusesOf(text)).toEqual([100, 200])
+    expect(parseStatuses(text)).toEqual([100, 200])
   })
 
   it('with an unknown expectation receives one response', async () => {
     const text = await send(`${LENGTH}expect: 200-maybe\r\n`)
-    expect(statusesOf(text)).toHaveLength(1)
-    expect(statusesOf(text)[0]).toBeOneOf([200, 417])
+    expect(parseStatuses(text)).toHaveLength(1)
+    expect(parseStatuses(text)[0]).toBeOneOf([200, 417])
   })
 
   it('with CONNECT opens no tunnel', async () => {
     const { host } = new URL(stage.upstream.url)
-    const text = await exchange(stage, [
-      `CONNECT ${host} HTTP/1.1\r\nhost: ${host}\r\n${bearer(stage)}\r\n`,
+    const text = await sendRawBytes(stage, [
+      `CONNECT ${host} HTTP/1.1\r\nhost: ${host}\r\n${authorizationLine(stage)}\r\n`,
       'GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n',
     ])
 
-    expect(statusesOf(text)).not.toContain(200)
+    expect(parseStatuses(text)).not.toContain(200)
     expectNotCalled()
   })
 
@@ -479,43 +492,43 @@ describe('framing', () => {
     '\u0016\u0003\u0001\u0002\0\u0001\0\u0001\u00fc\u0003\u0003\r\n\r\n',
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
   ])('that is invalid (%j) is rejected, and the connection is closed', async (bytes) => {
-    const text = await exchange(stage, [bytes])
-    expect(statusesOf(text).every((status) => status >= 400)).toBe(true)
-    expect((await ask(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)
+    const text = await sendRawBytes(stage, [bytes])
+    expect(parseStatuses(text).every((status) => status >= 400)).toBe(true)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)
   })
 
   it('in one packet with others is answered in order', async () => {
     const one = (content: string, close: boolean): string => {
       const body = JSON.stringify({ ...CHAT.body, messages: [{ role: 'user', content }] })
-      return `${START}${bearer(stage)}${TYPE}content-length: ${body.length}\r\n${close ? 'connection: close\r\n' : ''}\r\n${body}`
+      return `${START}${authorizationLine(stage)}${TYPE}content-length: ${body.length}\r\n${close ? 'connection: close\r\n' : ''}\r\n${body}`
     }
     stage.upstream.reply = async (request) => {
       const [message] = request.body['messages'] as { content: string }[]
       return `answer ${message?.content}`
     }
-    const text = await exchange(stage, [one('first', false) + one('second', false) + one('third', true)])
+    const text = await sendRawBytes(stage, [one('first', false) + one('second', false) + one('third', true)])
 
-    expect(statusesOf(text)).toEqual([200, 200, 200])
+    expect(parseStatuses(text)).toEqual([200, 200, 200])
     expect([...text.matchAll(/answer (\w+)/g)].map((match) => match[1])).toEqual(['first', 'second', 'third'])
   })
 
   it('of 200 incomplete requests does not block other requests', async () => {
     const slow = Array.from({ length: 200 }, () => {
       let release = (): void => {}
-      const done = exchange(stage, [
+      const done = sendRawBytes(stage, [
         START,
         () => new Promise<void>((resolve) => (release = resolve)),
         'connection: close\r\n\r\n',
       ])
       return { done, release: () => release() }
     })
-    const health = await ask(stage, undefined, { method: 'GET', path: '/health' })
-    const answer = await ask(stage, CHAT.body)
+    const health = await sendRequest(stage, undefined, { method: 'GET', path: '/health' })
+    const answer = await sendRequest(stage, CHAT.body)
     for (const { release } of slow) release()
     const replies = await Promise.all(slow.map(({ done }) => done))
 
     expect(health.status).toBe(200)
     expect(answer.status).toBe(200)
-    expect(replies.every((text) => statusesOf(text).every((status) => status >= 400))).toBe(true)
+    expect(replies.every((text) => parseStatuses(text).every((status) => status >= 400))).toBe(true)
   })
 })

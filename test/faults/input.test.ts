@@ -4,7 +4,17 @@ import { brotliCompressSync, gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { answerOf, ask, bearer, CHAT, CROSSINGS, exchange, expectRefusal, FRONTS, statusesOf } from '../support/ask.ts'
+import {
+  answerText,
+  sendRequest,
+  authorizationLine,
+  CHAT,
+  FORMAT_PAIRS,
+  sendRawBytes,
+  expectErrorResponse,
+  ENDPOINTS,
+  parseStatuses,
+} from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage
@@ -23,7 +33,7 @@ function expectNotCalled(): void {
 
 const BAD = { status: 400, type: 'invalid_request_error' }
 
-describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
+describe.each(ENDPOINTS)('the $name endpoint', ({ path, body, model }) => {
   const text = JSON.stringify(body)
   const withField = (field: string, value: Json | undefined): JsonObject => ({ ...body, [field]: value })
 
@@ -42,14 +52,14 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['HTML', '<!doctype html><title>x</title>'],
     ['a form', 'model=chat%2Flarge&messages=hi'],
   ])('rejects a body of %s', async (_, sent) => {
-    expectRefusal(await ask(stage, sent, { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, sent, { path }), BAD)
     expectNotCalled()
   })
 
   it.each([undefined, null, {}, [], '', 5, true, ['chat/large']])(
     'refuses the model %j and names the field',
     async (value) => {
-      expectRefusal(await ask(stage, withField('model', value), { path }), { ...BAD, param: 'model' })
+      expectErrorResponse(await sendRequest(stage, withField('model', value), { path }), { ...BAD, param: 'model' })
       expectNotCalled()
     },
   )
@@ -69,9 +79,9 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     'chat/large@127.0.0.1',
     'chat//large',
   ])('returns 404 for the model %s', async (value) => {
-    const reply = await ask(stage, withField('model', value), { path })
+    const reply = await sendRequest(stage, withField('model', value), { path })
 
-    expectRefusal(reply, { status: 404, type: 'invalid_request_error', code: 'invalid_model', param: 'model' })
+    expectErrorResponse(reply, { status: 404, type: 'invalid_request_error', code: 'invalid_model', param: 'model' })
     expectNotCalled()
   })
 
@@ -90,9 +100,9 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['markup', '<script>alert(1)</script>'],
     ['100,000 characters', `chat/${'x'.repeat(100_000)}`],
   ])('rejects a model name with %s and does not repeat it in a header', async (_, value) => {
-    const reply = await ask(stage, withField('model', value), { path })
+    const reply = await sendRequest(stage, withField('model', value), { path })
 
-    expectRefusal(reply, { ...BAD, param: 'model' })
+    expectErrorResponse(reply, { ...BAD, param: 'model' })
     expect(reply.headers).not.toHaveProperty('x-injected')
     expectNotCalled()
   })
@@ -100,7 +110,10 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
   it.each([undefined, null, [], 'Hello?', { length: 1 }, { 0: { role: 'user', content: 'x' }, length: 1 }, 5, true])(
     'refuses the messages %j',
     async (value) => {
-      expectRefusal(await ask(stage, withField('messages', value), { path }), { ...BAD, param: 'messages' })
+      expectErrorResponse(await sendRequest(stage, withField('messages', value), { path }), {
+        ...BAD,
+        param: 'messages',
+      })
       expectNotCalled()
     },
   )
@@ -126,7 +139,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     { role: 'user', content: [{ type: 'text', text: 5 }] },
     { role: 'user', content: [{ type: ['text'], text: 'x' }] },
   ])('rejects the message %j', async (value) => {
-    expectRefusal(await ask(stage, withField('messages', [value]), { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, withField('messages', [value]), { path }), BAD)
     expectNotCalled()
   })
 
@@ -141,9 +154,9 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ...['5', '[]'].map((value): [string, string] => ['tool_choice', value]),
   ])('rejects %s: %s and names the field', async (field, value) => {
     const others = JSON.stringify({ ...body, [field]: undefined }).slice(0, -1)
-    const reply = await ask(stage, `${others},"${field}":${value}}`, { path })
+    const reply = await sendRequest(stage, `${others},"${field}":${value}}`, { path })
 
-    expectRefusal(reply, BAD)
+    expectErrorResponse(reply, BAD)
     expect(reply.text).toContain(field)
     expectNotCalled()
   })
@@ -152,7 +165,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     'refuses wrong stop texts',
     async (value) => {
       const field = path === CHAT.path ? 'stop' : 'stop_sequences'
-      expectRefusal(await ask(stage, withField(field, value), { path }), BAD)
+      expectErrorResponse(await sendRequest(stage, withField(field, value), { path }), BAD)
       expectNotCalled()
     },
   )
@@ -163,12 +176,12 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['UTF-16', Buffer.from(`\ufeff${text}`, 'utf16le')],
     ['UTF-32', Buffer.from([...text].flatMap((sign) => [sign.charCodeAt(0), 0, 0, 0]))],
   ])('rejects %s', async (_, bytes) => {
-    expectRefusal(await ask(stage, bytes, { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, bytes, { path }), BAD)
     expectNotCalled()
   })
 
   it('accepts a byte order mark before the body and does not forward it', async () => {
-    const reply = await ask(stage, `\ufeff${text}`, { path })
+    const reply = await sendRequest(stage, `\ufeff${text}`, { path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.last.text.startsWith('{')).toBe(true)
@@ -182,9 +195,9 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     'json',
     '',
   ])('rejects the content type %s', async (type) => {
-    const reply = await ask(stage, body, { path, headers: { 'content-type': type } })
+    const reply = await sendRequest(stage, body, { path, headers: { 'content-type': type } })
 
-    expectRefusal(reply, { status: 415, type: 'invalid_request_error' })
+    expectErrorResponse(reply, { status: 415, type: 'invalid_request_error' })
     expectNotCalled()
   })
 
@@ -194,17 +207,17 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     ['zstd', Buffer.from(text)],
     ['gzip, gzip', gzipSync(gzipSync(Buffer.alloc(10_000_000)))],
   ])('rejects a body in %s', async (encoding, bytes) => {
-    const reply = await ask(stage, bytes, { path, headers: { 'content-encoding': encoding } })
+    const reply = await sendRequest(stage, bytes, { path, headers: { 'content-encoding': encoding } })
 
-    expectRefusal(reply, { status: 415, type: 'invalid_request_error' })
+    expectErrorResponse(reply, { status: 415, type: 'invalid_request_error' })
     expectNotCalled()
   })
 
   it.each([2_000, 20_000, 200_000])('refuses a field that is %i levels deep', async (depth) => {
     const deep = '['.repeat(depth) + ']'.repeat(depth)
-    expectRefusal(await ask(stage, `${text.slice(0, -1)},"more":${deep}}`, { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, `${text.slice(0, -1)},"more":${deep}}`, { path }), BAD)
     const objects = '{"a":'.repeat(depth) + '1' + '}'.repeat(depth)
-    expectRefusal(await ask(stage, `${text.slice(0, -1)},"more":${objects}}`, { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, `${text.slice(0, -1)},"more":${objects}}`, { path }), BAD)
     expectNotCalled()
   })
 
@@ -216,8 +229,8 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
         : `{"name":"t","input_schema":${deep}}`
     const content = '['.repeat(20_000) + ']'.repeat(20_000)
 
-    expectRefusal(await ask(stage, `${text.slice(0, -1)},"tools":[${tool}]}`, { path }), BAD)
-    expectRefusal(await ask(stage, text.replace('"Hello?"', content), { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, `${text.slice(0, -1)},"tools":[${tool}]}`, { path }), BAD)
+    expectErrorResponse(await sendRequest(stage, text.replace('"Hello?"', content), { path }), BAD)
     expectNotCalled()
   })
 
@@ -225,9 +238,9 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     const keys = Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')
     const message = { role: 'user', content: 'x' }
 
-    expectRefusal(await ask(stage, `${text.slice(0, -1)},"metadata":{${keys}}}`, { path }), BAD)
-    expectRefusal(
-      await ask(
+    expectErrorResponse(await sendRequest(stage, `${text.slice(0, -1)},"metadata":{${keys}}}`, { path }), BAD)
+    expectErrorResponse(
+      await sendRequest(
         stage,
         withField(
           'messages',
@@ -247,14 +260,17 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
     const small = model.replace('large', 'small')
     const rest = text.slice(1)
 
-    const allowed = await ask(stage, `{"mod\\u0065l":"chat/large",${rest.replace(model, small)}`, { path, secret })
+    const allowed = await sendRequest(stage, `{"mod\\u0065l":"chat/large",${rest.replace(model, small)}`, {
+      path,
+      secret,
+    })
     expect(allowed.status).toBe(200)
     expect(stage.upstream.last.text.match(/"(model|mod\\u0065l)"/g)).toEqual(['"model"'])
     expect(stage.upstream.last.body['model']).toBe('small')
 
     called = stage.upstream.requests.length
-    const refused = await ask(stage, `{"model":"${small}",${rest}`, { path, secret })
-    expectRefusal(refused, { status: 403, type: 'permission_error', code: 'model_not_allowed' })
+    const refused = await sendRequest(stage, `{"model":"${small}",${rest}`, { path, secret })
+    expectErrorResponse(refused, { status: 403, type: 'permission_error', code: 'model_not_allowed' })
     expectNotCalled()
   })
 
@@ -263,17 +279,17 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
       '"__proto__":{"stream":true,"max_tokens":1,"polluted":1},"constructor":{"prototype":{"stream":true,"polluted":1}}'
     const inMessage = text.replace('{"role"', '{"__proto__":{"polluted":1},"role"')
 
-    const reply = await ask(stage, `{${poison},${text.slice(1)}`, { path })
+    const reply = await sendRequest(stage, `{${poison},${text.slice(1)}`, { path })
     expect(reply.status).toBe(200)
     expect(reply.headers['content-type']).toBe('application/json')
     const upstreamModel = `"model":"large"`
     expect(stage.upstream.last.text).toBe(`{${poison},${text.slice(1)}`.replace(/"model":"[^"]*"/, upstreamModel))
     expect(stage.upstream.last.body['max_tokens']).toBe(20)
-    expect((await ask(stage, inMessage, { path })).status).toBe(200)
+    expect((await sendRequest(stage, inMessage, { path })).status).toBe(200)
     expect(stage.upstream.last.text).toBe(inMessage.replace(/"model":"[^"]*"/, upstreamModel))
 
     expect({}).not.toHaveProperty('polluted')
-    expect((await ask(stage, body, { path })).headers['content-type']).toBe('application/json')
+    expect((await sendRequest(stage, body, { path })).headers['content-type']).toBe('application/json')
     expect(stage.upstream.last.body).toEqual({ ...body, model: 'large' })
   })
 
@@ -292,7 +308,7 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
           else if (kind === 'cut') sent = sent.subarray(0, place)
           else sent = Buffer.concat([sent, sent.subarray(place)])
         }
-        const reply = await ask(stage, sent, { path })
+        const reply = await sendRequest(stage, sent, { path })
         expect(reply.status).toBeLessThan(500)
         expect(reply.headers['content-type']).toMatch(/^(application\/json|text\/event-stream)/)
       }),
@@ -301,18 +317,18 @@ describe.each(FRONTS)('the $name front', ({ path, body, model }) => {
   })
 
   it.each(['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND'])('answers %s with 405', async (method) => {
-    const reply = await ask(stage, undefined, { path, method })
+    const reply = await sendRequest(stage, undefined, { path, method })
 
-    expectRefusal(reply, { status: 405, type: 'invalid_request_error' })
+    expectErrorResponse(reply, { status: 405, type: 'invalid_request_error' })
     expect(reply.headers['allow']).toBe('POST')
   })
 
   it('ignores a query of 7 KB', async () => {
-    expect((await ask(stage, body, { path: `${path}?${'x'.repeat(7_000)}` })).status).toBe(200)
+    expect((await sendRequest(stage, body, { path: `${path}?${'x'.repeat(7_000)}` })).status).toBe(200)
   })
 })
 
-describe.each(CROSSINGS)('$name', ({ path, body }) => {
+describe.each(FORMAT_PAIRS)('$name', ({ path, body }) => {
   const content = (text: string): JsonObject => ({ ...body, messages: [{ role: 'user', content: text }] })
 
   it.each([
@@ -329,12 +345,12 @@ describe.each(CROSSINGS)('$name', ({ path, body }) => {
     ['1 MB of prose', 'The fox jumps. '.repeat(70_000)],
   ])('forwards %s and its echo unchanged', async (_, text) => {
     stage.upstream.reply = (request) => ({ text: textOf(request.body), usage: null })
-    const reply = await ask(stage, content(text), { path })
+    const reply = await sendRequest(stage, content(text), { path })
     stage.upstream.reply = () => 'Hello from upstream.'
 
     expect(reply.status).toBe(200)
     expect(textOf(stage.upstream.last.body)).toBe(text)
-    expect(answerOf(reply)).toBe(text)
+    expect(answerText(reply)).toBe(text)
     expect(Number(reply.headers['x-svc-original-tokens'])).toBeGreaterThan(0)
   })
 })
@@ -344,10 +360,10 @@ describe('a body', () => {
     ['announced as 50 MB', 'content-length: 50000000\r\n', '{'],
     ['announced as more than any number', `content-length: ${'9'.repeat(15)}\r\n`, '{'],
   ])('%s is rejected before it has arrived, and the connection is closed', async (_, header, begin) => {
-    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\n${header}\r\n`
-    const text = await exchange(stage, [head + begin])
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\n${header}\r\n`
+    const text = await sendRawBytes(stage, [head + begin])
 
-    expect(statusesOf(text)).toEqual([413])
+    expect(parseStatuses(text)).toEqual([413])
     expect(text).toContain('"code":"request_too_large"')
     expect(text.toLowerCase()).toContain('connection: close')
     expectNotCalled()
@@ -356,10 +372,10 @@ describe('a body', () => {
   it('in 20,000 pieces of one byte is read completely', async () => {
     const bytes = Buffer.from(JSON.stringify({ ...CHAT.body, user: 'x'.repeat(19_900) }))
     const chunks = Buffer.concat([...bytes].map((byte) => Buffer.from([0x31, 0x0d, 0x0a, byte, 0x0d, 0x0a])))
-    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${bearer(stage)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
-    const text = await exchange(stage, [head, chunks, '0\r\n\r\n'])
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${authorizationLine(stage)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
+    const text = await sendRawBytes(stage, [head, chunks, '0\r\n\r\n'])
 
-    expect(statusesOf(text)).toEqual([200])
+    expect(parseStatuses(text)).toEqual([200])
     expect(stage.upstream.last.body['user']).toHaveLength(19_900)
   })
 
@@ -369,13 +385,13 @@ describe('a body', () => {
       Array.from({ length: 20 }, async () => {
         const socket = connect({ host: hostname, port: Number(port) })
         await once(socket, 'connect')
-        const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\ncontent-length: 200\r\n\r\n`
+        const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\ncontent-length: 200\r\n\r\n`
         await new Promise((resolve) => socket.write(`${head}{"model":"chat/large",`, resolve))
         socket.destroy()
       }),
     )
 
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
     expect(stage.upstream.requests).toHaveLength(called + 1)
   })
 
@@ -386,33 +402,33 @@ describe('a body', () => {
     const chunked = { headers: { 'transfer-encoding': 'chunked' } }
     const refused = { status: 413, type: 'invalid_request_error', code: 'request_too_large' }
 
-    expect((await ask(narrow, sized(0))).status).toBe(200)
-    expect((await ask(narrow, sized(0), chunked)).status).toBe(200)
-    expectRefusal(await ask(narrow, sized(1)), refused)
-    expectRefusal(await ask(narrow, sized(1), chunked), refused)
+    expect((await sendRequest(narrow, sized(0))).status).toBe(200)
+    expect((await sendRequest(narrow, sized(0), chunked)).status).toBe(200)
+    expectErrorResponse(await sendRequest(narrow, sized(1)), refused)
+    expectErrorResponse(await sendRequest(narrow, sized(1), chunked), refused)
     expect(narrow.upstream.requests).toHaveLength(2)
     await narrow.close()
   })
 
   it('without an end is rejected as soon as it exceeds the limit', async () => {
     const narrow = await startStage({ limits: { bodyBytes: 10_000 } })
-    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(narrow)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
-    const text = await exchange(narrow, [head, `4e20\r\n${' '.repeat(20_000)}\r\n`])
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(narrow)}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`
+    const text = await sendRawBytes(narrow, [head, `4e20\r\n${' '.repeat(20_000)}\r\n`])
 
-    expect(statusesOf(text)).toEqual([413])
+    expect(parseStatuses(text)).toEqual([413])
     expect(narrow.upstream.requests).toHaveLength(0)
     await narrow.close()
   })
 
   it('that is shorter than announced is answered with 408, and the connection is closed', async () => {
     const hasty = await startStage({ limits: { bodyReadMs: 30 } })
-    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(hasty)}content-type: application/json\r\n`
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(hasty)}content-type: application/json\r\n`
 
-    const announced = await exchange(hasty, [`${head}content-length: 1000\r\n\r\n{`])
-    const chunked = await exchange(hasty, [`${head}transfer-encoding: chunked\r\n\r\n1\r\n{\r\n`])
+    const announced = await sendRawBytes(hasty, [`${head}content-length: 1000\r\n\r\n{`])
+    const chunked = await sendRawBytes(hasty, [`${head}transfer-encoding: chunked\r\n\r\n1\r\n{\r\n`])
 
-    expect(statusesOf(announced)).toEqual([408])
-    expect(statusesOf(chunked)).toEqual([408])
+    expect(parseStatuses(announced)).toEqual([408])
+    expect(parseStatuses(chunked)).toEqual([408])
     expect(hasty.upstream.requests).toHaveLength(0)
     await hasty.close()
   })
@@ -433,14 +449,14 @@ describe('a path', () => {
     '/<script>alert(1)</script>',
     `/${'x'.repeat(7_000)}`,
   ])('of %s is answered with 404 in JSON', async (path) => {
-    expectRefusal(await ask(stage, CHAT.body, { path }), { status: 404, type: 'invalid_request_error' })
+    expectErrorResponse(await sendRequest(stage, CHAT.body, { path }), { status: 404, type: 'invalid_request_error' })
     expectNotCalled()
   })
 
   it.each(['/v1/x/../chat/./completions', '/./v1/chat/completions', '/v1/%2e%2e/v1/chat/completions'])(
     'of %s requires a key',
     async (path) => {
-      expect((await ask(stage, CHAT.body, { path, secret: null })).status).toBeOneOf([401, 404])
+      expect((await sendRequest(stage, CHAT.body, { path, secret: null })).status).toBeOneOf([401, 404])
       expectNotCalled()
     },
   )

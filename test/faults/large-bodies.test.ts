@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, CHAT, MESSAGE, type AskOptions, type Front } from '../support/ask.ts'
+import { sendRequest, CHAT, MESSAGE, type SendOptions, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import { gate, HANG } from '../support/upstream.ts'
 
@@ -40,24 +40,24 @@ describe('a key with large bodies', () => {
         return 'Here you are.'
       },
     })
-    const first = ask(stage, large('please hang'))
-    await stage.upstream.arrival(1)
+    const first = sendRequest(stage, large('please hang'))
+    await stage.upstream.waitForRequest(1)
     const other = await stage.gateway.keys.create({ name: 'other' })
-    const refused = await ask(stage, large('a second one'))
+    const refused = await sendRequest(stage, large('a second one'))
     expect(refused.status).toBe(429)
     expect(refused.headers['retry-after']).toBe('5')
     expect(refused.error['message']).toContain('Too many large requests')
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
-    expect((await ask(stage, large('from another key'), { secret: other.value })).status).toBe(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
+    expect((await sendRequest(stage, large('from another key'), { secret: other.value })).status).toBe(200)
     release.open()
     expect((await first).status).toBe(200)
-    expect((await ask(stage, large('again'))).status).toBe(200)
+    expect((await sendRequest(stage, large('again'))).status).toBe(200)
   })
 
   const anthropicImage = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: IMAGE } }
   const message = { ...MESSAGE.body, messages: [{ role: 'user', content: [anthropicImage] }] }
   const batched = (body: JsonObject): JsonObject => ({ requests: [{ custom_id: 'one', params: body }] })
-  const ways: readonly [name: string, body: JsonObject, options: AskOptions, statuses: readonly number[]][] = [
+  const ways: readonly [name: string, body: JsonObject, options: SendOptions, statuses: readonly number[]][] = [
     ['answers', large('one'), {}, [200]],
     ['streams', large('one', { stream: true }), {}, [200]],
     ['upstream failures', large('please fail'), {}, [502, 503]],
@@ -77,29 +77,29 @@ describe('a key with large bodies', () => {
       cache: {},
       reply: ({ text }) => (text.includes('please fail') ? { kind: 'failure', status: 500 } : 'Here you are.'),
     })
-    for (let count = 0; count < 3; count++) expect(statuses).toContain((await ask(stage, body, options)).status)
-    expect((await ask(stage, large('at the end'))).status).toBe(200)
+    for (let count = 0; count < 3; count++) expect(statuses).toContain((await sendRequest(stage, body, options)).status)
+    expect((await sendRequest(stage, large('at the end'))).status).toBe(200)
   })
 
-  it.each<[string, Front]>([
+  it.each<[string, Endpoint]>([
     ['before its answer', CHAT],
     ['within its stream', { ...CHAT, body: { ...CHAT.body, stream: true } }],
-  ])('has its full capacity again when the caller disconnects %s', async (_, front) => {
+  ])('has its full capacity again when the caller disconnects %s', async (_, endpoint) => {
     const stage = await start({
       reply: ({ text }) => (text.includes('hang') ? { kind: 'events', items: [HANG] } : 'Yes.'),
     })
     for (let count = 0; count < 3; count++) {
       const leaving = new AbortController()
-      const left = ask(
+      const left = sendRequest(
         stage,
-        { ...large('please hang'), ...(front.body['stream'] === true && { stream: true }) },
+        { ...large('please hang'), ...(endpoint.body['stream'] === true && { stream: true }) },
         { signal: leaving.signal },
       )
-      const seen = await stage.upstream.arrival(count + 1)
+      const seen = await stage.upstream.waitForRequest(count + 1)
       leaving.abort()
       await expect(left).rejects.toThrow()
-      await seen.leaving
+      await seen.aborted
     }
-    expect((await ask(stage, large('at the end'))).status).toBe(200)
+    expect((await sendRequest(stage, large('at the end'))).status).toBe(200)
   })
 })

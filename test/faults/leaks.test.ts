@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { inspect } from 'node:util'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { anthropic, createGateway, openaiCompatible, type Gateway } from '../../src/index.ts'
-import { ask, CROSSINGS, FRONTS, type Sendable } from '../support/ask.ts'
+import { sendRequest, FORMAT_PAIRS, ENDPOINTS, type RequestBody } from '../support/send-request.ts'
 import { PRICE, startStage, type Stage } from '../support/stage.ts'
 import {
   CUT,
@@ -13,7 +13,7 @@ import {
   type Upstream,
   type UpstreamRequest,
 } from '../support/upstream.ts'
-import { framesUntilText } from '../support/upstream-frames.ts'
+import { eventsUntilText } from '../support/upstream-events.ts'
 
 /** Keys that no pattern of well-known keys finds. */
 const CHAT_SECRET = 'chatupstreamkey0123456789'
@@ -87,8 +87,12 @@ function expectClean(text: string, what: string): void {
     expect(text.includes(secret), `${secret} in ${what}: ${text.slice(0, 500)}`).toBe(false)
 }
 
-async function expectNoLeak(body: Sendable, path: string, more: Parameters<typeof ask>[2] = {}): Promise<void> {
-  const reply = await ask(stage, body, { path, ...more })
+async function expectNoLeak(
+  body: RequestBody,
+  path: string,
+  more: Parameters<typeof sendRequest>[2] = {},
+): Promise<void> {
+  const reply = await sendRequest(stage, body, { path, ...more })
   const received = JSON.stringify(reply.headers) + reply.text
   expectClean(received, 'the answer')
   expect(received).not.toMatch(INNER)
@@ -102,8 +106,8 @@ const echo = (request: UpstreamRequest): string =>
   `Wrong keys ${privateValues(request).join(' and ')} at ${upstream.url}/v1/x and http://127.0.0.1:9/, ` +
   `postgres://svc:${INNER_WORDS[0]}@${INNER_WORDS[1]}/x, host ${INNER_WORDS[1]} (${INNER_WORDS[2]}:5432)`
 
-describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
-  const { path, body } = front
+describe.each(FORMAT_PAIRS)('no secret is revealed on the $name', (endpoint) => {
+  const { path, body } = endpoint
 
   it.each([400, 401, 403, 404, 409, 413, 422, 429, 500, 503])(
     'by an upstream that answers %i and repeats every secret it has received',
@@ -129,7 +133,7 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
           await expectNoLeak({ ...body, stream }, path)
         }
         upstream.reply = () => 'Well.'
-        await ask(stage, body, { path })
+        await sendRequest(stage, body, { path })
       }
     },
   )
@@ -149,11 +153,11 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
       for (const begun of [true, false]) {
         upstream.reply = (request) => ({
           kind: 'events',
-          items: [...(begun ? framesUntilText(request.dialect) : []), end(echo(request))],
+          items: [...(begun ? eventsUntilText(request.dialect) : []), end(echo(request))],
         })
         await expectNoLeak({ ...body, stream: true }, path)
         upstream.reply = () => 'Well.'
-        await ask(stage, body, { path })
+        await sendRequest(stage, body, { path })
       }
     }
   })
@@ -168,7 +172,7 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
       upstream.reply = (request) => reply(echo(request))
       await expectNoLeak(body, path)
       upstream.reply = () => 'Well.'
-      await ask(stage, body, { path })
+      await sendRequest(stage, body, { path })
     }
     for (const model of ['gone/large', 'lost/large']) {
       for (const stream of [false, true]) await expectNoLeak({ ...body, model, stream }, path)
@@ -176,10 +180,10 @@ describe.each(CROSSINGS)('no secret is revealed on the $name', (front) => {
   })
 })
 
-describe.each(FRONTS)('no secret is revealed on the $name front', ({ path, body }) => {
+describe.each(ENDPOINTS)('no secret is revealed on the $name endpoint', ({ path, body }) => {
   it('to a caller whose request is invalid', async () => {
     const text = JSON.stringify(body)
-    const wrong: readonly Sendable[] = [
+    const wrong: readonly RequestBody[] = [
       '',
       text.slice(0, -1),
       `${text}${other}`,
@@ -188,7 +192,7 @@ describe.each(FRONTS)('no secret is revealed on the $name front', ({ path, body 
       { ...body, tools: {} },
     ]
     for (const sent of wrong) {
-      const reply = await ask(stage, sent, { path })
+      const reply = await sendRequest(stage, sent, { path })
       expect(reply.status).toBeGreaterThanOrEqual(400)
       expect(JSON.stringify(reply.headers) + reply.text).not.toMatch(INNER)
       expectClean(JSON.stringify(reply.headers), 'the headers')
@@ -215,11 +219,11 @@ describe('no secret is revealed', () => {
     '/metrics',
     '/api/governance/virtual-keys',
   ])('at %s', async (path) => {
-    const reply = await ask(stage, undefined, { path, method: 'GET' })
+    const reply = await sendRequest(stage, undefined, { path, method: 'GET' })
     const received = JSON.stringify(reply.headers) + reply.text
     expectClean(received, path)
     expect(received).not.toMatch(INNER)
-    expect((await ask(stage, undefined, { path, method: 'GET', secret: null })).text).not.toMatch(INNER)
+    expect((await sendRequest(stage, undefined, { path, method: 'GET', secret: null })).text).not.toMatch(INNER)
   })
 
   it('by the lists and reports of keys', async () => {
@@ -239,11 +243,11 @@ describe('no secret is revealed', () => {
 
   it('by the request log and the audit trail', async () => {
     upstream.reply = () => 'Well.'
-    for (const front of CROSSINGS) {
-      const marked = { ...front.body, messages: [{ role: 'user', content: 'words-of-a-caller' }] }
-      await ask(stage, { ...marked, stream: true }, { path: `${front.path}?key=${stage.secret}` })
-      await ask(stage, marked, {
-        path: front.path,
+    for (const endpoint of FORMAT_PAIRS) {
+      const marked = { ...endpoint.body, messages: [{ role: 'user', content: 'words-of-a-caller' }] }
+      await sendRequest(stage, { ...marked, stream: true }, { path: `${endpoint.path}?key=${stage.secret}` })
+      await sendRequest(stage, marked, {
+        path: endpoint.path,
         secret: other,
         headers: { cookie: other, 'x-api-key': 'sk-bf-wrong-key' },
       })

@@ -1,24 +1,24 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { openaiCompatible, type Gateway } from '../../src/index.ts'
 import {
-  ask,
+  sendRequest,
   CHAT,
-  CROSSINGS,
-  expectRefusal,
-  FRONTS,
+  FORMAT_PAIRS,
+  expectErrorResponse,
+  ENDPOINTS,
   MESSAGE,
-  type Front,
+  type Endpoint,
   type Reply as ClientReply,
-} from '../support/ask.ts'
+} from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { framesUntilText } from '../support/upstream-frames.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { eventsUntilText } from '../support/upstream-events.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 type Fields = Parameters<Gateway['keys']['create']>[0]
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -39,7 +39,7 @@ async function startOne(
 ): Promise<Watched> {
   const { clock = { now: NOON }, ...others } = options
   const now = (): number => clock.now
-  const store = watchedStore(now)
+  const store = recordingStore(now)
   const stage = await startStage({
     store,
     runtime: { now, random: () => 0 },
@@ -82,17 +82,17 @@ function longQuestion(words: number): { role: string; content: string }[] {
 describe('a request limit', () => {
   it('of 100 per hour accepts exactly 100 of 300 concurrent requests', async () => {
     const stage = await startOne({ rate_limit_requests: 100, rate_limit_reset_duration: '1h' })
-    const fronts = [CHAT, MESSAGE]
+    const endpoints = [CHAT, MESSAGE]
     const replies = await many(300, (index) => {
-      const front = fronts[index % 2] as Front
-      return ask(stage, { ...front.body, stream: index % 3 === 0 }, { path: front.path })
+      const endpoint = endpoints[index % 2] as Endpoint
+      return sendRequest(stage, { ...endpoint.body, stream: index % 3 === 0 }, { path: endpoint.path })
     })
 
     expect(counted(replies)).toEqual({ 200: 100, 429: 200 })
     expect(stage.upstream.requests).toHaveLength(100)
     const end = Date.UTC(2026, 0, 30, 13) / 1000
     for (const reply of replies.filter(({ status }) => status === 429)) {
-      expectRefusal(reply, LIMITED)
+      expectErrorResponse(reply, LIMITED)
       expect(reply.error['retry_after']).toBe(end - NOON / 1000)
       expect(reply.headers).toMatchObject({
         'retry-after': String(end - NOON / 1000),
@@ -113,44 +113,44 @@ describe('a request limit', () => {
   it('decreases by one with each request, and equals the report of the key', async () => {
     const stage = await startOne({ rate_limit_requests: 10 })
     for (let left = 9; left >= 5; left -= 1) {
-      const reply = await ask(stage, CHAT.body)
+      const reply = await sendRequest(stage, CHAT.body)
       expect(reply.headers['x-ratelimit-remaining']).toBe(String(left))
       expect(JSON.stringify(await stage.gateway.keys.rateLimit(stage.keyId))).toContain(`:${left},`)
     }
-    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/models' })).headers['x-ratelimit-remaining']).toBe(
-      '5',
-    )
+    expect(
+      (await sendRequest(stage, undefined, { method: 'GET', path: '/v1/models' })).headers['x-ratelimit-remaining'],
+    ).toBe('5')
   })
 
   it('does not count requests that were rejected earlier, and counts requests that fail', async () => {
     const stage = await startOne({ rate_limit_requests: 10, allowed_models: ['chat/large', 'anthropic/*'] })
-    await ask(stage, 'no JSON')
-    await ask(stage, { ...CHAT.body, model: 'chat/none' })
-    await ask(stage, { ...CHAT.body, model: 'chat/small' })
-    await ask(stage, CHAT.body, { secret: 'wrong' })
-    expect((await ask(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('9')
+    await sendRequest(stage, 'no JSON')
+    await sendRequest(stage, { ...CHAT.body, model: 'chat/none' })
+    await sendRequest(stage, { ...CHAT.body, model: 'chat/small' })
+    await sendRequest(stage, CHAT.body, { secret: 'wrong' })
+    expect((await sendRequest(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('9')
 
     stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
-    expect((await ask(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('8')
+    expect((await sendRequest(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('8')
     stage.upstream.reply = () => 'Hello.'
-    expect((await ask(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('7')
+    expect((await sendRequest(stage, CHAT.body)).headers['x-ratelimit-remaining']).toBe('7')
   })
 
   it('that is reached charges nothing for the requests that it rejects', async () => {
     const stage = await startOne({ rate_limit_requests: 1, budget_limit_cents: 1_000, rate_limit_tokens: 1_000_000 })
-    await ask(stage, CHAT.body)
+    await sendRequest(stage, CHAT.body)
     const [money, tokens] = [await stage.store.spent('budget'), await stage.store.spent('tokens')]
-    const replies = await many(20, () => ask(stage, CHAT.body))
+    const replies = await many(20, () => sendRequest(stage, CHAT.body))
 
     expect(counted(replies)).toEqual({ 429: 20 })
     expect([await stage.store.spent('budget'), await stage.store.spent('tokens')]).toEqual([money, tokens])
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
   })
 
   it('of 0 rejects every request', async () => {
     for (const key of [{ rate_limit_requests: 0 }, { rate_limit_tokens: 0 }]) {
       const stage = await startOne(key)
-      for (const { path, body } of FRONTS) expectRefusal(await ask(stage, body, { path }), LIMITED)
+      for (const { path, body } of ENDPOINTS) expectErrorResponse(await sendRequest(stage, body, { path }), LIMITED)
       expect(stage.upstream.requests).toHaveLength(0)
     }
   })
@@ -166,18 +166,18 @@ describe('a request limit', () => {
       await release.opened
       return usageOf(request, 100, 20)
     }
-    const running = many(100, () => ask(stage, CHAT.body))
-    await stage.upstream.arrival(100)
-    expect((await ask(stage, CHAT.body)).status).toBe(429)
+    const running = many(100, () => sendRequest(stage, CHAT.body))
+    await stage.upstream.waitForRequest(100)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(429)
     clock.now += 100
-    const next = many(100, () => ask(stage, CHAT.body))
-    await stage.upstream.arrival(200)
-    expect((await ask(stage, CHAT.body)).status).toBe(429)
+    const next = many(100, () => sendRequest(stage, CHAT.body))
+    await stage.upstream.waitForRequest(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(429)
     release.open()
 
     expect(counted([...(await running), ...(await next)])).toEqual({ 200: 200 })
-    await stage.store.allSettled()
-    expect(await stage.store.held()).toBe(0)
+    await stage.store.waitUntilSettled()
+    expect(await stage.store.maxHeld()).toBe(0)
     const usage = await stage.gateway.keys.usage(stage.keyId)
     expect(usage.requests).toBe(100)
   })
@@ -185,22 +185,22 @@ describe('a request limit', () => {
   it('is not reset by a clock that is set back', async () => {
     const clock = { now: NOON }
     const stage = await startOne({ rate_limit_requests: 2, rate_limit_reset_duration: '1h' }, { clock })
-    await ask(stage, CHAT.body)
-    await ask(stage, CHAT.body)
+    await sendRequest(stage, CHAT.body)
+    await sendRequest(stage, CHAT.body)
     for (const now of [NOON - 5_000, NOON + 5_000, NOON + 3_600_000, NOON]) {
       clock.now = now
       const expected = now === NOON + 3_600_000 ? 200 : 429
-      expect((await ask(stage, CHAT.body)).status).toBe(expected)
+      expect((await sendRequest(stage, CHAT.body)).status).toBe(expected)
     }
   })
 
   it('per month is reset on the first day of the next month', async () => {
     const clock = { now: Date.UTC(2027, 0, 31, 23, 59, 59) }
     const stage = await startOne({ rate_limit_requests: 1, rate_limit_reset_duration: '1M' }, { clock })
-    expect((await ask(stage, CHAT.body)).headers['x-ratelimit-reset']).toBe(String(Date.UTC(2027, 1, 1) / 1000))
+    expect((await sendRequest(stage, CHAT.body)).headers['x-ratelimit-reset']).toBe(String(Date.UTC(2027, 1, 1) / 1000))
     clock.now += 1_000
-    expect((await ask(stage, CHAT.body)).headers['x-ratelimit-reset']).toBe(String(Date.UTC(2027, 2, 1) / 1000))
-    expect((await ask(stage, CHAT.body)).status).toBe(429)
+    expect((await sendRequest(stage, CHAT.body)).headers['x-ratelimit-reset']).toBe(String(Date.UTC(2027, 2, 1) / 1000))
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(429)
   })
 })
 
@@ -209,12 +209,12 @@ describe('a token limit', () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 250, 10)
     const content = 'The fox jumps over the lazy dog. '.repeat(35)
-    const replies = await many(20, () => ask(stage, { ...CHAT.body, messages: [{ role: 'user', content }] }))
+    const replies = await many(20, () => sendRequest(stage, { ...CHAT.body, messages: [{ role: 'user', content }] }))
 
     expect(counted(replies)[200]).toBeLessThanOrEqual(4)
     expect(counted(replies)[200]).toBeGreaterThan(0)
     for (const reply of replies.filter(({ status }) => status === 429)) {
-      expectRefusal(reply, LIMITED)
+      expectErrorResponse(reply, LIMITED)
       expect(reply.headers['x-ratelimit-limit']).toBe('1000')
     }
   })
@@ -222,9 +222,9 @@ describe('a token limit', () => {
   it('counts the actual usage of the answer', async () => {
     const stage = await startOne({ rate_limit_tokens: 1_000 })
     stage.upstream.reply = (request) => usageOf(request, 600, 500)
-    expect((await ask(stage, { ...CHAT.body, messages: longQuestion(120) })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, messages: longQuestion(120) })).status).toBe(200)
     expect(await stage.store.spent('tokens')).toBe(1_100)
-    expectRefusal(await ask(stage, CHAT.body), LIMITED)
+    expectErrorResponse(await sendRequest(stage, CHAT.body), LIMITED)
   })
 
   it('and a request limit are independent', async () => {
@@ -234,7 +234,7 @@ describe('a token limit', () => {
       rate_limit_reset_duration: '1d',
       token_reset_duration: '1h',
     })
-    const reply = await ask(stage, CHAT.body)
+    const reply = await sendRequest(stage, CHAT.body)
     expect(reply.headers).toMatchObject({ 'x-ratelimit-limit': '5', 'x-ratelimit-remaining': '4' })
     expect(await stage.store.spent('requests')).toBe(1)
     expect(await stage.store.spent('tokens')).toBeGreaterThan(5)
@@ -248,16 +248,16 @@ describe('a budget', () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
     const replies = await many(200, (index) => {
-      const front = FRONTS[index % 2] as Front
-      return ask(stage, { ...front.body, max_tokens: 400, stream }, { path: front.path })
+      const endpoint = ENDPOINTS[index % 2] as Endpoint
+      return sendRequest(stage, { ...endpoint.body, max_tokens: 400, stream }, { path: endpoint.path })
     })
 
-    await stage.store.allSettled()
-    expect(await stage.store.held()).toBe(0)
+    await stage.store.waitUntilSettled()
+    expect(await stage.store.maxHeld()).toBe(0)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(CENT)
     expect(await stage.store.spent('budget')).toBeGreaterThan(0.5 * CENT)
     for (const reply of replies.filter(({ status }) => status !== 200)) {
-      expectRefusal(reply, EXCEEDED)
+      expectErrorResponse(reply, EXCEEDED)
       expect(reply.headers['x-should-retry']).toBe('false')
     }
     expect(counted(replies)[402]).toBeGreaterThan(0)
@@ -268,7 +268,7 @@ describe('a budget', () => {
     stage.upstream.reply = (request) => usageOf(request, 8, Number(request.body['max_tokens']))
     let refused: ClientReply | undefined
     for (let count = 0; count < 30 && refused === undefined; count += 1) {
-      const reply = await ask(stage, { ...CHAT.body, max_tokens: 900 })
+      const reply = await sendRequest(stage, { ...CHAT.body, max_tokens: 900 })
       if (reply.status !== 200) refused = reply
     }
     const limits = stage.upstream.requests.map((request) => Number(request.body['max_tokens']))
@@ -286,20 +286,20 @@ describe('a budget', () => {
     stage.upstream.reply = async () => ({ kind: 'hang' })
     const { max_tokens: _, ...endless } = CHAT.body
     const controller = new AbortController()
-    const running = Array.from({ length: 8 }, () => ask(stage, endless, { signal: controller.signal }))
+    const running = Array.from({ length: 8 }, () => sendRequest(stage, endless, { signal: controller.signal }))
     const ended = Promise.allSettled(running)
-    await stage.upstream.arrival(3)
+    await stage.upstream.waitForRequest(3)
     const [first] = stage.store.reservationIds
     expect(first).toBeDefined()
-    expect(await stage.store.held()).toBeGreaterThan(1000 * 2 * 1.5 * 1000)
-    expect(await stage.store.held()).toBeLessThanOrEqual(CENT)
+    expect(await stage.store.maxHeld()).toBeGreaterThan(1000 * 2 * 1.5 * 1000)
+    expect(await stage.store.maxHeld()).toBeLessThanOrEqual(CENT)
     controller.abort()
     await ended
-    await stage.store.allSettled()
+    await stage.store.waitUntilSettled()
 
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
     // Their callers left while the upstream worked: each pays for its short prompt.
-    const { prompt, completion } = stage.store.booked()
+    const { prompt, completion } = stage.store.dailyTotals()
     expect(completion).toBe(0)
     expect(await stage.store.spent('budget')).toBe(prompt * 1.5 * 1000)
   })
@@ -307,10 +307,10 @@ describe('a budget', () => {
   it('reports its name and limit in a refusal, but not the spent amount', async () => {
     const stage = await startOne({ budget_limit_cents: 1 })
     stage.upstream.reply = (request) => usageOf(request, 1234, 1000)
-    while ((await ask(stage, { ...CHAT.body, max_tokens: 1000 })).status === 200);
-    const refused = await ask(stage, { ...CHAT.body, max_tokens: 1000 })
+    while ((await sendRequest(stage, { ...CHAT.body, max_tokens: 1000 })).status === 200);
+    const refused = await sendRequest(stage, { ...CHAT.body, max_tokens: 1000 })
 
-    expectRefusal(refused, EXCEEDED)
+    expectErrorResponse(refused, EXCEEDED)
     expect(refused.error['message']).toContain('The budget of this key')
     expect(refused.error['message']).toContain('$0.010000')
     expect(refused.text).not.toContain((await stage.store.spent('budget')).toString().slice(0, 4))
@@ -326,7 +326,8 @@ describe('a budget', () => {
         { budget_limit_cents: 0 },
         { providers: [openaiCompatible({ name: 'chat', baseUrl: stage.upstream.baseUrl, defaultPrice: price })] },
       )
-      for (const stream of [false, true]) expectRefusal(await ask(own, { ...CHAT.body, stream }), EXCEEDED)
+      for (const stream of [false, true])
+        expectErrorResponse(await sendRequest(own, { ...CHAT.body, stream }), EXCEEDED)
       expect(stage.upstream.requests).toHaveLength(0)
     }
   })
@@ -341,29 +342,29 @@ describe('a budget', () => {
     ]
     for (const reply of replies) {
       stage.upstream.reply = () => reply
-      for (const { path, body } of FRONTS) {
-        for (const stream of [false, true]) await ask(stage, { ...body, stream }, { path })
+      for (const { path, body } of ENDPOINTS) {
+        for (const stream of [false, true]) await sendRequest(stage, { ...body, stream }, { path })
       }
     }
-    await stage.store.allSettled()
+    await stage.store.waitUntilSettled()
     expect(await stage.store.spent('budget')).toBe(0)
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
   })
 
   it('is charged for the part that was sent before the caller disconnected', async () => {
     const stage = await startOne({ budget_limit_cents: 100 })
-    stage.upstream.reply = (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), HANG] })
+    stage.upstream.reply = (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), HANG] })
     const response = await fetch(`${stage.url}${CHAT.path}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
       body: JSON.stringify({ ...CHAT.body, stream: true }),
     })
     await response.body?.getReader().cancel()
-    await stage.upstream.last.leaving
-    await stage.store.allSettled()
+    await stage.upstream.last.aborted
+    await stage.store.waitUntilSettled()
 
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
   })
 
   it('reserves the cost of the more expensive of two providers', async () => {
@@ -396,7 +397,7 @@ describe('a budget', () => {
       request.path.startsWith('/free')
         ? { kind: 'failure', status: 500 }
         : usageOf(request, 8, Number(request.body['max_tokens']))
-    const reply = await ask(stage, { ...CHAT.body, model: 'large', max_tokens: 1000 })
+    const reply = await sendRequest(stage, { ...CHAT.body, model: 'large', max_tokens: 1000 })
 
     expect(reply.status).toBe(200)
     expect(Number(upstream.last.body['max_tokens'])).toBeLessThan(40)
@@ -405,10 +406,10 @@ describe('a budget', () => {
 })
 
 describe('the bill', () => {
-  it.each(CROSSINGS)('in the headers keeps its equations ($name)', async ({ path, body }) => {
+  it.each(FORMAT_PAIRS)('in the headers keeps its equations ($name)', async ({ path, body }) => {
     const stage = await startOne({}, { margin: 1.37 })
     stage.upstream.reply = (request) => usageOf(request, 12_345, 678)
-    const { headers } = await ask(stage, { ...body, messages: longQuestion(3_000) }, { path })
+    const { headers } = await sendRequest(stage, { ...body, messages: longQuestion(3_000) }, { path })
     const dollars = (name: string): number => {
       expect(headers[name]).toMatch(/^-?\$\d+\.\d{6}$/)
       return Number(String(headers[name]).replace('$', ''))
@@ -421,7 +422,7 @@ describe('the bill', () => {
       6,
     )
     expect(headers['x-svc-profit-margin']).toBe('1.37x')
-    expect(stage.store.booked().billed).toBe(Math.round((12_345_000 + 2 * 678_000) * 1.37))
+    expect(stage.store.dailyTotals().billed).toBe(Math.round((12_345_000 + 2 * 678_000) * 1.37))
   })
 
   it.each<[string, () => number]>([
@@ -438,17 +439,17 @@ describe('the bill', () => {
   ])('with a margin that is %s is an internal error without an upstream call', async (_, margin) => {
     const stage = await startOne({ budget_limit_cents: 100 }, { margin })
     for (const stream of [false, true]) {
-      const reply = await ask(stage, { ...CHAT.body, stream })
-      expectRefusal(reply, { status: 500, type: 'api_error' })
+      const reply = await sendRequest(stage, { ...CHAT.body, stream })
+      expectErrorResponse(reply, { status: 500, type: 'api_error' })
       expect(reply.text).not.toContain('sk-margin')
     }
     expect(stage.upstream.requests).toHaveLength(0)
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
   })
 
   it('is never 0 for a model without a price: such a model is not listed', async () => {
     const stage = await startOne({})
-    expectRefusal(await ask(stage, { ...CHAT.body, model: 'chat/unpriced' }), {
+    expectErrorResponse(await sendRequest(stage, { ...CHAT.body, model: 'chat/unpriced' }), {
       status: 404,
       type: 'invalid_request_error',
     })
@@ -466,17 +467,17 @@ describe('a key that is deleted or disabled under load', () => {
         await release.opened
         return usageOf(request, 100, 20)
       }
-      const running = many(20, (index) => ask(stage, { ...CHAT.body, stream: index % 2 === 0 }))
-      await stage.upstream.arrival(20)
+      const running = many(20, (index) => sendRequest(stage, { ...CHAT.body, stream: index % 2 === 0 }))
+      await stage.upstream.waitForRequest(20)
       if (how === 'delete') await stage.gateway.keys.delete(stage.keyId)
       else await stage.gateway.keys.update(stage.keyId, { is_active: false })
-      const after = await many(20, () => ask(stage, CHAT.body))
+      const after = await many(20, () => sendRequest(stage, CHAT.body))
       release.open()
 
       expect(counted(after)).toEqual({ 401: 20 })
       expect(counted(await running)).toEqual({ 200: 20 })
-      await stage.store.allSettled()
-      expect(await stage.store.held()).toBe(0)
+      await stage.store.waitUntilSettled()
+      expect(await stage.store.maxHeld()).toBe(0)
       expect(await stage.store.spent('budget')).toBe(20 * 1.5 * (100 + 40) * 1000)
     },
   )

@@ -3,16 +3,16 @@ import type { StreamChunk, AnswerSource, SourceReceiver } from '../../src/core/a
 import type { Provider } from '../../src/core/ports.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
-import { post, readerOf } from '../support/streams.ts'
+import { post, getReader } from '../support/read-stream.ts'
 import { gate } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const never = (): Promise<never> => new Promise(() => {})
 
 interface Room {
   readonly gateway: Gateway
   readonly secret: string
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 async function startWith(
@@ -20,7 +20,7 @@ async function startWith(
   totalMs = 600_000,
   passthrough: GatewayOptions['passthrough'] = {},
 ): Promise<Room> {
-  const store = watchedStore()
+  const store = recordingStore()
   const own: Provider = {
     name: 'own',
     dialect: 'openai',
@@ -50,8 +50,8 @@ describe.each(CALLS)('%s of a provider that never answers and ignores its signal
   it('ends with 504 at the deadline of the request', async () => {
     const room = await startWith({}, 40)
     expect((await post(room, path, { body })).status).toBe(504)
-    await room.store.allSettled()
-    expect(await room.store.held()).toBe(0)
+    await room.store.waitUntilSettled()
+    expect(await room.store.maxHeld()).toBe(0)
   })
 
   it('ends when its caller disconnects', async () => {
@@ -67,8 +67,8 @@ describe.each(CALLS)('%s of a provider that never answers and ignores its signal
     caller.abort()
 
     expect((await response).status).toBe(499)
-    await room.store.allSettled()
-    expect(await room.store.held()).toBe(0)
+    await room.store.waitUntilSettled()
+    expect(await room.store.maxHeld()).toBe(0)
   })
 })
 
@@ -140,13 +140,13 @@ describe('a stream that throws when it is aborted', () => {
   ])('as %s is settled when its caller disconnects', async (_, answer) => {
     const room = await startWith({ stream: async () => ({ answer: answer(), ignored: [] }) })
     const response = await post(room, CHAT, { body: CALLS[1][2] })
-    const reader = readerOf(response)
+    const reader = getReader(response)
     await reader.read()
     await reader.cancel()
 
-    await room.store.allSettled()
-    expect(await room.store.held()).toBe(0)
-    expect(room.store.booked().completion).toBeGreaterThan(0)
+    await room.store.waitUntilSettled()
+    expect(await room.store.maxHeld()).toBe(0)
+    expect(room.store.dailyTotals().completion).toBeGreaterThan(0)
   })
 })
 
@@ -172,8 +172,8 @@ describe.each([
     const response = await post(room, '/v1/images/generations', { body })
     await response.text().catch(() => 'broken off')
 
-    await room.store.allSettled()
-    expect(await room.store.held()).toBe(0)
+    await room.store.waitUntilSettled()
+    expect(await room.store.maxHeld()).toBe(0)
   })
 
   it('ends when its caller disconnects, and is billed', async () => {
@@ -185,8 +185,8 @@ describe.each([
     caller.abort()
     await response
 
-    await room.store.allSettled()
-    expect(await room.store.held()).toBe(0)
+    await room.store.waitUntilSettled()
+    expect(await room.store.maxHeld()).toBe(0)
     const { keys } = await room.gateway.keys.list()
     expect(keys.map(({ currentUsageCents }) => currentUsageCents)).toEqual([2])
   })

@@ -1,8 +1,8 @@
 import { connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { bearer, CHAT } from '../support/ask.ts'
+import { authorizationLine, CHAT } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { watchedStore } from '../support/watched-store.ts'
+import { recordingStore } from '../support/recording-store.ts'
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
@@ -10,13 +10,13 @@ afterEach(() => stage?.close())
 /** Several requests on one connection before the first is answered. */
 function pipelined({ secret }: Stage, count: number, stream: boolean): string {
   const body = JSON.stringify({ ...CHAT.body, stream })
-  const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer({ secret })}content-type: application/json\r\n`
+  const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine({ secret })}content-type: application/json\r\n`
   return `${head}content-length: ${body.length}\r\n\r\n${body}`.repeat(count)
 }
 
 describe.each([true, false])('pipelined requests on a connection that is closed (stream: %s)', (stream) => {
   it('are all cancelled and settled, also those that wait for earlier responses', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     stage = await startStage({
       store,
       reply: () => ({ kind: 'hang' }),
@@ -27,13 +27,13 @@ describe.each([true, false])('pipelined requests on a connection that is closed 
     const socket = connect({ host: hostname, port: Number(port) })
     socket.on('error', () => {})
     socket.write(pipelined(stage, 14, stream))
-    await upstream.arrival(14)
+    await upstream.waitForRequest(14)
     socket.destroy()
 
-    await Promise.all(upstream.requests.map((request) => request.leaving))
-    await store.allSettled()
+    await Promise.all(upstream.requests.map((request) => request.aborted))
+    await store.waitUntilSettled()
     expect(store.reservationIds).toHaveLength(14)
-    expect(await store.held()).toBe(0)
+    expect(await store.maxHeld()).toBe(0)
   })
 })
 

@@ -1,7 +1,16 @@
 import { gzipSync } from 'node:zlib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../src/core/json.ts'
-import { answerOf, ask, CROSSINGS, CHAT, expectRefusal, FRONTS, MESSAGE, type Front } from '../support/ask.ts'
+import {
+  answerText,
+  sendRequest,
+  FORMAT_PAIRS,
+  CHAT,
+  expectErrorResponse,
+  ENDPOINTS,
+  MESSAGE,
+  type Endpoint,
+} from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { gate, type Reply } from '../support/upstream.ts'
 
@@ -24,10 +33,10 @@ async function expectBroken(
   more: { readonly stream: boolean },
   options: StageOptions = {},
 ): Promise<void> {
-  for (const { path, body } of FRONTS) {
+  for (const { path, body } of ENDPOINTS) {
     const stage = await startOne(reply, options)
-    const answer = await ask(stage, { ...body, ...more }, { path })
-    expectRefusal(answer, BROKEN)
+    const answer = await sendRequest(stage, { ...body, ...more }, { path })
+    expectErrorResponse(answer, BROKEN)
     expect(answer.text).not.toContain(new URL(stage.upstream.url).host)
     expect(stage.upstream.requests.length).toBeLessThanOrEqual(3)
     await stages.pop()?.close()
@@ -55,9 +64,9 @@ describe('a status of the upstream', () => {
     [599, 502, 'upstream_error', 3],
   ])('of %i becomes %i %s after at most %4$i attempts', async (status, expected, type, tries) => {
     for (const stream of [false, true]) {
-      for (const { path, body } of CROSSINGS) {
+      for (const { path, body } of FORMAT_PAIRS) {
         const stage = await startOne({ kind: 'failure', status })
-        expectRefusal(await ask(stage, { ...body, stream }, { path }), { status: expected, type })
+        expectErrorResponse(await sendRequest(stage, { ...body, stream }, { path }), { status: expected, type })
         expect(stage.upstream.requests.length).toBeLessThanOrEqual(tries)
         await stages.pop()?.close()
       }
@@ -78,16 +87,16 @@ describe('a status of the upstream', () => {
   })
 
   it.each(['7', '3600', 'Wed, 21 Oct 2099 07:28:00 GMT'])('of 429 keeps its Retry-After of %s', async (wait) => {
-    for (const { path, body } of CROSSINGS) {
+    for (const { path, body } of FORMAT_PAIRS) {
       const stage = await startOne({ kind: 'failure', status: 429, headers: { 'retry-after': '3600' } })
       stage.upstream.reply = () => ({
         kind: 'failure',
         status: 429,
         headers: { 'retry-after': wait, 'x-should-retry': 'false' },
       })
-      const reply = await ask(stage, body, { path })
+      const reply = await sendRequest(stage, body, { path })
 
-      expectRefusal(reply, { status: 429, type: 'rate_limit_error', code: 'upstream_rate_limited' })
+      expectErrorResponse(reply, { status: 429, type: 'rate_limit_error', code: 'upstream_rate_limited' })
       expect(reply.headers['retry-after']).toBe(wait)
       await stages.pop()?.close()
     }
@@ -101,7 +110,7 @@ describe('a status of the upstream', () => {
         status: 429,
         headers: { 'retry-after': wait, 'x-should-retry': 'false' },
       })
-      expectRefusal(await ask(stage, CHAT.body), { status: 429, type: 'rate_limit_error' })
+      expectErrorResponse(await sendRequest(stage, CHAT.body), { status: 429, type: 'rate_limit_error' })
     },
   )
 
@@ -113,7 +122,7 @@ describe('a status of the upstream', () => {
       param: 'max_tokens',
     }
     const stage = await startOne({ kind: 'failure', status: 400, failure })
-    const reply = await ask(stage, CHAT.body)
+    const reply = await sendRequest(stage, CHAT.body)
 
     expect(reply.status).toBe(400)
     expect(reply.error).toMatchObject(failure)
@@ -183,12 +192,15 @@ describe('an answer of the upstream', () => {
     ['a message that is a text', { choices: [{ index: 0, message: 'Hi', finish_reason: 'stop' }] }],
     ['no message', { choices: [{ index: 0, finish_reason: 'stop' }] }],
   ])('of the chat format with %s is a broken upstream', async (_, value) => {
-    for (const front of FRONTS) {
+    for (const endpoint of ENDPOINTS) {
       const stage = await startOne({
         kind: 'json',
         value: { id: 'x', object: 'chat.completion', model: 'large', ...value },
       })
-      expectRefusal(await ask(stage, { ...front.body, model: CHAT.model }, { path: front.path }), BROKEN)
+      expectErrorResponse(
+        await sendRequest(stage, { ...endpoint.body, model: CHAT.model }, { path: endpoint.path }),
+        BROKEN,
+      )
     }
   })
 
@@ -200,12 +212,15 @@ describe('an answer of the upstream', () => {
     ['a block without a type', { content: [{ text: 'Hi' }] }],
     ['a text that is a number', { content: [{ type: 'text', text: 5 }] }],
   ])('of the message format with %s is a broken upstream', async (_, value) => {
-    for (const front of FRONTS) {
+    for (const endpoint of ENDPOINTS) {
       const stage = await startOne({
         kind: 'json',
         value: { id: 'x', type: 'message', role: 'assistant', model: 'large', stop_reason: 'end_turn', ...value },
       })
-      expectRefusal(await ask(stage, { ...front.body, model: MESSAGE.model }, { path: front.path }), BROKEN)
+      expectErrorResponse(
+        await sendRequest(stage, { ...endpoint.body, model: MESSAGE.model }, { path: endpoint.path }),
+        BROKEN,
+      )
     }
   })
 
@@ -227,30 +242,30 @@ describe('an answer of the upstream', () => {
       },
       { runtime: { random: () => 0 } },
     )
-    expectRefusal(await ask(stage, CHAT.body), BROKEN)
+    expectErrorResponse(await sendRequest(stage, CHAT.body), BROKEN)
     expect(written).toBeLessThan(3 * 60)
   })
 
-  it.each(FRONTS)('may contain the key __proto__ without any effect ($name)', async ({ path, body, name }) => {
+  it.each(ENDPOINTS)('may contain the key __proto__ without any effect ($name)', async ({ path, body, name }) => {
     const poison =
       '"__proto__":{"polluted":1,"usage":{"prompt_tokens":999999}},"constructor":{"prototype":{"polluted":1}}'
     const chat = `{${poison},"id":"x","object":"chat.completion","model":"large","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","__proto__":{"polluted":1}},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"__proto__":{"prompt_tokens":7}}}`
     const message = `{${poison},"id":"x","type":"message","role":"assistant","model":"large","content":[{"type":"text","text":"Hi","__proto__":{"polluted":1}}],"stop_reason":"end_turn","usage":{"input_tokens":5,"output_tokens":1}}`
     const stage = await startOne({ kind: 'body', body: name === 'chat' ? chat : message })
-    const reply = await ask(stage, body, { path })
+    const reply = await sendRequest(stage, body, { path })
 
-    expect(answerOf(reply)).toBe('Hi')
+    expect(answerText(reply)).toBe('Hi')
     expect(reply.headers['x-svc-original-tokens']).toBe('5')
     expect({}).not.toHaveProperty('polluted')
   })
 })
 
 describe('tries', () => {
-  it.each(CROSSINGS)('are at most three, and the third may answer ($name)', async ({ path, body }) => {
+  it.each(FORMAT_PAIRS)('are at most three, and the third may answer ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
       const stage = await startOne('unused')
       stage.upstream.reply = ({ index }) => (index < 2 ? { kind: 'failure', status: 500 } : 'At last.')
-      const reply = await ask(stage, { ...body, stream }, { path })
+      const reply = await sendRequest(stage, { ...body, stream }, { path })
 
       expect(reply.status).toBe(200)
       expect(reply.text).toContain('last.')
@@ -262,7 +277,7 @@ describe('tries', () => {
   it('send the same body', async () => {
     const stage = await startOne('unused')
     stage.upstream.reply = ({ index }) => (index < 2 ? { kind: 'cut' } : 'At last.')
-    await ask(stage, CHAT.body)
+    await sendRequest(stage, CHAT.body)
 
     const [first, ...others] = stage.upstream.requests
     expect(others.length).toBeGreaterThan(0)
@@ -273,12 +288,12 @@ describe('tries', () => {
     const controller = new AbortController()
     const stage = await startOne('unused', { runtime: { random: () => 0.999 } })
     stage.upstream.reply = () => ({ kind: 'failure', status: 500 })
-    const reply = ask(stage, CHAT.body, { signal: controller.signal })
-    await stage.upstream.arrival(1)
+    const reply = sendRequest(stage, CHAT.body, { signal: controller.signal })
+    await stage.upstream.waitForRequest(1)
     controller.abort()
 
     await expect(reply).rejects.toThrow()
-    expect((await ask(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/health' })).status).toBe(200)
     expect(stage.upstream.requests.length).toBeLessThanOrEqual(2)
   })
 })
@@ -286,18 +301,18 @@ describe('tries', () => {
 describe('a slow upstream', () => {
   const timeouts = { firstByte: 60, idle: 60, total: 120 }
 
-  it.each(CROSSINGS)('that sends nothing ends with 504 ($name)', async ({ path, body }) => {
+  it.each(FORMAT_PAIRS)('that sends nothing ends with 504 ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
       const stage = await startOne({ kind: 'hang' }, { timeouts })
-      const reply = await ask(stage, { ...body, stream }, { path })
+      const reply = await sendRequest(stage, { ...body, stream }, { path })
 
-      expectRefusal(reply, { status: 504, type: 'upstream_error', code: 'upstream_timeout' })
-      await stage.upstream.last.leaving
+      expectErrorResponse(reply, { status: 504, type: 'upstream_error', code: 'upstream_timeout' })
+      await stage.upstream.last.aborted
       await stages.pop()?.close()
     }
   })
 
-  it.each(FRONTS)('that stalls in its body ends with 504 ($name)', async ({ path, body }) => {
+  it.each(ENDPOINTS)('that stalls in its body ends with 504 ($name)', async ({ path, body }) => {
     const stage = await startOne(
       {
         kind: 'by-hand',
@@ -309,8 +324,8 @@ describe('a slow upstream', () => {
       { timeouts },
     )
 
-    expectRefusal(await ask(stage, body, { path }), { status: 504, type: 'upstream_error' })
-    await stage.upstream.last.leaving
+    expectErrorResponse(await sendRequest(stage, body, { path }), { status: 504, type: 'upstream_error' })
+    await stage.upstream.last.aborted
   })
 
   it('that never ends is aborted after timeouts.total', async () => {
@@ -326,8 +341,8 @@ describe('a slow upstream', () => {
       { timeouts: { total: 120 } },
     )
 
-    expectRefusal(await ask(stage, CHAT.body), { status: 504, type: 'upstream_error' })
-    await stage.upstream.last.leaving
+    expectErrorResponse(await sendRequest(stage, CHAT.body), { status: 504, type: 'upstream_error' })
+    await stage.upstream.last.aborted
   })
 
   it('with 200 requests that hang does not block other requests', async () => {
@@ -337,18 +352,18 @@ describe('a slow upstream', () => {
       if (request.text.includes('slow')) await release.opened
       return 'Done.'
     }
-    const slow = Array.from({ length: 200 }, () => ask(stage, { ...CHAT.body, user: 'slow' }))
-    await stage.upstream.arrival(200)
+    const slow = Array.from({ length: 200 }, () => sendRequest(stage, { ...CHAT.body, user: 'slow' }))
+    await stage.upstream.waitForRequest(200)
 
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
-    expect((await ask(stage, MESSAGE.body, { path: MESSAGE.path })).status).toBe(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
+    expect((await sendRequest(stage, MESSAGE.body, { path: MESSAGE.path })).status).toBe(200)
     release.open()
     expect(new Set((await Promise.all(slow)).map((reply) => reply.status))).toEqual(new Set([200]))
   })
 
   it('that fails for 200 concurrent requests causes 200 responses', async () => {
     const stage = await startOne({ kind: 'failure', status: 500 })
-    const replies = await Promise.all(Array.from({ length: 200 }, () => ask(stage, CHAT.body)))
+    const replies = await Promise.all(Array.from({ length: 200 }, () => sendRequest(stage, CHAT.body)))
 
     expect(new Set(replies.map((reply) => reply.status))).toBeOneOf([
       new Set([502]),
@@ -360,16 +375,16 @@ describe('a slow upstream', () => {
 })
 
 describe('a caller who disconnects', () => {
-  it.each(CROSSINGS)('before the answer closes the call to the upstream ($name)', async ({ path, body }) => {
+  it.each(FORMAT_PAIRS)('before the answer closes the call to the upstream ($name)', async ({ path, body }) => {
     for (const stream of [false, true]) {
       const stage = await startOne({ kind: 'hang' })
       const controller = new AbortController()
-      const reply = ask(stage, { ...body, stream }, { path, signal: controller.signal })
-      const request = await stage.upstream.arrival(1)
+      const reply = sendRequest(stage, { ...body, stream }, { path, signal: controller.signal })
+      const request = await stage.upstream.waitForRequest(1)
       controller.abort()
 
       await expect(reply).rejects.toThrow()
-      await request.leaving
+      await request.aborted
       expect(stage.upstream.requests).toHaveLength(1)
       await stages.pop()?.close()
     }
@@ -379,16 +394,16 @@ describe('a caller who disconnects', () => {
     const stage = await startOne({ kind: 'hang' })
     const controller = new AbortController()
     const replies = Array.from({ length: 100 }, (_, index) =>
-      ask(stage, { ...CHAT.body, stream: index % 2 === 0 }, { signal: controller.signal }),
+      sendRequest(stage, { ...CHAT.body, stream: index % 2 === 0 }, { signal: controller.signal }),
     )
     const left = Promise.allSettled(replies)
-    await stage.upstream.arrival(100)
+    await stage.upstream.waitForRequest(100)
     controller.abort()
 
     await left
-    await Promise.all(stage.upstream.requests.map((request) => request.leaving))
+    await Promise.all(stage.upstream.requests.map((request) => request.aborted))
     stage.upstream.reply = () => 'Still here.'
-    expect((await ask(stage, CHAT.body)).status).toBe(200)
+    expect((await sendRequest(stage, CHAT.body)).status).toBe(200)
   })
 })
 
@@ -400,11 +415,11 @@ describe('the usage that an upstream reports', () => {
   afterAll(() => stage.close())
 
   const odd: readonly Json[] = [-5, 1e300, 1e15, '7', null, [], {}, 1.5, true, '', '1e9']
-  const fieldsOf = ({ name }: Front): readonly [string, string] =>
+  const fieldsOf = ({ name }: Endpoint): readonly [string, string] =>
     name === 'chat' ? ['prompt_tokens', 'completion_tokens'] : ['input_tokens', 'output_tokens']
 
-  it.each(FRONTS)('may be invalid: the bill is a number and the key remains usable ($name)', async (front) => {
-    const [input, output] = fieldsOf(front)
+  it.each(ENDPOINTS)('may be invalid: the bill is a number and the key remains usable ($name)', async (endpoint) => {
+    const [input, output] = fieldsOf(endpoint)
     const usages: readonly (JsonObject | null)[] = [
       null,
       {},
@@ -425,7 +440,7 @@ describe('the usage that an upstream reports', () => {
     for (const usage of usages) {
       for (const stream of [false, true]) {
         stage.upstream.reply = () => ({ text: 'Hello there.', usage })
-        const reply = await ask(stage, { ...front.body, stream }, { path: front.path })
+        const reply = await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })
 
         const usageText = JSON.stringify(usage)
         expect(reply.status, usageText).toBe(200)
@@ -438,18 +453,18 @@ describe('the usage that an upstream reports', () => {
     const used = await stage.gateway.keys.usage(stage.keyId)
     expect(Number.isSafeInteger(used.currentUsageCents)).toBe(true)
     stage.upstream.reply = () => 'Hello.'
-    expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
+    expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(200)
   })
 
-  it.each(FRONTS)('is ignored if it is out of range ($name)', async (front) => {
-    const [input, output] = fieldsOf(front)
+  it.each(ENDPOINTS)('is ignored if it is out of range ($name)', async (endpoint) => {
+    const [input, output] = fieldsOf(endpoint)
     const usage = `"usage":{"${input}":1e999,"${output}":-1e999}`
     const body =
-      front.name === 'chat'
+      endpoint.name === 'chat'
         ? `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],${usage}}`
         : `{"id":"x","type":"message","role":"assistant","model":"large","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn",${usage}}`
     stage.upstream.reply = () => ({ kind: 'body', body })
-    const reply = await ask(stage, front.body, { path: front.path })
+    const reply = await sendRequest(stage, endpoint.body, { path: endpoint.path })
 
     expect(reply.status).toBe(200)
     expect(reply.headers['x-svc-estimated']).toBe('true')

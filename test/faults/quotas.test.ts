@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type MemoryStoreOptions } from '../../src/index.ts'
-import { ask } from '../support/ask.ts'
-import { messageIdOf, post, reading } from '../support/streams.ts'
-import { framesOf, HANG } from '../support/upstream.ts'
+import { sendRequest } from '../support/send-request.ts'
+import { messageIdOf, post, readStream } from '../support/read-stream.ts'
+import { buildEvents, HANG } from '../support/upstream.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
 const stages: Stage[] = []
@@ -29,13 +29,13 @@ describe('a key that floods the store', () => {
   it('does not cause another key to be billed twice under an Idempotency-Key', async () => {
     const { hostile, ...stage } = await stageWith(SMALL)
     const headers = { 'idempotency-key': 'mine' }
-    const first = await ask(stage, chat('One?'), { headers })
+    const first = await sendRequest(stage, chat('One?'), { headers })
     for (let n = 0; n < FLOOD; n += 1) {
-      await ask(stage, chat('Flood.'), { secret: hostile, headers: { 'idempotency-key': `flood-${n}` } })
+      await sendRequest(stage, chat('Flood.'), { secret: hostile, headers: { 'idempotency-key': `flood-${n}` } })
     }
     const calls = stage.upstream.requests.length
 
-    const second = await ask(stage, chat('One?'), { headers })
+    const second = await sendRequest(stage, chat('One?'), { headers })
 
     expect(second.text).toBe(first.text)
     expect(stage.upstream.requests).toHaveLength(calls)
@@ -50,8 +50,8 @@ describe('a key that floods the store', () => {
       messages: [{ role: 'user', content: 'Two?' }],
     })
     for (let n = 0; n < FLOOD; n += 1) {
-      await ask(stage, { model: CHAT_MODEL, input: 'Flood.' }, { path: '/v1/responses', secret: hostile })
-      await ask(
+      await sendRequest(stage, { model: CHAT_MODEL, input: 'Flood.' }, { path: '/v1/responses', secret: hostile })
+      await sendRequest(
         stage,
         { ...chat('Flood.'), model: MESSAGE_MODEL, max_tokens: 20 },
         { path: '/v1/messages', secret: hostile },
@@ -59,7 +59,7 @@ describe('a key that floods the store', () => {
     }
 
     const kept = await stage.openai.responses.retrieve(response.id)
-    const replayed = await ask(stage, {}, { path: `/v1/messages/${message.id}/streams` })
+    const replayed = await sendRequest(stage, {}, { path: `/v1/messages/${message.id}/streams` })
 
     expect(kept.output_text).toBe('Hello from upstream.')
     expect(replayed.status).toBe(200)
@@ -70,14 +70,14 @@ describe('a key that floods the store', () => {
     const { hostile, ...stage } = await stageWith({}, bounds)
     stage.upstream.reply = (request) =>
       request.text.includes('Flood')
-        ? { kind: 'events', items: [...framesOf(request, { text: 'Flood.' }).slice(0, 4), HANG] }
+        ? { kind: 'events', items: [...buildEvents(request, { text: 'Flood.' }).slice(0, 4), HANG] }
         : 'Hello.'
     const body = { ...chat('Flood.'), model: MESSAGE_MODEL, max_tokens: 20, stream: true }
     const flood = await Promise.all(
       Array.from({ length: 6 }, () => post({ ...stage, secret: hostile }, '/v1/messages', { body })),
     )
-    const readers = flood.map(reading)
-    await Promise.all(readers.map((reader) => reader.events(1)))
+    const readers = flood.map(readStream)
+    await Promise.all(readers.map((reader) => reader.readEvents(1)))
     const asked = { ...chat('Mine?'), model: MESSAGE_MODEL, max_tokens: 20, stream: true }
     const first = await (await post(stage, '/v1/messages', { body: asked })).text()
 
@@ -85,13 +85,13 @@ describe('a key that floods the store', () => {
 
     expect(again.status).toBe(200)
     expect(await again.text()).toBe(first)
-    await Promise.all(readers.map((reader) => reader.leave()))
+    await Promise.all(readers.map((reader) => reader.cancel()))
   })
 
   it('does not evict audit records of another key', async () => {
     const { hostile, ...stage } = await stageWith({ logs: { entries: 60, bytes: 10_000_000, maxEntriesPerLog: 50 } })
-    for (let n = 0; n < 3; n += 1) await ask(stage, chat(`${n}?`))
-    for (let n = 0; n < FLOOD; n += 1) await ask(stage, chat('Flood.'), { secret: hostile })
+    for (let n = 0; n < 3; n += 1) await sendRequest(stage, chat(`${n}?`))
+    for (let n = 0; n < FLOOD; n += 1) await sendRequest(stage, chat('Flood.'), { secret: hostile })
 
     const { records } = await stage.gateway.audit.read({ keyId: stage.keyId })
     const all = await stage.gateway.audit.read({ limit: 1_000 })
@@ -106,8 +106,8 @@ describe('requests that are rejected', () => {
     const { gateway, keyId, ...stage } = await stageWith({
       logs: { entries: 60, bytes: 10_000_000, maxEntriesPerLog: 50 },
     })
-    for (let n = 0; n < 5; n += 1) await ask(stage, chat(`${n}?`))
-    for (let n = 0; n < FLOOD; n += 1) await ask(stage, { ...chat('Flood.'), model: 'chat/none' })
+    for (let n = 0; n < 5; n += 1) await sendRequest(stage, chat(`${n}?`))
+    for (let n = 0; n < FLOOD; n += 1) await sendRequest(stage, { ...chat('Flood.'), model: 'chat/none' })
 
     const { records } = await gateway.audit.read({ keyId, limit: 1_000 })
 

@@ -1,11 +1,19 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'
-import { ask, CHAT, CROSSINGS, expectRefusal, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
+import {
+  sendRequest,
+  CHAT,
+  FORMAT_PAIRS,
+  expectErrorResponse,
+  ENDPOINTS,
+  MESSAGE,
+  type Reply,
+} from '../support/send-request.ts'
 import { honestReply, promptTokensOf, VENDOR_WORK } from '../support/honest-vendor.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { startUpstream, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const PRICE = { input: 1, output: 2 }
@@ -15,7 +23,7 @@ const EXCEEDED = { status: 402, type: 'budget_exceeded_error', code: 'budget_exc
 const CENT = 10_000_000
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
   readonly log: readonly LogRecord[]
 }
 
@@ -31,7 +39,7 @@ async function start(
   reply: (request: UpstreamRequest) => ReturnType<typeof honestReply> = honestReply,
 ): Promise<Watched> {
   const upstream = await startUpstream({ reply })
-  const store = watchedStore(() => NOON)
+  const store = recordingStore(() => NOON)
   const log: LogRecord[] = []
   const stage = await startStage({
     store,
@@ -91,21 +99,21 @@ describe('a budget covers everything that is sent', () => {
   ])('in %s, so that 30 concurrent requests cannot exceed it', async (_, fields) => {
     const stage = await start({ budget_limit_cents: 10 })
     const replies = await Promise.all(
-      Array.from({ length: 30 }, () => ask(stage, { ...CHAT.body, max_tokens: 16, ...fields })),
+      Array.from({ length: 30 }, () => sendRequest(stage, { ...CHAT.body, max_tokens: 16, ...fields })),
     )
     const read = stage.upstream.requests.map(promptTokensOf)
     expect(read.length).toBeGreaterThan(0)
     expect(read.reduce((sum, tokens) => sum + (tokens + 32) * 1000, 0)).toBeLessThanOrEqual(10 * CENT)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(10 * CENT)
-    for (const reply of replies.filter(({ status }) => status !== 200)) expectRefusal(reply, EXCEEDED)
+    for (const reply of replies.filter(({ status }) => status !== 200)) expectErrorResponse(reply, EXCEEDED)
     expect(stage.log.filter(isCutOff)).toEqual([])
   })
 
   it('of embeddings', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const body = { model: 'chat/vectors', input: ['Hello', CHEROKEE] }
-    expectRefusal(await ask(stage, body, { path: '/v1/embeddings' }), EXCEEDED)
-    expect((await ask(stage, { ...body, input: 'Hello' }, { path: '/v1/embeddings' })).status).toBe(200)
+    expectErrorResponse(await sendRequest(stage, body, { path: '/v1/embeddings' }), EXCEEDED)
+    expect((await sendRequest(stage, { ...body, input: 'Hello' }, { path: '/v1/embeddings' })).status).toBe(200)
     expect(calls(stage)).toBe(1)
   })
 
@@ -113,10 +121,10 @@ describe('a budget covers everything that is sent', () => {
     const stage = await start({ budget_limit_cents: 6 })
     const path = '/v1/responses'
     const first = { model: 'chat/large', input: DIGITS, max_output_tokens: 16 }
-    const reply = await ask(stage, first, { path })
+    const reply = await sendRequest(stage, first, { path })
     expect(reply.status).toBe(200)
     const next = { model: 'chat/large', input: 'And?', max_output_tokens: 16, previous_response_id: reply.body['id'] }
-    expectRefusal(await ask(stage, next as JsonObject, { path }), EXCEEDED)
+    expectErrorResponse(await sendRequest(stage, next as JsonObject, { path }), EXCEEDED)
     expect(calls(stage)).toBe(1)
   })
 
@@ -124,14 +132,14 @@ describe('a budget covers everything that is sent', () => {
     const stage = await start({ budget_limit_cents: 2 })
     const url = `data:image/png;base64,${'QUJD'.repeat(50_000)}`
     const content = [{ type: 'image_url', image_url: { url } }]
-    expect((await ask(stage, { ...CHAT.body, messages: says(content) })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, messages: says(content) })).status).toBe(200)
   })
 })
 
 describe('a prompt whose bytes do not fit the budget', () => {
   it('is counted by the vocabulary of its model', async () => {
     const stage = await start({ budget_limit_cents: 1 })
-    const { status } = await ask(stage, { ...CHAT.body, model: 'o200k/large', messages: says(PROSE) })
+    const { status } = await sendRequest(stage, { ...CHAT.body, model: 'o200k/large', messages: says(PROSE) })
     expect(status).toBe(200)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(CENT)
   })
@@ -139,25 +147,25 @@ describe('a prompt whose bytes do not fit the budget', () => {
   it('is counted by cl100k for an embedding model with that tokenizer', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const path = '/v1/embeddings'
-    expect((await ask(stage, { model: 'chat/exact-vectors', input: PROSE }, { path })).status).toBe(200)
-    expectRefusal(await ask(stage, { model: 'chat/vectors', input: PROSE }, { path }), EXCEEDED)
+    expect((await sendRequest(stage, { model: 'chat/exact-vectors', input: PROSE }, { path })).status).toBe(200)
+    expectErrorResponse(await sendRequest(stage, { model: 'chat/vectors', input: PROSE }, { path }), EXCEEDED)
   })
 
   it('is counted by its vendor if it has an endpoint', async () => {
     const stage = await start({ budget_limit_cents: 1 })
     const body = { ...MESSAGE.body, messages: says(PROSE) }
-    expect((await ask(stage, body, { path: MESSAGE.path })).status).toBe(200)
+    expect((await sendRequest(stage, body, { path: MESSAGE.path })).status).toBe(200)
     expect(counts(stage)).toBe(1)
   })
 
   it('is counted by o200k times the configured factor', async () => {
     const stage = await start({ budget_limit_cents: 2 })
-    expect((await ask(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, model: 'chat/known', messages: says(PROSE) })).status).toBe(200)
   })
 
   it('is rejected if no counter exists', async () => {
     const stage = await start({ budget_limit_cents: 2 })
-    expectRefusal(await ask(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
+    expectErrorResponse(await sendRequest(stage, { ...CHAT.body, messages: says(PROSE) }), EXCEEDED)
     expect(calls(stage)).toBe(0)
   })
 
@@ -166,18 +174,18 @@ describe('a prompt whose bytes do not fit the budget', () => {
       request.path.includes('count') ? { kind: 'failure', status: 500 } : honestReply(request),
     )
     const body = { ...MESSAGE.body, messages: says(PROSE) }
-    expectRefusal(await ask(stage, body, { path: MESSAGE.path }), EXCEEDED)
+    expectErrorResponse(await sendRequest(stage, body, { path: MESSAGE.path }), EXCEEDED)
     expect(calls(stage)).toBe(0)
   })
 
   it('is not counted if the bytes fit, or if the budget is spent', async () => {
     const stage = await start({ budget_limit_cents: 1 })
-    const small = await ask(stage, MESSAGE.body, { path: MESSAGE.path })
+    const small = await sendRequest(stage, MESSAGE.body, { path: MESSAGE.path })
     expect(small.status).toBe(200)
     expect(counts(stage)).toBe(0)
     const spent = await start({ budget_limit_cents: 0 })
     const body = { ...MESSAGE.body, messages: says(PROSE) }
-    expectRefusal(await ask(spent, body, { path: MESSAGE.path }), EXCEEDED)
+    expectErrorResponse(await sendRequest(spent, body, { path: MESSAGE.path }), EXCEEDED)
     expect(counts(spent)).toBe(0)
   })
 
@@ -185,14 +193,14 @@ describe('a prompt whose bytes do not fit the budget', () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 2 })
     const body = { ...MESSAGE.body, messages: says(DIGITS) }
     const replies: Reply[] = []
-    for (let count = 0; count < 4; count++) replies.push(await ask(stage, body, { path: MESSAGE.path }))
+    for (let count = 0; count < 4; count++) replies.push(await sendRequest(stage, body, { path: MESSAGE.path }))
     expect(replies.map(({ status }) => status)).toEqual([402, 402, 429, 429])
     expect(counts(stage)).toBe(2)
   })
 
   it('counts once against the request limit when it is counted and answered', async () => {
     const stage = await start({ budget_limit_cents: 1, rate_limit_requests: 5 })
-    const reply = await ask(stage, { ...MESSAGE.body, messages: says(PROSE) }, { path: MESSAGE.path })
+    const reply = await sendRequest(stage, { ...MESSAGE.body, messages: says(PROSE) }, { path: MESSAGE.path })
     expect(reply.status).toBe(200)
     expect(reply.headers['x-ratelimit-remaining']).toBe('4')
     expect(await stage.store.spent('requests')).toBe(1)
@@ -200,14 +208,17 @@ describe('a prompt whose bytes do not fit the budget', () => {
 })
 
 describe('a token limit', () => {
-  it.each(FRONTS)('accepts a prompt whose bytes exceed it but whose tokens do not ($name)', async ({ path, body }) => {
-    const stage = await start({ rate_limit_tokens: 12_000 })
-    expect((await ask(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
-  })
+  it.each(ENDPOINTS)(
+    'accepts a prompt whose bytes exceed it but whose tokens do not ($name)',
+    async ({ path, body }) => {
+      const stage = await start({ rate_limit_tokens: 12_000 })
+      expect((await sendRequest(stage, { ...body, messages: says(PROSE) }, { path })).status).toBe(200)
+    },
+  )
 
   it('rejects a prompt whose tokens exceed it, regardless of the estimate', async () => {
     const stage = await start({ rate_limit_tokens: 8_000 })
-    const reply = await ask(stage, { ...CHAT.body, messages: says(CHEROKEE) })
+    const reply = await sendRequest(stage, { ...CHAT.body, messages: says(CHEROKEE) })
     expect(reply.status).toBe(429)
     expect(calls(stage)).toBe(0)
   })
@@ -237,27 +248,27 @@ describe('vendor tools', () => {
 
   it.each(works)('reserves the context window of the model: %s', async (_, path, body) => {
     const stage = await start({ budget_limit_cents: 50 })
-    const replies = await Promise.all(Array.from({ length: 10 }, () => ask(stage, body, { path })))
+    const replies = await Promise.all(Array.from({ length: 10 }, () => sendRequest(stage, body, { path })))
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
-    for (const reply of replies.filter(({ status }) => status !== 200)) expectRefusal(reply, EXCEEDED)
+    for (const reply of replies.filter(({ status }) => status !== 200)) expectErrorResponse(reply, EXCEEDED)
     expect(await stage.store.spent('budget')).toBeGreaterThan(2 * VENDOR_WORK * 1000)
     expect(await stage.store.spent('budget')).toBeLessThanOrEqual(50 * CENT)
   })
 
   it.each(works)('is refused with vendorTools: refuse: %s', async (_, path, body) => {
     const stage = await start({}, { limits: { vendorTools: 'refuse' } })
-    expectRefusal(await ask(stage, body, { path }), {
+    expectErrorResponse(await sendRequest(stage, body, { path }), {
       status: 403,
       type: 'permission_error',
       code: 'vendor_tools_disabled',
     })
     expect(calls(stage)).toBe(0)
-    expect((await ask(stage, { ...CHAT.body, max_tokens: 16 })).status).toBe(200)
+    expect((await sendRequest(stage, { ...CHAT.body, max_tokens: 16 })).status).toBe(200)
   })
 
   it.each(works)('is billed in full with vendorTools: allow: %s', async (_, path, body) => {
     const stage = await start({ budget_limit_cents: 5 }, { limits: { vendorTools: 'allow' } })
-    expect((await ask(stage, body, { path })).status).toBe(200)
+    expect((await sendRequest(stage, body, { path })).status).toBe(200)
     expect(await stage.store.spent('budget')).toBeGreaterThan(VENDOR_WORK * 1000)
   })
 
@@ -267,7 +278,7 @@ describe('vendor tools', () => {
       { name: 'look_up', input_schema: { type: 'object', properties: {} } },
       { type: 'bash_20250124', name: 'bash' },
     ]
-    expect((await ask(stage, { ...MESSAGE.body, tools }, { path: MESSAGE.path })).status).toBe(200)
+    expect((await sendRequest(stage, { ...MESSAGE.body, tools }, { path: MESSAGE.path })).status).toBe(200)
   })
 })
 
@@ -283,7 +294,7 @@ describe('a field that chooses a higher price', () => {
 
   it.each(fields)('is refused before the upstream is called: %s', async (_, { path, body }, field) => {
     const stage = await start({})
-    const reply = await ask(stage, { ...body, ...field }, { path })
+    const reply = await sendRequest(stage, { ...body, ...field }, { path })
     expect(reply.status).toBe(400)
     expect(JSON.stringify(reply.body)).toContain(Object.keys(field)[0])
     expect(calls(stage)).toBe(0)
@@ -291,17 +302,17 @@ describe('a field that chooses a higher price', () => {
 
   it.each(fields)('is sent where the operator allows it: %s', async (_, { path, body }, field) => {
     const stage = await start({}, { limits: { surcharges: 'allow' } })
-    expect((await ask(stage, { ...body, ...field }, { path })).status).toBe(200)
+    expect((await sendRequest(stage, { ...body, ...field }, { path })).status).toBe(200)
     expect(calls(stage)).toBe(1)
   })
 
   it('is not rejected at the list price', async () => {
     const stage = await start({})
     for (const tier of ['auto', 'default', 'flex', null]) {
-      expect((await ask(stage, { ...CHAT.body, service_tier: tier })).status).toBe(200)
+      expect((await sendRequest(stage, { ...CHAT.body, service_tier: tier })).status).toBe(200)
     }
     const message = { ...MESSAGE.body, service_tier: 'standard_only', speed: 'standard', inference_geo: 'global' }
-    expect((await ask(stage, message, { path: MESSAGE.path })).status).toBe(200)
+    expect((await sendRequest(stage, message, { path: MESSAGE.path })).status).toBe(200)
   })
 })
 
@@ -316,15 +327,15 @@ describe('implausible usage', () => {
     return { text: 'Yes.', usage: request.dialect === 'openai' ? chat : { input_tokens: input, output_tokens: output } }
   }
 
-  it.each(CROSSINGS)(
+  it.each(FORMAT_PAIRS)(
     'is clamped to the sent prompt and the longest answer, and logged ($name)',
     async ({ path, body }) => {
       for (const stream of [false, true]) {
         const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
-        const reply = await ask(stage, { ...body, stream }, { path })
+        const reply = await sendRequest(stage, { ...body, stream }, { path })
         expect(reply.status).toBe(200)
         const bytes = JSON.stringify({ ...body, stream }).length
-        await stage.store.allSettled()
+        await stage.store.waitUntilSettled()
         expect(await stage.store.spent('budget')).toBeLessThan((bytes + 300) * 1000 + 1000 * 2000)
         expect(stage.log.filter(isCutOff)).toMatchObject([
           { level: 'WARN', request_id: reply.headers['x-request-id'], virtual_key_id: stage.keyId, model: 'large' },
@@ -336,7 +347,7 @@ describe('implausible usage', () => {
   it('of embeddings is clamped to the bytes of the inputs', async () => {
     const stage = await start({ budget_limit_cents: 100 }, {}, enormous)
     const body = { model: 'chat/vectors', input: 'Hello' }
-    expect((await ask(stage, body, { path: '/v1/embeddings' })).status).toBe(200)
+    expect((await sendRequest(stage, body, { path: '/v1/embeddings' })).status).toBe(200)
     expect(await stage.store.spent('budget')).toBeLessThan(300 * 1000)
   })
 })
@@ -369,15 +380,15 @@ describe('a restricted key', () => {
     'by %s may not send other spellings of known fields, nor switches of vendors',
     async (_, key) => {
       const stage = await start(key)
-      for (const { path, body } of FRONTS) {
+      for (const { path, body } of ENDPOINTS) {
         for (const field of fields) {
           const param = Object.keys(field)[0] ?? ''
           const refused = { status: 403, type: 'permission_error', code: 'field_not_allowed', param }
-          expectRefusal(await ask(stage, { ...body, ...field }, { path }), refused)
+          expectErrorResponse(await sendRequest(stage, { ...body, ...field }, { path }), refused)
         }
-        expect((await ask(stage, { ...body, some_field: 1, temperature: 0.5 }, { path })).status).toBe(200)
+        expect((await sendRequest(stage, { ...body, some_field: 1, temperature: 0.5 }, { path })).status).toBe(200)
       }
-      expect(calls(stage)).toBe(FRONTS.length)
+      expect(calls(stage)).toBe(ENDPOINTS.length)
     },
   )
 
@@ -387,11 +398,11 @@ describe('a restricted key', () => {
       { providers: [openaiCompatible({ name: 'chat', baseUrl: 'http://127.0.0.1:9/v1', defaultPrice: PRICE })] },
     )
     const refused = { status: 403, type: 'permission_error', code: 'tools_disabled' }
-    expectRefusal(await ask(stage, { ...CHAT.body, model: 'chat/any:online' }), refused)
+    expectErrorResponse(await sendRequest(stage, { ...CHAT.body, model: 'chat/any:online' }), refused)
   })
 
   it('differs from other keys, which may send these fields', async () => {
     const stage = await start({})
-    for (const field of fields) expect((await ask(stage, { ...CHAT.body, ...field })).status).toBe(200)
+    for (const field of fields) expect((await sendRequest(stage, { ...CHAT.body, ...field })).status).toBe(200)
   })
 })

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CHAT, CROSSINGS, eventsOf, MESSAGE, wordsOf, type Front } from '../support/ask.ts'
+import { CHAT, FORMAT_PAIRS, parseEvents, MESSAGE, streamedText, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
-import { CUT, framesOf, gate, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { post, getReader } from '../support/read-stream.ts'
+import { CUT, buildEvents, gate, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 /**
  * Upstreams that answer 200 and then say nothing. The gateway holds the headers for 5 seconds, so all cases wait at the
@@ -11,7 +11,7 @@ import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
  */
 interface Waiting {
   readonly stage: Stage
-  readonly store: WatchedStore
+  readonly store: RecordingStore
   /** The upstream goes on. */
   readonly open: () => void
   readonly response: Promise<Response>
@@ -22,8 +22,11 @@ const BOTH = [
   { provider: 'anthropic', weight: 1 },
 ]
 
-async function startWaiting(front: Front, rest: (request: UpstreamRequest) => readonly (string | object | symbol)[]) {
-  const store = watchedStore()
+async function startWaiting(
+  endpoint: Endpoint,
+  rest: (request: UpstreamRequest) => readonly (string | object | symbol)[],
+) {
+  const store = recordingStore()
   const { opened, open } = gate()
   const reply = (request: UpstreamRequest): Reply => ({
     kind: 'events',
@@ -31,7 +34,7 @@ async function startWaiting(front: Front, rest: (request: UpstreamRequest) => re
   })
   const key = { name: 'both', budget_limit_cents: 1000, provider_configs: BOTH }
   const stage = await startStage({ store, reply, key, limits: { heartbeatMs: 50 } })
-  return { stage, store, open, response: post(stage, front.path, { body: { ...front.body, stream: true } }) }
+  return { stage, store, open, response: post(stage, endpoint.path, { body: { ...endpoint.body, stream: true } }) }
 }
 
 /** Reads until a heartbeat has come. */
@@ -57,10 +60,13 @@ const lateOnes = new Map<string, Waiting>()
 const cutOnes = new Map<string, Waiting>()
 
 beforeAll(async () => {
-  for (const front of CROSSINGS) {
-    const late = await startWaiting(front, (request) => framesOf(request, { text: ['At', ' last.'] }))
-    lateOnes.set(front.name, late)
-    cutOnes.set(front.name, await startWaiting({ ...front, body: { ...front.body, model: 'large' } }, () => [CUT]))
+  for (const endpoint of FORMAT_PAIRS) {
+    const late = await startWaiting(endpoint, (request) => buildEvents(request, { text: ['At', ' last.'] }))
+    lateOnes.set(endpoint.name, late)
+    cutOnes.set(
+      endpoint.name,
+      await startWaiting({ ...endpoint, body: { ...endpoint.body, model: 'large' } }, () => [CUT]),
+    )
   }
   await Promise.all([...lateOnes.values(), ...cutOnes.values()].map(({ response }) => response))
 })
@@ -71,43 +77,43 @@ afterAll(async () => {
   }
 })
 
-function waiting(ones: ReadonlyMap<string, Waiting>, { name }: Front): Waiting {
+function waiting(ones: ReadonlyMap<string, Waiting>, { name }: Endpoint): Waiting {
   const found = ones.get(name)
   if (found === undefined) throw new Error(`no stream waits on the ${name}`)
   return found
 }
 
-describe.each(CROSSINGS)('a stream on the $name whose upstream answers 200 and is silent', (front) => {
+describe.each(FORMAT_PAIRS)('a stream on the $name whose upstream answers 200 and is silent', (endpoint) => {
   it('sends its headers and heartbeats, and then the content of the upstream', async () => {
-    const late = waiting(lateOnes, front)
+    const late = waiting(lateOnes, endpoint)
     const response = await late.response
     expect(response.status).toBe(200)
     expect(response.headers.get('content-type')).toContain('text/event-stream')
     expect(response.headers.get('x-svc-estimated')).toBe('true')
-    const reader = readerOf(response)
+    const reader = getReader(response)
     const before = await readHeartbeat(reader)
-    expect(wordsOf(before)).toBe('')
+    expect(streamedText(before)).toBe('')
     late.open()
     const text = before + (await readRest(reader))
 
-    expect(wordsOf(text)).toBe('At last.')
+    expect(streamedText(text)).toBe('At last.')
     expect(text).toMatch(/^data: \[DONE\]$|^event: message_stop$/m)
     expect(late.stage.upstream.requests).toHaveLength(1)
-    await late.store.allSettled()
-    expect(late.store.booked().billed).toBeGreaterThan(0)
+    await late.store.waitUntilSettled()
+    expect(late.store.dailyTotals().billed).toBeGreaterThan(0)
   })
 
   it('ends with an error event when the upstream then breaks off, without a fallback and without a bill', async () => {
-    const cut = waiting(cutOnes, front)
-    const reader = readerOf(await cut.response)
+    const cut = waiting(cutOnes, endpoint)
+    const reader = getReader(await cut.response)
     await readHeartbeat(reader)
     cut.open()
-    const last = eventsOf(await readRest(reader)).at(-1)
+    const last = parseEvents(await readRest(reader)).at(-1)
 
     expect(last?.data).toMatchObject({ error: { type: 'upstream_error', message: expect.any(String) } })
     expect(cut.stage.upstream.requests).toHaveLength(1)
-    await cut.store.allSettled()
-    const { billed, actual } = cut.store.booked()
+    await cut.store.waitUntilSettled()
+    const { billed, actual } = cut.store.dailyTotals()
     expect(billed).toBe(0)
     expect(actual).toBeGreaterThan(0)
   })
@@ -118,7 +124,7 @@ describe('the official clients', () => {
     const { opened, open } = gate()
     const reply = (request: UpstreamRequest): Reply => ({
       kind: 'events',
-      items: [opened, ...framesOf(request, { text: ['At', ' last.'] })],
+      items: [opened, ...buildEvents(request, { text: ['At', ' last.'] })],
     })
     const stage = await startStage({ reply, limits: { heartbeatMs: 20 } })
     const messages = [{ role: 'user' as const, content: 'Hello?' }]

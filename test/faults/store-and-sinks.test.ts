@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
-import { ask, expectRefusal, FRONTS } from '../support/ask.ts'
+import { sendRequest, expectErrorResponse, ENDPOINTS } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
 const stages: Stage[] = []
@@ -27,13 +27,13 @@ describe('a request log', () => {
     ['never resolves', () => new Promise(() => {})],
   ])('that %s does not delay requests', async (_, log) => {
     const stage = await startOne({ log: log as (record: unknown) => void })
-    for (const { path, body } of FRONTS) {
+    for (const { path, body } of ENDPOINTS) {
       for (const stream of [false, true]) {
-        const reply = await ask(stage, { ...body, stream }, { path })
+        const reply = await sendRequest(stage, { ...body, stream }, { path })
         expect(reply.status).toBe(200)
         expect(reply.text).toContain('upstream.')
       }
-      expect((await ask(stage, 'no JSON', { path })).status).toBe(400)
+      expect((await sendRequest(stage, 'no JSON', { path })).status).toBe(400)
     }
   })
 })
@@ -66,14 +66,14 @@ describe('a store', () => {
     ['hangs', () => new Promise(() => {})],
   ])('that %s during a reservation causes 503, and is called again by the next request', async (_, failing) => {
     const stage = await broken(['get', 'reserve', 'levels'], failing)
-    const replies = await Promise.all(FRONTS.map(({ path, body }) => ask(stage, body, { path })))
+    const replies = await Promise.all(ENDPOINTS.map(({ path, body }) => sendRequest(stage, body, { path })))
     for (const reply of replies) {
-      expectRefusal(reply, { status: 503, type: 'overloaded_error' })
+      expectErrorResponse(reply, { status: 503, type: 'overloaded_error' })
       expect(reply.text).not.toMatch(/redis|secret-host|ECONN/)
     }
     expect(stage.upstream.requests).toHaveLength(0)
     stage.mend()
-    expect((await ask(stage, FRONTS[0]?.body)).status).toBe(200)
+    expect((await sendRequest(stage, ENDPOINTS[0]?.body)).status).toBe(200)
   })
 
   it.each<[string, () => Promise<never>]>([
@@ -81,15 +81,15 @@ describe('a store', () => {
     ['hangs', () => new Promise(() => {})],
   ])('that %s during the settlement does not prevent the answer', async (_, failing) => {
     const stage = await broken(['settle', 'append'], failing)
-    const asked = FRONTS.flatMap(({ path, body }) =>
-      [false, true].map((stream) => ask(stage, { ...body, stream }, { path })),
+    const asked = ENDPOINTS.flatMap(({ path, body }) =>
+      [false, true].map((stream) => sendRequest(stage, { ...body, stream }, { path })),
     )
     for (const reply of await Promise.all(asked)) {
       expect(reply.status).toBe(200)
       expect(reply.text).toContain('upstream.')
     }
     stage.mend()
-    expect((await ask(stage, FRONTS[0]?.body)).status).toBe(200)
+    expect((await sendRequest(stage, ENDPOINTS[0]?.body)).status).toBe(200)
   })
 
   it.each(['', '{', 'null', '[]', '{}', '{"id":5}', '"key"'])('with a key record of %j causes 503', async (record) => {
@@ -98,11 +98,11 @@ describe('a store', () => {
     await store.set(`key:${first.keyId}`, record)
     const other = await startOne({ store })
 
-    for (const { path, body } of FRONTS) {
-      const reply = await ask(other, body, { path, secret: first.secret })
-      expectRefusal(reply, { status: 503, type: 'overloaded_error' })
+    for (const { path, body } of ENDPOINTS) {
+      const reply = await sendRequest(other, body, { path, secret: first.secret })
+      expectErrorResponse(reply, { status: 503, type: 'overloaded_error' })
     }
     expect(other.upstream.requests).toHaveLength(0)
-    expect((await ask(other, FRONTS[0]?.body)).status).toBe(200)
+    expect((await sendRequest(other, ENDPOINTS[0]?.body)).status).toBe(200)
   })
 })

@@ -3,32 +3,32 @@ import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import {
-  ask,
-  bearer,
+  sendRequest,
+  authorizationLine,
   CHAT,
-  CROSSINGS,
-  eventsOf,
-  expectRefusal,
+  FORMAT_PAIRS,
+  parseEvents,
+  expectErrorResponse,
   MESSAGE,
-  wordsOf,
-  type Front,
+  streamedText,
+  type Endpoint,
   type Reply as ClientReply,
-} from '../support/ask.ts'
+} from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import {
   CUT,
-  frameText,
-  framesOf,
+  formatEvent,
+  buildEvents,
   gate,
   HANG,
   type Reply,
   type StreamItems,
   type UpstreamRequest,
 } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -40,7 +40,7 @@ async function startOne(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   options: StageOptions = {},
 ): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const key = { name: 'streams', budget_limit_cents: 100_000 }
   const stage = await startStage({ reply, store, key, runtime: { random: () => 0 }, ...options })
   stages.push(stage)
@@ -49,18 +49,18 @@ async function startOne(
 
 const events = (items: StreamItems): Reply => ({ kind: 'events', items })
 
-function stream(stage: Stage, front: Front, more: JsonObject = {}): Promise<ClientReply> {
-  return ask(stage, { ...front.body, ...more, stream: true }, { path: front.path })
+function stream(stage: Stage, endpoint: Endpoint, more: JsonObject = {}): Promise<ClientReply> {
+  return sendRequest(stage, { ...endpoint.body, ...more, stream: true }, { path: endpoint.path })
 }
 
 const isTerminal = (text: string): boolean => /^data: \[DONE\]$|^event: message_stop$/m.test(text)
 
-/** A stream that began and broke: an error event in the front's own form is its last, and nothing says that it is whole. */
-function expectBroken(received: ClientReply, front: Front): void {
+/** A stream that began and broke: an error event in the endpoint's own form is its last, and nothing says that it is whole. */
+function expectBroken(received: ClientReply, endpoint: Endpoint): void {
   expect(received.status).toBe(200)
   expect(isTerminal(received.text)).toBe(false)
-  const last = eventsOf(received.text).at(-1)
-  if (front.path === MESSAGE.path) {
+  const last = parseEvents(received.text).at(-1)
+  if (endpoint.path === MESSAGE.path) {
     expect(last?.event).toBe('error')
     expect(last?.data).toMatchObject({
       type: 'error',
@@ -71,7 +71,7 @@ function expectBroken(received: ClientReply, front: Front): void {
     expect(last?.data).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } })
   }
   expect(
-    eventsOf(received.text)
+    parseEvents(received.text)
       .slice(0, -1)
       .every(({ data }) => typeof data === 'string' || data['error'] === undefined),
   ).toBe(true)
@@ -80,26 +80,26 @@ function expectBroken(received: ClientReply, front: Front): void {
 function expectWhole(received: ClientReply, words: string): void {
   expect(received.status).toBe(200)
   expect(isTerminal(received.text)).toBe(true)
-  expect(wordsOf(received.text)).toBe(words)
+  expect(streamedText(received.text)).toBe(words)
   expect(received.text).not.toMatch(/^data: \{"error"|^event: error/m)
 }
 
 const WORDS = ['One', ' two', ' three', ' fünf 🦊', ' end.']
 const SPOKEN = WORDS.join('')
-const whole = (request: UpstreamRequest): string => framesOf(request, { text: WORDS }).map(frameText).join('')
+const whole = (request: UpstreamRequest): string => buildEvents(request, { text: WORDS }).map(formatEvent).join('')
 
 /** The upstream's frames, cut at the first one with words: `before` says nothing yet. */
 function parted(request: UpstreamRequest): { readonly before: readonly string[]; readonly words: readonly string[] } {
-  const frames = framesOf(request, { text: WORDS }).map(frameText)
+  const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
   const first = frames.findIndex((frame) => frame.includes('"One"'))
   return { before: frames.slice(0, first), words: frames.slice(first, first + WORDS.length) }
 }
 
-describe.each(CROSSINGS)('a stream on the $name', (front) => {
+describe.each(FORMAT_PAIRS)('a stream on the $name', (endpoint) => {
   it('that breaks off before its first content is a 502', async () => {
     for (const count of [0, 1, 2, 3]) {
       const stage = await startOne((request) => events([...parted(request).before.slice(0, count), CUT]))
-      expectRefusal(await stream(stage, front), { status: 502, type: 'upstream_error' })
+      expectErrorResponse(await stream(stage, endpoint), { status: 502, type: 'upstream_error' })
       expect(await stage.store.spent('budget')).toBe(0)
       await stages.pop()?.close()
     }
@@ -111,10 +111,10 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
         const { before, words } = parted(request)
         return events([...before, ...words.slice(0, count), CUT])
       })
-      const received = await stream(stage, front)
+      const received = await stream(stage, endpoint)
 
-      expectBroken(received, front)
-      expect(wordsOf(received.text)).toBe(WORDS.slice(0, count).join(''))
+      expectBroken(received, endpoint)
+      expect(streamedText(received.text)).toBe(WORDS.slice(0, count).join(''))
       expect(await stage.store.spent('budget')).toBeGreaterThan(0)
       expect(stage.upstream.requests).toHaveLength(1)
       await stages.pop()?.close()
@@ -158,14 +158,14 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
         },
       }
     })
-    const received = await stream(stage, front)
+    const received = await stream(stage, endpoint)
 
-    expectBroken(received, front)
-    expect(wordsOf(received.text)).toBe('One two')
+    expectBroken(received, endpoint)
+    expect(streamedText(received.text)).toBe('One two')
     expect(received.text).not.toMatch(/sk-upstream|10\.0\.0\.1/)
     expect(received.text.length).toBeLessThan(10_000)
-    await stage.store.allSettled()
-    expect(await stage.store.held()).toBe(0)
+    await stage.store.waitUntilSettled()
+    expect(await stage.store.maxHeld()).toBe(0)
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
   })
 
@@ -177,11 +177,11 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       },
       { timeouts: { idle: 300 } },
     )
-    const received = await stream(stage, front)
+    const received = await stream(stage, endpoint)
 
-    expectBroken(received, front)
+    expectBroken(received, endpoint)
     expect(received.text).toContain('upstream_timeout')
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
   })
 
   it.each<[string, Reply, number]>([
@@ -198,7 +198,10 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     ],
   ])('that %s never begins', async (_, reply, status) => {
     const stage = await startOne(() => reply)
-    expectRefusal(await stream(stage, front), { status, type: status === 503 ? 'overloaded_error' : 'upstream_error' })
+    expectErrorResponse(await stream(stage, endpoint), {
+      status,
+      type: status === 503 ? 'overloaded_error' : 'upstream_error',
+    })
     expect(await stage.store.spent('budget')).toBe(0)
   })
 
@@ -219,7 +222,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     ['with further events after its end', (text) => [text, text, 'data: {"error":{"message":"late"}}\n\n']],
   ])('%s arrives unchanged', async (_, written) => {
     const stage = await startOne((request) => events(written(whole(request))))
-    expectWhole(await stream(stage, front), SPOKEN)
+    expectWhole(await stream(stage, endpoint), SPOKEN)
   })
 
   it('split at random positions arrives unchanged', async () => {
@@ -232,7 +235,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.nat(100_000), { maxLength: 20 }), async (chosen) => {
         places = chosen
-        expectWhole(await stream(stage, front), SPOKEN)
+        expectWhole(await stream(stage, endpoint), SPOKEN)
       }),
       { numRuns: 15 },
     )
@@ -249,22 +252,22 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       ': ping\n\n',
     ]
     const stage = await startOne(() => ({ text: evil, id: 'x\n\ndata: [DONE]\n\n\r\u2028' }))
-    expectWhole(await stream(stage, front), evil.join(''))
+    expectWhole(await stream(stage, endpoint), evil.join(''))
   })
 
   it('forwards each word as soon as it arrives', async () => {
     const heard = gate()
     const stage = await startOne((request) => {
       const { before, words } = parted(request)
-      const frames = framesOf(request, { text: WORDS }).map(frameText)
+      const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
       const rest = frames.slice(before.length + 1)
       expect(words[0]).toBeDefined()
       return events([...frames.slice(0, before.length + 1), heard.opened, ...rest])
     })
-    const response = await fetch(stage.url + front.path, {
+    const response = await fetch(stage.url + endpoint.path, {
       method: 'POST',
       headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ ...front.body, stream: true }),
+      body: JSON.stringify({ ...endpoint.body, stream: true }),
     })
     let text = ''
     for await (const piece of response.body!) {
@@ -282,13 +285,13 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     const counted = await startOne(() => ({
       text,
       usage:
-        front.model === CHAT.model
+        endpoint.model === CHAT.model
           ? { prompt_tokens: 1400, completion_tokens: 300, total_tokens: 1700 }
           : { input_tokens: 1400, output_tokens: 300 },
     }))
     const body = { messages: [{ role: 'user', content: prompt }], max_tokens: 1000 }
-    await stream(stage, front, body)
-    await stream(counted, front, body)
+    await stream(stage, endpoint, body)
+    await stream(counted, endpoint, body)
 
     const [ours, theirs] = [await stage.store.spent('budget'), await counted.store.spent('budget')]
     expect(ours).toBeGreaterThan(theirs * 0.7)
@@ -299,10 +302,13 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     const prompt = 'The fox jumps over the dog. '.repeat(200)
     const text = Array.from({ length: 300 }, () => 'word ')
     const stage = await startOne((request) => {
-      const frames = framesOf(request, { text })
+      const frames = buildEvents(request, { text })
       return events([...frames.slice(0, frames.findLastIndex((event) => event.data.includes('word ')) + 1), CUT])
     })
-    expectBroken(await stream(stage, front, { messages: [{ role: 'user', content: prompt }], max_tokens: 1000 }), front)
+    expectBroken(
+      await stream(stage, endpoint, { messages: [{ role: 'user', content: prompt }], max_tokens: 1000 }),
+      endpoint,
+    )
 
     const priced = 1.5 * (1400 + 2 * 300) * 1000
     expect(await stage.store.spent('budget')).toBeGreaterThan(priced * 0.7)
@@ -314,20 +320,20 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       const { before, words } = parted(request)
       return events([...before, ...words, HANG])
     })
-    const response = await fetch(stage.url + front.path, {
+    const response = await fetch(stage.url + endpoint.path, {
       method: 'POST',
       headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ ...front.body, stream: true }),
+      body: JSON.stringify({ ...endpoint.body, stream: true }),
     })
     let text = ''
     for await (const piece of response.body!) {
       text += Buffer.from(piece).toString()
       if (text.includes('end.')) break
     }
-    await stage.upstream.last.leaving
-    await stage.store.allSettled()
+    await stage.upstream.last.aborted
+    await stage.store.waitUntilSettled()
 
-    expect(await stage.store.held()).toBe(0)
+    expect(await stage.store.maxHeld()).toBe(0)
     expect(await stage.store.spent('budget')).toBeGreaterThan(0)
     expect(await stage.store.spent('budget')).toBeLessThan(1_000_000)
   })
@@ -337,15 +343,15 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
     const stage = await startOne(
       (request) => {
         const { before, words } = parted(request)
-        const frames = framesOf(request, { text: WORDS }).map(frameText)
+        const frames = buildEvents(request, { text: WORDS }).map(formatEvent)
         return events([...before, words[0] ?? '', beaten.opened, ...frames.slice(before.length + 1)])
       },
       { limits: { heartbeatMs: 20 } },
     )
-    const response = await fetch(stage.url + front.path, {
+    const response = await fetch(stage.url + endpoint.path, {
       method: 'POST',
       headers: { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ ...front.body, stream: true }),
+      body: JSON.stringify({ ...endpoint.body, stream: true }),
     })
     let text = ''
     for await (const piece of response.body!) {
@@ -353,7 +359,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       if (/: ping|event: ping/.test(text.slice(text.indexOf('One')))) beaten.open()
     }
     expect(isTerminal(text)).toBe(true)
-    expect(wordsOf(text)).toBe(SPOKEN)
+    expect(streamedText(text)).toBe(SPOKEN)
   })
 
   it('that breaks off before the first word is answered by the other provider of the key', async () => {
@@ -372,7 +378,7 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
       const { before } = parted(request)
       return request.dialect === dialects[0] ? events([...before, CUT]) : { text: SPOKEN }
     }
-    expectWhole(await stream(stage, front, { model: 'large' }), SPOKEN)
+    expectWhole(await stream(stage, endpoint, { model: 'large' }), SPOKEN)
     expect(new Set(dialects).size).toBe(2)
   })
 })
@@ -380,15 +386,15 @@ describe.each(CROSSINGS)('a stream on the $name', (front) => {
 describe('a long stream', () => {
   it('of 20,000 events loses none', async () => {
     const words = Array.from({ length: 20_000 }, (_, index) => ` ${index}`)
-    const stage = await startOne((request) => events([framesOf(request, { text: words }).map(frameText).join('')]))
+    const stage = await startOne((request) => events([buildEvents(request, { text: words }).map(formatEvent).join('')]))
 
     const received = await stream(stage, CHAT)
-    expect(wordsOf(received.text)).toBe(words.join(''))
+    expect(streamedText(received.text)).toBe(words.join(''))
   })
 
   it('whose client does not read pauses the upstream', async () => {
     let written = 0
-    const piece = frameText({
+    const piece = formatEvent({
       data: JSON.stringify({
         id: 'x',
         choices: [{ index: 0, delta: { content: 'x'.repeat(60_000) }, finish_reason: null }],
@@ -405,22 +411,22 @@ describe('a long stream', () => {
     const body = JSON.stringify({ ...CHAT.body, stream: true })
     const socket = connect({ host: hostname, port: Number(port) }).pause()
     socket.write(
-      `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     )
 
     // Still, when nothing more was written during twenty other requests.
-    await stage.upstream.arrival(1)
+    await stage.upstream.waitForRequest(1)
     for (let still = 0, before = -1; still < 20; still = written === before ? still + 1 : 0) {
       before = written
-      await ask(stage, undefined, { method: 'GET', path: '/health' })
+      await sendRequest(stage, undefined, { method: 'GET', path: '/health' })
     }
     expect(written).toBeGreaterThan(0)
     expect(written).toBeLessThan(500)
 
     socket.destroy()
-    await stage.upstream.last.leaving
-    await stage.store.allSettled()
-    expect(await stage.store.held()).toBe(0)
+    await stage.upstream.last.aborted
+    await stage.store.waitUntilSettled()
+    expect(await stage.store.maxHeld()).toBe(0)
   })
 })
 
@@ -432,8 +438,8 @@ describe('the stored answer of a relayed chat stream', () => {
     const items = [chunk('One', null), '\n\n', chunk(' two', null), '\n\n', chunk(' three', 'stop')]
     const stage = await startOne(() => events(items), { cache: {} })
 
-    expect(wordsOf((await stream(stage, CHAT)).text)).toBe('One two three')
-    const repeated = await ask(stage, CHAT.body, { path: CHAT.path })
+    expect(streamedText((await stream(stage, CHAT)).text)).toBe('One two three')
+    const repeated = await sendRequest(stage, CHAT.body, { path: CHAT.path })
     expect(repeated.headers['x-svc-cache']).toBe('HIT')
     expect(repeated.text).toContain('"One two three"')
   })

@@ -1,9 +1,9 @@
 import { request as httpRequest, type ClientRequest } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, CHAT, MESSAGE, type Front, type Reply } from '../support/ask.ts'
+import { sendRequest, CHAT, MESSAGE, type Endpoint, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { frameText, framesOf, gate, type UpstreamRequest } from '../support/upstream.ts'
+import { formatEvent, buildEvents, gate, type UpstreamRequest } from '../support/upstream.ts'
 
 const closing: (() => unknown)[] = []
 afterEach(async () => {
@@ -16,8 +16,8 @@ const FAILS = 'please fail'
 const FLOODS = 'please flood'
 const TENANTS = 7
 
-const bodyOf = (front: Front, text: string, more: JsonObject = {}): JsonObject => ({
-  ...front.body,
+const bodyOf = (endpoint: Endpoint, text: string, more: JsonObject = {}): JsonObject => ({
+  ...endpoint.body,
   messages: [{ role: 'user', content: text }],
   ...more,
 })
@@ -56,9 +56,9 @@ async function start(): Promise<Place> {
 }
 
 function* flood(request: UpstreamRequest): Generator<string> {
-  const [first, second] = framesOf(request, { text: ['word '.repeat(10_000)] })
-  if (first !== undefined) yield frameText(first)
-  while (second !== undefined) yield frameText(second)
+  const [first, second] = buildEvents(request, { text: ['word '.repeat(10_000)] })
+  if (first !== undefined) yield formatEvent(first)
+  while (second !== undefined) yield formatEvent(second)
 }
 
 /** A stream whose reader never reads; resolves when it has begun. */
@@ -75,13 +75,15 @@ function openUnread(stage: Stage): Promise<void> {
   })
 }
 
-/** Each tenant asks on both fronts, for whole answers and for streams. */
+/** Each tenant asks on both endpoints, for whole answers and for streams. */
 async function askAsTenants({ stage, tenants }: Place): Promise<readonly Reply[]> {
   const replies = tenants.map(async (secret) => {
     const own: Reply[] = []
-    for (const front of [CHAT, MESSAGE]) {
+    for (const endpoint of [CHAT, MESSAGE]) {
       for (const stream of [false, true]) {
-        own.push(await ask(stage, bodyOf(front, 'a tenant asks', { stream }), { path: front.path, secret }))
+        own.push(
+          await sendRequest(stage, bodyOf(endpoint, 'a tenant asks', { stream }), { path: endpoint.path, secret }),
+        )
       }
     }
     return own
@@ -98,8 +100,8 @@ async function expectUndisturbed(place: Place): Promise<void> {
 }
 
 async function failFor({ stage }: Place, times: number): Promise<void> {
-  const failing = [CHAT, MESSAGE].flatMap((front) =>
-    Array.from({ length: times }, () => ask(stage, bodyOf(front, FAILS), { path: front.path })),
+  const failing = [CHAT, MESSAGE].flatMap((endpoint) =>
+    Array.from({ length: times }, () => sendRequest(stage, bodyOf(endpoint, FAILS), { path: endpoint.path })),
   )
   await Promise.all(failing)
 }
@@ -107,8 +109,8 @@ async function failFor({ stage }: Place, times: number): Promise<void> {
 describe('a hostile key beside seven others', () => {
   it('whose requests hang does not disturb them', async () => {
     const place = await start()
-    for (let count = 0; count < 150; count += 1) void ask(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
-    await place.stage.upstream.arrival(150)
+    for (let count = 0; count < 150; count += 1) void sendRequest(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    await place.stage.upstream.waitForRequest(150)
     await expectUndisturbed(place)
     expect(place.hanging()).toBe(150)
   })
@@ -116,7 +118,7 @@ describe('a hostile key beside seven others', () => {
   it('whose requests fail does not open the circuit for other keys', async () => {
     const place = await start()
     await failFor(place, 30)
-    const circuits = await ask(place.stage, undefined, { method: 'GET', path: '/health' })
+    const circuits = await sendRequest(place.stage, undefined, { method: 'GET', path: '/health' })
     expect(circuits.body['status']).toBe('degraded')
     await expectUndisturbed(place)
     await Promise.all([expectUndisturbed(place), failFor(place, 30), failFor(place, 30)])
@@ -132,7 +134,7 @@ describe('a hostile key beside seven others', () => {
   it('that sends giant prompts does not disturb them', async () => {
     const place = await start()
     const giant = bodyOf(CHAT, 'far too long a word'.repeat(200_000))
-    const giants = Array.from({ length: 4 }, () => ask(place.stage, giant))
+    const giants = Array.from({ length: 4 }, () => sendRequest(place.stage, giant))
     await expectUndisturbed(place)
     for (const { status } of await Promise.all(giants)) expect(status).toBeLessThan(500)
   })
@@ -144,17 +146,17 @@ describe('a hostile key beside seven others', () => {
       const requests = Array.from({ length: 20 }, (_, index) => ({ custom_id: `item-${index}`, params }))
       await place.stage.anthropic.messages.batches.create({ requests })
     }
-    await place.stage.upstream.arrival(1)
+    await place.stage.upstream.waitForRequest(1)
     await expectUndisturbed(place)
     expect(place.hanging()).toBeGreaterThan(0)
   })
 
   it('that does all of this at once does not disturb them', async () => {
     const place = await start()
-    for (let count = 0; count < 50; count += 1) void ask(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
+    for (let count = 0; count < 50; count += 1) void sendRequest(place.stage, bodyOf(CHAT, HANGS)).catch(() => {})
     await Promise.all(Array.from({ length: 10 }, () => openUnread(place.stage)))
     const failing = failFor(place, 30)
-    const giant = ask(place.stage, bodyOf(CHAT, 'far too long a word'.repeat(200_000)))
+    const giant = sendRequest(place.stage, bodyOf(CHAT, 'far too long a word'.repeat(200_000)))
     await expectUndisturbed(place)
     await Promise.all([failing, giant])
     await expectUndisturbed(place)

@@ -2,10 +2,10 @@ import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Store } from '../../src/core/store.ts'
 import { createGateway, extractive, memoryStore, type Gateway, type LogRecord } from '../../src/index.ts'
-import { ended, resultsOf } from '../support/batches.ts'
-import { ask, FRONTS } from '../support/ask.ts'
+import { waitForBatch, readResults } from '../support/batches.ts'
+import { sendRequest, ENDPOINTS } from '../support/send-request.ts'
 import { MESSAGE_MODEL, startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { post } from '../support/streams.ts'
+import { post } from '../support/read-stream.ts'
 
 const stages: Stage[] = []
 afterEach(async () => {
@@ -47,14 +47,17 @@ const TRACE = {
 const STORE_TRACE = { name: 'RangeError', message: 'index out of range', stack: expect.any(String) }
 
 describe('an internal failure', () => {
-  it.each(FRONTS)('of a request on the $name front logs its cause, which is not sent to the caller', async (front) => {
-    const stage = await startOne({ margin: bug })
-    const reply = await ask(stage, front.body, { path: front.path })
+  it.each(ENDPOINTS)(
+    'of a request on the $name endpoint logs its cause, which is not sent to the caller',
+    async (endpoint) => {
+      const stage = await startOne({ margin: bug })
+      const reply = await sendRequest(stage, endpoint.body, { path: endpoint.path })
 
-    expect(reply.status).toBe(500)
-    expect(reply.text).not.toContain('undefined is not a function')
-    expect(stage.errors()).toMatchObject([{ request_id: reply.headers['x-request-id'], cause: TRACE }])
-  })
+      expect(reply.status).toBe(500)
+      expect(reply.text).not.toContain('undefined is not a function')
+      expect(stage.errors()).toMatchObject([{ request_id: reply.headers['x-request-id'], cause: TRACE }])
+    },
+  )
 
   it.each([
     ['GET', '/v1/models'],
@@ -74,7 +77,7 @@ describe('an internal failure', () => {
     })
     isBroken = true
     const body = method === 'POST' ? { model: MESSAGE_MODEL, messages: [{ role: 'user', content: 'Hi' }] } : undefined
-    const reply = await ask(stage, body, { method, path })
+    const reply = await sendRequest(stage, body, { method, path })
 
     expect(reply.status).toBe(500)
     expect(stage.errors()).toMatchObject([
@@ -88,7 +91,7 @@ describe('an internal failure', () => {
         throw 'just a text'
       },
     })
-    await ask(stage, FRONTS[0]?.body)
+    await sendRequest(stage, ENDPOINTS[0]?.body)
     expect(stage.errors()).toMatchObject([{ cause: { name: 'string', message: 'just a text' } }])
   })
 })
@@ -162,11 +165,11 @@ describe('background work', () => {
     const { id } = await stage.anthropic.messages.batches.create({
       requests: ['a', 'b', 'c'].map((name) => ({ custom_id: name, params: question })),
     })
-    const batch = await ended(stage.anthropic, id)
+    const batch = await waitForBatch(stage.anthropic, id)
 
     expect(reads).toBe(1)
     expect(batch.request_counts).toMatchObject({ succeeded: 2, errored: 1 })
-    const types = (await resultsOf(stage.anthropic, id)).map(({ result }) => result.type)
+    const types = (await readResults(stage.anthropic, id)).map(({ result }) => result.type)
     expect(types.toSorted()).toEqual(['errored', 'succeeded', 'succeeded'])
     expect(stage.errors()).toMatchObject([{ batch_id: id, cause: STORE_TRACE }])
   })

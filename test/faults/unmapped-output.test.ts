@@ -2,9 +2,9 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
-import { ask } from '../support/ask.ts'
+import { sendRequest } from '../support/send-request.ts'
 import { PRICE, startStage, type Stage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
+import { post, getReader } from '../support/read-stream.ts'
 import { CUT, HANG, startUpstream, type StreamItem, type Upstream } from '../support/upstream.ts'
 
 /** About 400 tokens. */
@@ -95,7 +95,7 @@ describe.each([
 
   it('is billed if the caller disconnects during it', async () => {
     const place = await start([...events, HANG])
-    const reader = readerOf(await post(place, path, { body: { ...body, stream: true } }))
+    const reader = getReader(await post(place, path, { body: { ...body, stream: true } }))
     for (let text = ''; !text.includes(LAST_PIECE); text += new TextDecoder().decode((await reader.read()).value));
     await reader.cancel()
 
@@ -104,7 +104,7 @@ describe.each([
 
   it('is billed and not requested again if the stream breaks during it', async () => {
     const place = await start([...events, CUT])
-    await ask(place, { ...body, stream: true }, { path })
+    await sendRequest(place, { ...body, stream: true }, { path })
 
     await expect.poll(() => completionTokens(place)).toBeGreaterThan(LEAST_TOKENS)
     expect(place.vendor.requests).toHaveLength(1)

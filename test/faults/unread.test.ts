@@ -5,13 +5,13 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { toNodeHandler } from '../../src/node.ts'
 import { DEFAULT_LIMITS } from '../../src/options.ts'
 import { eventSinkOf } from '../../src/pipeline/event-sink.ts'
-import { bearer, CHAT } from '../support/ask.ts'
+import { authorizationLine, CHAT } from '../support/send-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { timeouts } from '../support/provider-call.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post, readerOf } from '../support/streams.ts'
-import { framesOf, gate } from '../support/upstream.ts'
-import { chatFormat } from '../support/whole-formats.ts'
+import { post, getReader } from '../support/read-stream.ts'
+import { buildEvents, gate } from '../support/upstream.ts'
+import { chatFormat } from '../support/two-way-formats.ts'
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
@@ -63,11 +63,11 @@ describe('the body of gateway.fetch', () => {
   it('ends when it is not read for timeouts.total', async () => {
     let skippedMs = 0
     stage = await startStage({
-      reply: (request) => ({ kind: 'events', items: framesOf(request, { text: ['One', ' two', ' three'] }) }),
+      reply: (request) => ({ kind: 'events', items: buildEvents(request, { text: ['One', ' two', ' three'] }) }),
       runtime: { now: () => Date.now() + skippedMs },
       limits: { heartbeatMs: 20 },
     })
-    const reader = readerOf(await post(stage, CHAT.path, { body: STREAM }))
+    const reader = getReader(await post(stage, CHAT.path, { body: STREAM }))
     skippedMs = timeouts.total
     await expect(reader.closed).rejects.toThrow('ended before it was complete')
   })
@@ -83,10 +83,10 @@ describe('the body of gateway.fetch', () => {
     const caller = new AbortController()
     const headers = { 'x-svc-detach': 'true' }
     const response = post(stage, CHAT.path, { body: STREAM, headers, signal: caller.signal })
-    await stage.upstream.arrival(1)
+    await stage.upstream.waitForRequest(1)
     caller.abort(new Error('left'))
     answered.open()
-    await expect(readerOf(await response).read()).rejects.toThrow('left')
+    await expect(getReader(await response).read()).rejects.toThrow('left')
   })
 })
 
@@ -101,7 +101,7 @@ describe('a client at a port whose response is larger than what its connection h
     const [connection] = (await once(server, 'connection')) as [Socket]
     server.close()
     const body = JSON.stringify(CHAT.body)
-    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\n`
+    const head = `POST ${CHAT.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\n`
     client.write(`${head}content-length: ${body.length}\r\n\r\n${body}`)
     await expect.poll(() => connection.timeout).toBe(60_000)
     return { client, connection }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, FRONTS, RESPONSES_CROSSINGS, type Reply } from '../support/ask.ts'
+import { sendRequest, ENDPOINTS, RESPONSES_FORMAT_PAIRS, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 let stage: Stage
@@ -14,7 +14,7 @@ beforeEach(() => {
 afterAll(() => stage.close())
 
 const MB = 1024 * 1024
-const fronts = [...FRONTS, ...RESPONSES_CROSSINGS]
+const endpoints = [...ENDPOINTS, ...RESPONSES_FORMAT_PAIRS]
 
 /** The body as JSON text with one more field. */
 function withField(body: JsonObject, field: string): string {
@@ -27,22 +27,22 @@ function expectNotCalled(reply: Reply, message: RegExp): void {
   expect(stage.upstream.requests).toHaveLength(called)
 }
 
-describe.each(fronts)('a body of 31 MB on the $name front', ({ path, body }) => {
+describe.each(endpoints)('a body of 31 MB on the $name endpoint', ({ path, body }) => {
   it.each([
     ['numbers in an unknown field', () => `"x":[${'1,'.repeat(15.5 * MB)}1]`, /more than 500000 numbers/],
     ['strings in an unknown field', () => `"x":[${'"a",'.repeat(7 * MB)}1]`, /100000 keys and array elements/],
     ['blanks', () => `${' '.repeat(31 * MB)}"x":1`, /4194304 bytes outside its strings/],
     ['text in an unknown field', () => `"x":"${'Some words. '.repeat(2.5 * MB)}"`, /^prompt is too long/],
   ])('of %s is rejected before it is parsed', async (_, field, message) => {
-    expectNotCalled(await ask(stage, withField(body, field()), { path }), message)
+    expectNotCalled(await sendRequest(stage, withField(body, field()), { path }), message)
   })
 })
 
-describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
+describe.each(ENDPOINTS)('a prompt on the $name endpoint', ({ path, body }) => {
   const asking = (content: unknown): JsonObject => ({ ...body, messages: [{ role: 'user', content }] }) as JsonObject
 
   it('that far exceeds every context window is rejected, also if its text looks like base64', async () => {
-    const reply = await ask(stage, asking('abcd'.repeat(2.5 * MB)), { path })
+    const reply = await sendRequest(stage, asking('abcd'.repeat(2.5 * MB)), { path })
     expectNotCalled(reply, /^prompt is too long: its text exceeds 8388608 bytes/)
   })
 
@@ -52,7 +52,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
       ? { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } }
       : { type: 'image', source: { type: 'base64', media_type: 'image/png', data } }
 
-    const reply = await ask(stage, asking([image, { type: 'text', text: 'What is this?' }]), { path })
+    const reply = await sendRequest(stage, asking([image, { type: 'text', text: 'What is this?' }]), { path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.last.text.length).toBeGreaterThan(30 * MB)
@@ -66,7 +66,7 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
     }))
 
     const sent = { ...body, messages: [...messages, ...messages.slice(0, 1)] }
-    const reply = await ask(stage, sent, { path, headers: { 'x-savings-level': 'off' } })
+    const reply = await sendRequest(stage, sent, { path, headers: { 'x-savings-level': 'off' } })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.last.text.length).toBeGreaterThan(4_000_000)
@@ -76,9 +76,9 @@ describe.each(FRONTS)('a prompt on the $name front', ({ path, body }) => {
 describe('the limits of a body', () => {
   it('are options, and invalid values are rejected at the start', async () => {
     const small = await startStage({ limits: { promptBytes: 2000, jsonNumbers: 3, jsonSyntaxBytes: 500 } })
-    const { body, path } = FRONTS[0] ?? { body: {}, path: '' }
+    const { body, path } = ENDPOINTS[0] ?? { body: {}, path: '' }
     const messageOf = async (field: string): Promise<unknown> =>
-      (await ask(small, withField(body, field), { path })).error['message']
+      (await sendRequest(small, withField(body, field), { path })).error['message']
     expect(await messageOf(`"x":"${'word '.repeat(500)}"`)).toMatch(/exceeds 2000 bytes/)
     expect(await messageOf('"x":[1,2,3,4]')).toMatch(/more than 3 numbers/)
     expect(await messageOf(`"x":${' '.repeat(600)}1`)).toMatch(/more than 500 bytes outside/)
@@ -90,25 +90,25 @@ describe('the limits of a body', () => {
   })
 })
 
-describe('the messages front', () => {
+describe('the messages endpoint', () => {
   it('accepts 300 tools and 40 stop sequences', async () => {
-    const { body, path } = FRONTS[1] ?? { body: {}, path: '' }
+    const { body, path } = ENDPOINTS[1] ?? { body: {}, path: '' }
     const tools = Array.from({ length: 300 }, (_, index) => ({
       name: `tool_${index}`,
       input_schema: { type: 'object' },
     }))
     const stop_sequences = Array.from({ length: 40 }, (_, index) => `stop ${index}`)
 
-    const reply = await ask(stage, { ...body, tools, stop_sequences }, { path })
+    const reply = await sendRequest(stage, { ...body, tools, stop_sequences }, { path })
 
     expect(reply.status).toBe(200)
     expect(stage.upstream.last.body).toMatchObject({ tools, stop_sequences })
   })
 })
 
-describe.each(fronts)('a steering header on the $name front', ({ path, body }) => {
+describe.each(endpoints)('a steering header on the $name endpoint', ({ path, body }) => {
   const headerOf = async (name: string, value: string): Promise<Reply> =>
-    ask(stage, body, { path, headers: { [name]: value } })
+    sendRequest(stage, body, { path, headers: { [name]: value } })
 
   it.each([
     ['X-Svc-Explain', 'Yes please'],
@@ -150,21 +150,21 @@ describe.each(fronts)('a steering header on the $name front', ({ path, body }) =
 
 describe.each([
   ['/v1/embeddings', { model: 'chat/large', input: 'Hello?' }],
-  ['/v1/messages/batches', { requests: [{ custom_id: 'a', params: { ...FRONTS[1]?.body } }] }],
+  ['/v1/messages/batches', { requests: [{ custom_id: 'a', params: { ...ENDPOINTS[1]?.body } }] }],
 ])('%s', (path, body) => {
   it('rejects X-Svc-Explain, which it does not support', async () => {
     expectNotCalled(
-      await ask(stage, body, { path, headers: { 'x-svc-explain': 'true' } }),
+      await sendRequest(stage, body, { path, headers: { 'x-svc-explain': 'true' } }),
       /not available for this path/,
     )
   })
 })
 
-describe.each(FRONTS)('a key __proto__ on the $name front', ({ path, body }) => {
+describe.each(ENDPOINTS)('a key __proto__ on the $name endpoint', ({ path, body }) => {
   it('is sent as an own key also in a rewritten body', async () => {
     const text = withField(body, '"metadata":{"a":1,"a":2},"__proto__":{"stream":true,"polluted":1}')
 
-    const reply = await ask(stage, text, { path })
+    const reply = await sendRequest(stage, text, { path })
 
     expect(reply.status).toBe(200)
     const sent: unknown = JSON.parse(stage.upstream.last.text)
@@ -192,7 +192,7 @@ describe('a stream of 20,000 chunks that its upstream sends at once', () => {
       new Request(`${own.url}/v1/chat/completions`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', authorization: `Bearer ${own.secret}` },
-        body: JSON.stringify({ ...FRONTS[0]?.body, stream: true }),
+        body: JSON.stringify({ ...ENDPOINTS[0]?.body, stream: true }),
       }),
     )
     const text = await response.text()

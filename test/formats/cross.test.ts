@@ -12,7 +12,7 @@ import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { failureOf, metrics, svcMetrics } from './chat/support.ts'
 import { bodyText } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
-import { chatFormat, messagesFormat, type WholeFormat } from '../support/whole-formats.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
 enableTranslation()
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { toListedKey, parseKeyChange, parseNewKey, toKeyRecord } from '../../src/governance/keyring.ts'
 import { NOON, createTestGovernance } from './test-governance.ts'
-import { settled } from '../support/attempt.ts'
+import { settled } from '../support/result-or-error.ts'
 
 const SECRET = /^sk-bf-[0-9a-f-]{36}$/
 

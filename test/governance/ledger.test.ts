@@ -7,7 +7,7 @@ import type { Quote } from '../../src/governance/reservation.ts'
 import type { KeySettings } from '../../src/governance/admin-api.ts'
 import type { VirtualKey } from '../../src/governance/virtual-key.ts'
 import { NOON, quote, createTestGovernance, usage, type TestGovernance } from './test-governance.ts'
-import { attempt } from '../support/attempt.ts'
+import { resultOrError } from '../support/result-or-error.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
@@ -196,7 +196,7 @@ describe('budgets', () => {
     const key = await createKey(governance, { budget_limit_cents: 100_000, budget_id: 'team', rate_limit_requests: 9 })
     const first = await governance.ledger.reserve(key, quote(1, 0, 1_234_567_890))
     await first.settle(usage(1, 0, 1_234_567_890))
-    const error = await attempt(() => governance.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
+    const error = await resultOrError(() => governance.ledger.reserve(key, quote(4, 0, 1_000_000_000)))
     expect(error).toMatchObject({ kind: 'budget-exceeded', details: { rate: { limit: 9, remaining: 8 } } })
     const { message } = error as Error
     expect(message).toContain(
@@ -382,7 +382,7 @@ describe('budgets', () => {
       store: { ...store, reserve: () => ({ accepted: false, rejectedIndex: 7, levels: [] }) },
     })
     const key = await createKey(governance, { budget_limit_cents: 10 })
-    expect(await attempt(() => governance.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({
+    expect(await resultOrError(() => governance.ledger.reserve(key, quote(1, 1, 1000)))).toMatchObject({
       kind: 'budget-exceeded',
     })
   })
@@ -404,7 +404,7 @@ describe('budgets', () => {
       return quote(1, 1)
     }
     const countable = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
-    expect(await attempt(async () => governance.ledger.reserve(key, countable))).toMatchObject({ kind: 'rate-limited' })
+    expect(await resultOrError(async () => governance.ledger.reserve(key, countable))).toMatchObject({ kind: 'rate-limited' })
     expect(recounts).toBe(0)
   })
 

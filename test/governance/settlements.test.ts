@@ -3,7 +3,7 @@ import type { Settlement, Store } from '../../src/core/store.ts'
 import { createSettlements } from '../../src/governance/settlements.ts'
 import { guardStore } from '../../src/stores/guard-store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
-import { attempt, settled } from '../support/attempt.ts'
+import { resultOrError, settled } from '../support/result-or-error.ts'
 
 const settlementOf = (reservationId: string): Settlement => ({ reservationId, charges: [], tallies: [] })
 
@@ -107,7 +107,7 @@ it('bills a request once when its reservation opens after the timeout', async ()
   const charge = { counter: 'a', amount: 5, expiresAt: Date.now() + 60_000 }
   const settlement = { reservationId: 'late', charges: [charge], tallies: [] }
 
-  const first = attempt(() =>
+  const first = resultOrError(() =>
     settlements.settle(settlement, { reservationId: 'late', claims: [], expiresAfterMs: 60_000 }),
   )
   await guarded.get('another')

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { createSseParser, writeSseComment, writeSseEvent } from '../../src/http/sse.ts'
-import { readFrames } from '../support/read-events.ts'
+import { readSseEvents } from '../support/read-events.ts'
 
 const encoder = new TextEncoder()
 
@@ -12,7 +12,7 @@ async function framesOf(...pieces: readonly (string | Uint8Array)[]): Promise<re
     for (const piece of pieces) yield typeof piece === 'string' ? encoder.encode(piece) : piece
   }
   const events: SseEvent[] = []
-  for await (const event of readFrames(body())) events.push(event)
+  for await (const event of readSseEvents(body())) events.push(event)
   return events
 }
 
@@ -114,7 +114,7 @@ describe('reading event streams', () => {
       }
     }
     const reading = (async (): Promise<void> => {
-      for await (const event of readFrames(endless())) expect(event).toBeUndefined()
+      for await (const event of readSseEvents(endless())) expect(event).toBeUndefined()
     })()
     await expect(reading).rejects.toSatisfy((error) => GatewayError.is(error) && error.kind === 'upstream')
     expect(sent).toBeLessThan(9 * 1024 * 1024)

@@ -198,10 +198,10 @@ describe.each([
   it('an abort before the answer closes the connection, and the handler is not called', async () => {
     upstream.reply = ({ path }) => (path === '/' ? { kind: 'hang' } : 'Another request.')
     const { call, events } = start()
-    const request = await upstream.arrival(1)
+    const request = await upstream.waitForRequest(1)
     call.abort()
     call.abort()
-    await request.leaving
+    await request.aborted
     await otherRequests()
     expect(events).toEqual([])
   })
@@ -211,7 +211,7 @@ describe.each([
     const { call, response, events } = start()
     await (await response).body.next()
     call.abort()
-    await upstream.last.leaving
+    await upstream.last.aborted
     await otherRequests()
     expect(events).toEqual(['head', 'data'])
   })
@@ -233,8 +233,8 @@ describe.each([
       },
     )
     await (
-      await upstream.arrival(1)
-    ).leaving
+      await upstream.waitForRequest(1)
+    ).aborted
     await otherRequests()
     expect(pieces).toBe(1)
   })
@@ -245,7 +245,7 @@ describe.each([
     await response
     call.pause()
     call.abort()
-    await upstream.last.leaving
+    await upstream.last.aborted
   })
 
   it('pause and resume after the end, or after an abort, do nothing', async () => {
@@ -267,7 +267,7 @@ describe.each([
       expect(Buffer.from(piece).toString()).toBe('part')
       break
     }
-    await upstream.last.leaving
+    await upstream.last.aborted
   })
 
   it('a slow reader pauses the upstream and receives everything', async () => {
@@ -341,7 +341,7 @@ describe('the transport over undici', () => {
     upstream.reply = () => ({ kind: 'hang' })
     const response = get()
     response.catch(() => {})
-    await upstream.arrival(1)
+    await upstream.waitForRequest(1)
     await transport.close()
     await expect(response).rejects.toThrow()
     upstream.reply = () => ({ kind: 'body', body: 'again' })

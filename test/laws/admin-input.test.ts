@@ -17,7 +17,7 @@ import {
   RATE_LIMIT,
   RATE_LIMIT_LIST,
   RATE_LIMITS,
-} from '../support/admin.ts'
+} from '../support/admin-api.ts'
 
 let gateway: Gateway
 let ids: readonly string[]

@@ -5,9 +5,9 @@ import type { JsonObject } from '../../src/core/json.ts'
 import { AnswerTranslator, type TranslatedChunk } from '../../src/upstream/answer-translator.ts'
 import { createSseParser } from '../../src/http/sse.ts'
 import { upstreamError } from '../../src/upstream/attempts.ts'
-import { framesOf, type Answer } from '../support/upstream-answers.ts'
-import { frameText } from '../support/upstream.ts'
-import { chatFormat, messagesFormat, type WholeFormat } from '../support/whole-formats.ts'
+import { buildEvents, type Answer } from '../support/upstream-answers.ts'
+import { formatEvent } from '../support/upstream.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
 const FORMATS = { openai: chatFormat, anthropic: messagesFormat } as const
 type Dialect = keyof typeof FORMATS
@@ -39,7 +39,7 @@ const encoder = new TextEncoder()
 
 /** The bytes of a stream as an upstream of this dialect sends it. */
 function bytesOf(dialect: Dialect, answer: Answer, comments: readonly number[] = []): Uint8Array {
-  const frames = framesOf({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, answer).map(frameText)
+  const frames = buildEvents({ dialect, body: BODY, index: 0, text: JSON.stringify(BODY) }, answer).map(formatEvent)
   return encoder.encode(frames.map((text, at) => (comments.includes(at) ? `: ping\n\n${text}` : text)).join(''))
 }
 

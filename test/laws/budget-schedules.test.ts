@@ -2,10 +2,10 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, createGateway, openaiCompatible } from '../../src/index.ts'
-import { CHAT, MESSAGE } from '../support/ask.ts'
-import { tightStore } from '../support/tight-store.ts'
-import { framesOf, frameText } from '../support/upstream.ts'
-import { wholeAnswer } from '../support/upstream-answers.ts'
+import { CHAT, MESSAGE } from '../support/send-request.ts'
+import { limitCheckingStore } from '../support/limit-checking-store.ts'
+import { buildEvents, formatEvent } from '../support/upstream.ts'
+import { buildBody } from '../support/upstream-answers.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const CENT = 10_000_000
@@ -15,7 +15,7 @@ const PROMPT = 20
 
 const request = fc.record({
   key: fc.nat(1),
-  front: fc.constantFrom(CHAT, MESSAGE),
+  endpoint: fc.constantFrom(CHAT, MESSAGE),
   model: fc.constantFrom(CHAT.model, MESSAGE.model),
   stream: fc.boolean(),
   maxTokens: fc.constantFrom(1, 20, 500, 1_000, 1_000),
@@ -55,8 +55,8 @@ function upstreamOf({ schedule, requests, reported }: Play): typeof fetch {
         : { input_tokens: PROMPT, output_tokens: output }
     const asked = { index, text, body, dialect } as const
     const answer = { text: output === 0 ? '' : 'Some words.', usage }
-    if (!stream) return Response.json(wholeAnswer(asked, answer))
-    const frames = framesOf(asked, answer).map(frameText)
+    if (!stream) return Response.json(buildBody(asked, answer))
+    const frames = buildEvents(asked, answer).map(formatEvent)
     // Before the reason why it ended, the usage and the last event of the chat format; before the usage of the other.
     const sent = ending === 'cut' ? frames.slice(0, dialect === 'openai' ? -3 : -2) : frames
     return new Response(piecesOf(sent, schedule, init?.signal ?? undefined), {
@@ -86,7 +86,7 @@ it('in any order of events, budgets are not exceeded, accept every request that 
   const acts = fc.array(request, { minLength: 3, maxLength: 25 })
   await fc.assert(
     fc.asyncProperty(fc.scheduler(), acts, fc.array(change, { maxLength: 3 }), async (schedule, requests, changes) => {
-      const store = tightStore(() => NOON)
+      const store = limitCheckingStore(() => NOON)
       const reported = new Map<number, number>()
       const models = ['large'].map((id) => ({ id, price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }))
       const gateway = createGateway({
@@ -111,7 +111,7 @@ it('in any order of events, budgets are not exceeded, accept every request that 
           void schedule.schedule(Promise.resolve(), `leave ${index}`).then(() => controller.abort())
         }
         const response = await gateway.fetch(
-          new Request(`http://gateway${one.front.path}`, {
+          new Request(`http://gateway${one.endpoint.path}`, {
             method: 'POST',
             headers: { 'x-bf-vk': keys[one.key]?.value ?? '', 'content-type': 'application/json' },
             body: JSON.stringify({
@@ -132,11 +132,11 @@ it('in any order of events, budgets are not exceeded, accept every request that 
       })
       const ended = await schedule.waitFor(Promise.all(requests.map(send)))
       await schedule.waitFor(Promise.all(changing))
-      await schedule.waitFor(store.allSettled())
+      await schedule.waitFor(store.waitUntilSettled())
 
       expect(store.violations).toEqual([])
-      expect(await store.held()).toBe(0)
-      const spent = store.booked().billed
+      expect(await store.maxHeld()).toBe(0)
+      const spent = store.dailyTotals().billed
       const highest = Math.max(1, ...changes.map(({ cents }) => cents)) * CENT
       expect(spent).toBeLessThanOrEqual(highest)
       const records = (await gateway.audit.read({ limit: 1000 })).records

@@ -7,9 +7,9 @@ import { httpProvider } from '../../src/providers/http-provider.ts'
 import { CHAT_FORMAT, MESSAGES_FORMAT } from '../../src/providers/vendor.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
-import { framesOf, wholeAnswer } from '../support/upstream-answers.ts'
-import { frameText } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { buildEvents, buildBody } from '../support/upstream-answers.ts'
+import { formatEvent } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const WORDS = ['One', ' two', ' three', ' four', ' five', ' six']
 const encoder = new TextEncoder()
@@ -86,14 +86,14 @@ class ScriptedCall {
 
 function upstreamBytes({ dialect, stream, lineEnd, tail }: Setting): Uint8Array {
   const asked = { index: 0, text: '', body: { model: 'model', stream }, dialect }
-  if (!stream) return encoder.encode(JSON.stringify(wholeAnswer(asked, { text: WORDS.join('') })))
-  const events = framesOf(asked, { text: WORDS }).map((event) => `: ping\n\n${frameText(event)}`)
+  if (!stream) return encoder.encode(JSON.stringify(buildBody(asked, { text: WORDS.join('') })))
+  const events = buildEvents(asked, { text: WORDS }).map((event) => `: ping\n\n${formatEvent(event)}`)
   return encoder.encode((events.join('') + tail).replaceAll('\n', lineEnd))
 }
 
 /** A store that takes its time, and does not take the first settlements. */
-function slowStore({ storeTurns, refused }: Setting): WatchedStore {
-  const store = watchedStore()
+function slowStore({ storeTurns, refused }: Setting): RecordingStore {
+  const store = recordingStore()
   let refusals = refused
   const slowly = async <value>(step: () => value | Promise<value>): Promise<value> => {
     for (let turn = 0; turn < storeTurns; turn += 1) await nextTurn()
@@ -115,7 +115,7 @@ function slowStore({ storeTurns, refused }: Setting): WatchedStore {
 class Play {
   readonly clients: readonly ScriptedClient[]
   readonly calls: ScriptedCall[] = []
-  readonly store: WatchedStore
+  readonly store: RecordingStore
   readonly #setting: Setting
   readonly #gateway: Gateway
   isClosed = false
@@ -278,7 +278,7 @@ describe('a request whose upstream is a connection', () => {
         expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
           store.reservationIds.toSorted(),
         )
-        expect(await store.held()).toBe(0)
+        expect(await store.maxHeld()).toBe(0)
       }),
       { numRuns: 300 },
     )

@@ -7,16 +7,16 @@ import type { Provider } from '../../src/core/ports.ts'
 import { createGateway } from '../../src/index.ts'
 import { testModel } from '../support/provider-call.ts'
 import { ScriptedClient } from '../support/scripted-client.ts'
-import { framesOf } from '../support/upstream-answers.ts'
-import { frameText } from '../support/upstream.ts'
-import { watchedStore } from '../support/watched-store.ts'
-import { chatFormat } from '../support/whole-formats.ts'
+import { buildEvents } from '../support/upstream-answers.ts'
+import { formatEvent } from '../support/upstream.ts'
+import { recordingStore } from '../support/recording-store.ts'
+import { chatFormat } from '../support/two-way-formats.ts'
 
 const BODY = { model: 'script/model', stream: true, messages: [{ role: 'user', content: 'Tell me.' }] }
-const PIECES = framesOf(
+const PIECES = buildEvents(
   { dialect: 'openai', body: BODY, index: 0, text: '' },
   { text: ['One', ' two', ' three', ' four', ' five', ' six'] },
-).map((event) => new TextEncoder().encode(frameText(event)))
+).map((event) => new TextEncoder().encode(formatEvent(event)))
 
 /** An upstream whose events come when the test says so. As a transport does, it is silent once it has ended. */
 class ScriptedSource implements AnswerSource {
@@ -76,12 +76,12 @@ interface Played {
   readonly move: (move: Move) => Promise<void>
   /** Ends what has not ended and resolves when everything is settled. */
   readonly finish: () => Promise<void>
-  readonly store: ReturnType<typeof watchedStore>
+  readonly store: ReturnType<typeof recordingStore>
 }
 
 /** One request at a gateway whose store needs `storeTurns` turns of the event loop for each settlement. */
 async function play(storeTurns: number): Promise<Played> {
-  const store = watchedStore()
+  const store = recordingStore()
   const { settle, reserve } = store
   const wait = async (): Promise<void> => {
     for (let turn = 0; turn < storeTurns; turn += 1) await nextTurn()
@@ -143,7 +143,7 @@ async function play(storeTurns: number): Promise<Played> {
     client.leave()
     client.drain()
     await until(() => client.status !== 0)
-    await store.allSettled()
+    await store.waitUntilSettled()
     for (let turn = 0; turn <= 2 * storeTurns + 5; turn += 1) await nextTurn()
     await gateway.close()
   }
@@ -173,7 +173,7 @@ describe('a streamed request', () => {
         expect(client.endings).toBeLessThanOrEqual(1)
         if (!client.hasLeft) expect(client.endings).toBe(1)
         expect(store.settlements.map(({ reservationId }) => reservationId)).toEqual(store.reservationIds)
-        expect(await store.held()).toBe(0)
+        expect(await store.maxHeld()).toBe(0)
         if (source.isRead) expect(source.isOver).toBe(true)
       }),
       { numRuns: 300 },

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { GatewayError } from '../../src/core/errors.ts'
 import { parseNewKey } from '../../src/governance/keyring.ts'
 import { quote, createTestGovernance, usage } from '../governance/test-governance.ts'
-import { attempt } from '../support/attempt.ts'
+import { resultOrError } from '../support/result-or-error.ts'
 
 const asked = fc.record({
   prompt: fc.integer({ min: 1, max: 400 }),
@@ -36,7 +36,7 @@ it('a forecast equals the reservation after it, and reserves nothing', async () 
           const forecast = await ledger.forecast(key, wanted)
           expect(await ledger.forecast(key, wanted)).toEqual(forecast)
 
-          const real = await attempt(() => ledger.reserve(key, wanted))
+          const real = await resultOrError(() => ledger.reserve(key, wanted))
 
           if (GatewayError.is(real)) {
             expect(forecast.error).toMatchObject({ kind: real.kind, message: real.message, details: real.details })

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
-import { CROSSINGS, type Front } from '../support/ask.ts'
+import { FORMAT_PAIRS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { post, reading } from '../support/streams.ts'
-import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { post, readStream } from '../support/read-stream.ts'
+import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -19,7 +19,7 @@ async function watched(
   reply: (request: UpstreamRequest) => Reply | Promise<Reply>,
   options: Parameters<typeof startStage>[0] = {},
 ): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const stage = await startStage({ store, reply, key: { name: 'law', budget_limit_cents: 100_000 }, ...options })
   stages.push(stage)
   return { ...stage, store }
@@ -27,17 +27,17 @@ async function watched(
 
 async function expectSettledOnce({ store }: Watched, reservationCount?: number): Promise<void> {
   if (reservationCount !== undefined) expect(store.reservationIds).toHaveLength(reservationCount)
-  await store.allSettled()
+  await store.waitUntilSettled()
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
     [...store.reservationIds].toSorted(),
   )
-  expect(await store.held()).toBe(0)
+  expect(await store.maxHeld()).toBe(0)
 }
 
 const send = (
   stage: Stage,
-  front: Front,
+  endpoint: Endpoint,
   {
     key = 'first',
     stream = false,
@@ -45,8 +45,8 @@ const send = (
     signal,
   }: { key?: string; stream?: boolean; more?: object; signal?: AbortSignal } = {},
 ): Promise<Response> =>
-  post(stage, front.path, {
-    body: { ...front.body, stream, ...more },
+  post(stage, endpoint.path, {
+    body: { ...endpoint.body, stream, ...more },
     headers: { 'idempotency-key': key },
     ...(signal !== undefined && { signal }),
   })
@@ -60,16 +60,16 @@ async function readReply(response: Response): Promise<unknown> {
 
 const ANSWER = { text: ['One', ' two', ' three.'] }
 
-describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
+describe.each(FORMAT_PAIRS)('on the $name, an Idempotency-Key', (endpoint) => {
   it.each([false, true])(
     'returns the same answer byte for byte without an upstream call and a bill (stream: %s)',
     async (stream) => {
       const stage = await watched(() => ANSWER)
-      const first = await send(stage, front, { stream })
+      const first = await send(stage, endpoint, { stream })
       expect(first.headers.get('idempotency-replayed')).toBeNull()
       const answer = await readReply(first)
 
-      for (const again of [await send(stage, front, { stream }), await send(stage, front, { stream })]) {
+      for (const again of [await send(stage, endpoint, { stream }), await send(stage, endpoint, { stream })]) {
         expect(again.headers.get('idempotency-replayed')).toBe('true')
         expect(again.headers.get('x-svc-billed-amount')).toMatch(/^\$0\.\d{6}$/)
         expect(await readReply(again)).toEqual(answer)
@@ -84,8 +84,8 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
     async (stream) => {
       const opened = gate()
       const stage = await watched(async () => (await opened.opened, ANSWER))
-      const asked = Array.from({ length: 20 }, () => send(stage, front, { stream }))
-      await stage.upstream.arrival(1)
+      const asked = Array.from({ length: 20 }, () => send(stage, endpoint, { stream }))
+      await stage.upstream.waitForRequest(1)
       opened.open()
       const answers = await Promise.all((await Promise.all(asked)).map(readReply))
 
@@ -102,12 +102,12 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it('is rejected with a different body, during the first request and after it', async () => {
     const opened = gate()
     const stage = await watched(async () => (await opened.opened, ANSWER))
-    const first = send(stage, front)
-    await stage.upstream.arrival(1)
-    const early = await send(stage, front, { more: { max_tokens: 21 } })
+    const first = send(stage, endpoint)
+    await stage.upstream.waitForRequest(1)
+    const early = await send(stage, endpoint, { more: { max_tokens: 21 } })
     opened.open()
     await first
-    const late = await send(stage, front, { stream: true })
+    const late = await send(stage, endpoint, { stream: true })
 
     for (const refused of [early, late]) {
       expect(refused.status).toBe(409)
@@ -120,9 +120,9 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 
   it('of another virtual key is independent', async () => {
     const stage = await watched(() => ANSWER)
-    await send(stage, front)
+    await send(stage, endpoint)
     const other = await stage.gateway.keys.create({ name: 'other' })
-    const response = await send({ ...stage, secret: other.value }, front)
+    const response = await send({ ...stage, secret: other.value }, endpoint)
 
     expect(response.headers.get('idempotency-replayed')).toBeNull()
     expect(stage.upstream.requests).toHaveLength(2)
@@ -130,8 +130,8 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 
   it.each([400, 404, 422])('repeats a %i of the upstream', async (status) => {
     const stage = await watched(() => ({ kind: 'failure', status }))
-    const first = await readReply(await send(stage, front))
-    const again = await send(stage, front)
+    const first = await readReply(await send(stage, endpoint))
+    const again = await send(stage, endpoint)
 
     expect(again.headers.get('idempotency-replayed')).toBe('true')
     expect(await readReply(again)).toEqual(first)
@@ -148,9 +148,9 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   ])('can be used again when %s', async (_, reply) => {
     let failing = true
     const stage = await watched(() => (failing ? reply : ANSWER))
-    const first = await send(stage, front)
+    const first = await send(stage, endpoint)
     failing = false
-    const second = await send(stage, front)
+    const second = await send(stage, endpoint)
 
     expect(first.status).toBeGreaterThanOrEqual(400)
     expect([second.status, second.headers.get('idempotency-replayed')]).toEqual([200, null])
@@ -160,11 +160,11 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it('can be used again after a broken stream', async () => {
     let failing = true
     const stage = await watched((request) =>
-      failing ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), CUT] } : ANSWER,
+      failing ? { kind: 'events', items: [...buildEvents(request, ANSWER).slice(0, 5), CUT] } : ANSWER,
     )
-    const first = await (await send(stage, front, { stream: true })).text()
+    const first = await (await send(stage, endpoint, { stream: true })).text()
     failing = false
-    const second = await send(stage, front, { stream: true })
+    const second = await send(stage, endpoint, { stream: true })
 
     expect(first).toContain('"error"')
     expect(second.headers.get('idempotency-replayed')).toBeNull()
@@ -175,8 +175,8 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it('returns the same error to waiting requests', async () => {
     const opened = gate()
     const stage = await watched(async () => (await opened.opened, { kind: 'failure', status: 500 }))
-    const asked = Array.from({ length: 5 }, () => send(stage, front))
-    await stage.upstream.arrival(1)
+    const asked = Array.from({ length: 5 }, () => send(stage, endpoint))
+    await stage.upstream.waitForRequest(1)
     const calls = stage.upstream.requests.length
     opened.open()
     const answers = await Promise.all((await Promise.all(asked)).map(readReply))
@@ -189,15 +189,15 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it('is followed live by a second stream, which continues when the first caller disconnects', async () => {
     const opened = gate()
     const stage = await watched((request) => ({ kind: 'events', items: halting(request, opened.opened) }))
-    const first = reading(await send(stage, front, { stream: true }))
-    const second = reading(await send(stage, front, { stream: true }))
+    const first = readStream(await send(stage, endpoint, { stream: true }))
+    const second = readStream(await send(stage, endpoint, { stream: true }))
     expect(second.response.headers.get('idempotency-replayed')).toBe('true')
-    await first.leave()
+    await first.cancel()
     opened.open()
-    const whole = await second.rest()
+    const whole = await second.readToEnd()
 
     expect(whole).toMatch(/\[DONE\]|message_stop/)
-    expect(await (await send(stage, front, { stream: true })).text()).toBe(whole)
+    expect(await (await send(stage, endpoint, { stream: true })).text()).toBe(whole)
     expect(stage.upstream.requests).toHaveLength(1)
     await expectSettledOnce(stage, 1)
   })
@@ -205,14 +205,17 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
   it('can be used again when all callers have disconnected', async () => {
     let hanging = true
     const stage = await watched((request) =>
-      hanging ? { kind: 'events', items: [...framesOf(request, ANSWER).slice(0, 5), HANG] } : ANSWER,
+      hanging ? { kind: 'events', items: [...buildEvents(request, ANSWER).slice(0, 5), HANG] } : ANSWER,
     )
-    const [first, second] = [await send(stage, front, { stream: true }), await send(stage, front, { stream: true })]
+    const [first, second] = [
+      await send(stage, endpoint, { stream: true }),
+      await send(stage, endpoint, { stream: true }),
+    ]
     await first.body!.cancel()
     await second.body!.cancel()
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
     hanging = false
-    const third = await send(stage, front, { stream: true })
+    const third = await send(stage, endpoint, { stream: true })
 
     expect([third.status, third.headers.get('idempotency-replayed')]).toEqual([200, null])
     expect(await third.text()).toMatch(/\[DONE\]|message_stop/)
@@ -224,15 +227,15 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
       const opened = gate()
       const stage = await watched(async () => (await opened.opened, ANSWER))
       const leaver = new AbortController()
-      const body = { ...front.body, stream }
+      const body = { ...endpoint.body, stream }
       const headers = { 'idempotency-key': 'first', 'x-svc-detach': 'true' }
-      const first = post(stage, front.path, { body, headers, signal: leaver.signal })
-      await stage.upstream.arrival(1)
+      const first = post(stage, endpoint.path, { body, headers, signal: leaver.signal })
+      await stage.upstream.waitForRequest(1)
       leaver.abort()
       opened.open()
       // The body of a caller who has left ends with an error.
       await (await first).body?.cancel().catch(() => {})
-      const second = await send(stage, front, { stream })
+      const second = await send(stage, endpoint, { stream })
 
       expect([second.status, second.headers.get('idempotency-replayed')]).toEqual([200, 'true'])
       expect(await second.text()).toContain('three.')
@@ -243,7 +246,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 
   it.each(['', 'x'.repeat(256), 'käse'])('that is invalid is a 400: %s', async (key) => {
     const stage = await watched(() => ANSWER)
-    const response = await send(stage, front, { key })
+    const response = await send(stage, endpoint, { key })
     expect(response.status).toBe(400)
     expect(stage.upstream.requests).toHaveLength(0)
     await expectSettledOnce(stage, 0)
@@ -251,7 +254,7 @@ describe.each(CROSSINGS)('on the $name, an Idempotency-Key', (front) => {
 })
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const events = framesOf(request, ANSWER)
+  const events = buildEvents(request, ANSWER)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)
@@ -259,7 +262,7 @@ async function* halting(request: UpstreamRequest, opened: Promise<void>) {
 
 it('the same key on another path is a 409', async () => {
   const stage = await watched(() => ANSWER)
-  const [chat, , message] = CROSSINGS
+  const [chat, , message] = FORMAT_PAIRS
   const body = { ...chat!.body, model: message!.body['model'] }
   const headers = { 'idempotency-key': 'first' }
   const first = await post(stage, chat!.path, { body, headers })
@@ -277,26 +280,28 @@ describe('with any callers disconnecting', () => {
   it('all others with one key receive the same whole answer, and every request settles once', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.constantFrom(...CROSSINGS),
+        fc.constantFrom(...FORMAT_PAIRS),
         fc.boolean(),
         fc.array(caller, { minLength: 2, maxLength: 8 }),
-        async (front, stream, callers) => {
+        async (endpoint, stream, callers) => {
           const stage = await watched((request) =>
-            stream ? { kind: 'events', items: framesOf(request, ANSWER) } : ANSWER,
+            stream ? { kind: 'events', items: buildEvents(request, ANSWER) } : ANSWER,
           )
           const answers = await Promise.all(
             callers.map(async ({ key, leaves, turns }) => {
               const leaver = new AbortController()
-              const response = send(stage, front, {
+              const response = send(stage, endpoint, {
                 key,
                 stream,
                 signal: leaver.signal,
               })
               for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve))
               if (leaves === 'before') leaver.abort()
-              const read = reading(await response)
-              if (leaves === 'in the middle') await read.leave()
-              return leaves === 'never' ? { key, text: await read.rest(), status: read.response.status } : undefined
+              const read = readStream(await response)
+              if (leaves === 'in the middle') await read.cancel()
+              return leaves === 'never'
+                ? { key, text: await read.readToEnd(), status: read.response.status }
+                : undefined
             }),
           )
           for (const key of ['a', 'b']) {

@@ -1,8 +1,8 @@
 import { afterEach, expect, it } from 'vitest'
 import { sha256 } from '#hash'
 import { memoryStore, type Store } from '../../src/index.ts'
-import { administrate, ADMIN_KEY, AUDIT, BUDGETS, KEYS, RATE_LIMITS } from '../support/admin.ts'
-import { ask, CROSSINGS, type Reply as ClientReply } from '../support/ask.ts'
+import { callAdminApi, ADMIN_KEY, AUDIT, BUDGETS, KEYS, RATE_LIMITS } from '../support/admin-api.ts'
+import { sendRequest, FORMAT_PAIRS, type Reply as ClientReply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 import type { Reply } from '../support/upstream.ts'
 
@@ -70,7 +70,7 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
     governance: { virtual_keys: [{ name: 'configured', value: 'sk-bf-configured-secret-0001' }] },
   })
   stage = at
-  const created = await administrate(at, 'POST', KEYS, { name: 'created' })
+  const created = await callAdminApi(at, 'POST', KEYS, { name: 'created' })
   const secrets = [at.secret, String(created.body['value']), 'sk-bf-configured-secret-0001']
   const places = ['store-password', '10.1.2.3', new URL(at.upstream.url).host]
   const hidden = secrets
@@ -81,19 +81,19 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
 
   const errors: ClientReply[] = []
   const everywhere = async (): Promise<void> => {
-    for (const { path, model } of CROSSINGS) {
+    for (const { path, model } of FORMAT_PAIRS) {
       for (const stream of [false, true]) {
         const body = { model, max_tokens: 20, stream, messages: [{ role: 'user', content: PROMPT }] }
         const replies = [
-          await ask(at, body, { path, secret: at.secret, headers: { 'cache-control': 'no-store' } }),
-          await ask(at, { ...body, messages: PROMPT }, { path, secret: secrets[1] ?? '' }),
-          await ask(
+          await sendRequest(at, body, { path, secret: at.secret, headers: { 'cache-control': 'no-store' } }),
+          await sendRequest(at, { ...body, messages: PROMPT }, { path, secret: secrets[1] ?? '' }),
+          await sendRequest(
             at,
             { ...body, model: `${at.secret}/${ADMIN_KEY}`.slice(0, 20) },
             { path, secret: secrets[2] ?? '' },
           ),
-          await ask(at, body, { path, secret: `${at.secret}x` }),
-          await ask(at, body, { path, headers: { 'x-bf-vk': ADMIN_KEY } }),
+          await sendRequest(at, body, { path, secret: `${at.secret}x` }),
+          await sendRequest(at, body, { path, headers: { 'x-bf-vk': ADMIN_KEY } }),
         ]
         errors.push(...replies.filter((reply) => reply.status !== 200))
       }
@@ -105,18 +105,18 @@ it('no secret is in any log, error, list, record or metric, and no word of promp
   }
   away = true
   await everywhere()
-  const whileAway = await Promise.all([KEYS, AUDIT, '/health', '/ready'].map((path) => administrate(at, 'GET', path)))
+  const whileAway = await Promise.all([KEYS, AUDIT, '/health', '/ready'].map((path) => callAdminApi(at, 'GET', path)))
   away = false
 
   const shown = await Promise.all([
     ...[KEYS, BUDGETS, RATE_LIMITS, `${AUDIT}?limit=1000`, '/metrics', '/metrics/cache', '/health', '/ready'].map(
-      (path) => administrate(at, 'GET', path),
+      (path) => callAdminApi(at, 'GET', path),
     ),
-    administrate(at, 'GET', '/metrics', undefined, { headers: { accept: 'text/plain' } }),
-    administrate(at, 'GET', `${KEYS}/${at.keyId}`),
-    administrate(at, 'GET', `${KEYS}/${at.keyId}/usage`),
-    administrate(at, 'PUT', `${KEYS}/${at.keyId}`, { name: 'renamed' }),
-    administrate(at, 'POST', KEYS, { name: 'x', value: at.secret, [at.secret]: 1 }),
+    callAdminApi(at, 'GET', '/metrics', undefined, { headers: { accept: 'text/plain' } }),
+    callAdminApi(at, 'GET', `${KEYS}/${at.keyId}`),
+    callAdminApi(at, 'GET', `${KEYS}/${at.keyId}/usage`),
+    callAdminApi(at, 'PUT', `${KEYS}/${at.keyId}`, { name: 'renamed' }),
+    callAdminApi(at, 'POST', KEYS, { name: 'x', value: at.secret, [at.secret]: 1 }),
   ])
   expect(shown.map((reply) => reply.status)).toEqual([200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 400])
   expect(logged.length).toBeGreaterThan(100)

@@ -13,7 +13,7 @@ import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { boundByBytes, tokensOutsideText, weighPrompt } from '../../src/tokens/bound.ts'
 import { createMeter, createTokenizer } from '../../src/tokens/meter.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
-import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/whole-formats.ts'
+import { chatFormat, messagesFormat, responsesFormat, type WholeFormat } from '../support/two-way-formats.ts'
 
 enableTranslation()
 

@@ -8,7 +8,7 @@ import { responsesClient } from '../../src/formats/responses/client.ts'
 import { responsesUpstream } from '../../src/formats/responses/upstream.ts'
 import { bodyText as textOfBody } from '../support/body-text.ts'
 import { enableTranslation } from '../../src/formats/translators.ts'
-import { chatFormat, messagesFormat, responsesFormat } from '../support/whole-formats.ts'
+import { chatFormat, messagesFormat, responsesFormat } from '../support/two-way-formats.ts'
 
 enableTranslation()
 

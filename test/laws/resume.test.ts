@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { CROSSINGS, type Front } from '../support/ask.ts'
+import { FORMAT_PAIRS, type Endpoint } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { eventTexts, expectCounted, messageIdOf, post, reading } from '../support/streams.ts'
-import { CUT, framesOf, gate, type Answer, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { splitEvents, expectConsecutiveIds, messageIdOf, post, readStream } from '../support/read-stream.ts'
+import { CUT, buildEvents, gate, type Answer, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const ANSWERS: Readonly<Record<string, Answer>> = {
   text: { text: ['A gate', ' for', ' water.'] },
@@ -17,11 +17,11 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   thinking: { thinking: 'Rivers have gates.', text: 'A sluice.' },
 }
 
-const MESSAGE_FRONTS = CROSSINGS.filter((front) => front.path === '/v1/messages')
-const CASES = MESSAGE_FRONTS.flatMap((front) => Object.keys(ANSWERS).map((kind) => ({ ...front, kind })))
+const MESSAGE_ENDPOINTS = FORMAT_PAIRS.filter((endpoint) => endpoint.path === '/v1/messages')
+const CASES = MESSAGE_ENDPOINTS.flatMap((endpoint) => Object.keys(ANSWERS).map((kind) => ({ ...endpoint, kind })))
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -30,35 +30,35 @@ afterEach(async () => {
 })
 
 async function watched(options: Parameters<typeof startStage>[0]): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const stage = await startStage({ store, ...options })
   stages.push(stage)
   return { ...stage, store }
 }
 
-const stream = (stage: Stage, front: Front, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
-  post(stage, front.path, { body: { ...front.body, stream: true }, headers })
+const stream = (stage: Stage, endpoint: Endpoint, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
+  post(stage, endpoint.path, { body: { ...endpoint.body, stream: true }, headers })
 
 const again = (stage: Stage, id: string, after: number): Promise<Response> =>
   post(stage, `/v1/messages/${id}/streams`, { headers: { 'last-event-id': String(after) } })
 
 async function expectSettledOnce({ store }: Watched): Promise<void> {
-  await store.allSettled()
+  await store.waitUntilSettled()
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
     [...store.reservationIds].toSorted(),
   )
-  expect(await store.held()).toBe(0)
+  expect(await store.maxHeld()).toBe(0)
 }
 
-describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
+describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...endpoint }) => {
   const reply = (): Answer => ANSWERS[kind]!
 
   it('that has ended is the same from every event on, byte for byte', async () => {
     const stage = await watched({ reply })
-    const whole = await reading(await stream(stage, front)).rest()
-    const events = eventTexts(whole)
-    expectCounted(whole)
+    const whole = await readStream(await stream(stage, endpoint)).readToEnd()
+    const events = splitEvents(whole)
+    expectConsecutiveIds(whole)
     expect(events.join('')).toBe(whole)
     expect(whole).toMatch(/svc_metrics.*\n\n.*\n.*\n.*message_stop.*\n\n$/)
 
@@ -73,18 +73,18 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
 
   it('that is detached and disconnected after any event continues, and can be joined without a gap', async () => {
     const stage = await watched({ reply })
-    const uncut = await reading(await stream(stage, front)).rest()
-    const events = eventTexts(uncut)
+    const uncut = await readStream(await stream(stage, endpoint)).readToEnd()
+    const events = splitEvents(uncut)
     for (let seen = 1; seen <= events.length; seen += 1) {
-      const first = reading(await stream(stage, front, { 'x-svc-detach': 'true' }))
-      const before = eventTexts(await first.events(seen)).slice(0, seen)
-      await first.leave()
+      const first = readStream(await stream(stage, endpoint, { 'x-svc-detach': 'true' }))
+      const before = splitEvents(await first.readEvents(seen)).slice(0, seen)
+      await first.cancel()
       const id = messageIdOf(before.join(''))
-      const rest = await reading(await again(stage, id, seen)).rest()
+      const rest = await readStream(await again(stage, id, seen)).readToEnd()
 
       const joined = before.join('') + rest
       expect(joined.replaceAll(id, 'ID')).toBe(uncut.replaceAll(messageIdOf(uncut), 'ID'))
-      expect(await reading(await again(stage, id, 0)).rest()).toBe(joined)
+      expect(await readStream(await again(stage, id, 0)).readToEnd()).toBe(joined)
     }
     await expectSettledOnce(stage)
     expect(
@@ -94,7 +94,7 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
   })
 
   it('that is disconnected while the upstream is generating is followed live', async () => {
-    const frames = framesOf(
+    const frames = buildEvents(
       { index: 0, text: '', body: { model: 'large', stream_options: { include_usage: true } }, dialect: 'anthropic' },
       reply(),
     ).length
@@ -104,16 +104,16 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
       const stage = await watched({
         reply: (request) => ({ kind: 'events', items: halting(request, reply(), spoken, opened.opened) }),
       })
-      const first = reading(await stream(stage, front, { 'x-svc-detach': 'true' }))
-      const before = eventTexts(await first.events(1)).slice(0, 1)
-      await first.leave()
+      const first = readStream(await stream(stage, endpoint, { 'x-svc-detach': 'true' }))
+      const before = splitEvents(await first.readEvents(1)).slice(0, 1)
+      await first.cancel()
       const id = messageIdOf(before.join(''))
-      const [early, late] = [reading(await again(stage, id, 1)), reading(await again(stage, id, 0))]
+      const [early, late] = [readStream(await again(stage, id, 1)), readStream(await again(stage, id, 0))]
       opened.open()
 
-      expect(before.join('') + (await early.rest())).toBe(await late.rest())
-      expect(await reading(await again(stage, id, 0)).rest()).toBe(await late.rest())
-      expect(stage.upstream.last.left).toBe(false)
+      expect(before.join('') + (await early.readToEnd())).toBe(await late.readToEnd())
+      expect(await readStream(await again(stage, id, 0)).readToEnd()).toBe(await late.readToEnd())
+      expect(stage.upstream.last.isAborted).toBe(false)
       await expectSettledOnce(stage)
       await stages.pop()?.close()
     }
@@ -121,23 +121,25 @@ describe.each(CASES)('a stream of $kind on the $name', ({ kind, ...front }) => {
 })
 
 async function* halting(request: UpstreamRequest, answer: Answer, spoken: number, opened: Promise<void>) {
-  const events = framesOf(request, answer)
+  const events = buildEvents(request, answer)
   yield* events.slice(0, spoken)
   await opened
   yield* events.slice(spoken)
 }
 
-describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
+describe.each(MESSAGE_ENDPOINTS)('on the $name', (endpoint) => {
   it('a follower of a broken stream receives its error event', async () => {
     const stage = await watched({
-      reply: (request) => ({ kind: 'events', items: [...framesOf(request, ANSWERS['text']!).slice(0, 4), CUT] }),
+      reply: (request) => ({ kind: 'events', items: [...buildEvents(request, ANSWERS['text']!).slice(0, 4), CUT] }),
     })
-    const broken = await reading(await stream(stage, front)).rest()
-    expect(eventTexts(broken).at(-1)).toMatch(/^id: \d+\nevent: error\ndata: .*upstream_error/)
-    expectCounted(broken)
+    const broken = await readStream(await stream(stage, endpoint)).readToEnd()
+    expect(splitEvents(broken).at(-1)).toMatch(/^id: \d+\nevent: error\ndata: .*upstream_error/)
+    expectConsecutiveIds(broken)
 
-    expect(await reading(await again(stage, messageIdOf(broken), 0)).rest()).toBe(broken)
-    expect(await reading(await again(stage, messageIdOf(broken), 2)).rest()).toBe(eventTexts(broken).slice(2).join(''))
+    expect(await readStream(await again(stage, messageIdOf(broken), 0)).readToEnd()).toBe(broken)
+    expect(await readStream(await again(stage, messageIdOf(broken), 2)).readToEnd()).toBe(
+      splitEvents(broken).slice(2).join(''),
+    )
     await expectSettledOnce(stage)
   })
 
@@ -145,16 +147,16 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })
-    const first = reading(await stream(stage, front))
-    const seen = await first.events(2)
-    await first.leave()
-    await stage.upstream.last.leaving
+    const first = readStream(await stream(stage, endpoint))
+    const seen = await first.readEvents(2)
+    await first.cancel()
+    await stage.upstream.last.aborted
     await expectSettledOnce(stage)
 
-    const rest = await reading(await again(stage, messageIdOf(seen), 0)).rest()
-    expect(rest.startsWith(eventTexts(seen).join(''))).toBe(true)
-    expect(eventTexts(rest).at(-1)).toContain('X-Svc-Detach: true')
-    expectCounted(rest)
+    const rest = await readStream(await again(stage, messageIdOf(seen), 0)).readToEnd()
+    expect(rest.startsWith(splitEvents(seen).join(''))).toBe(true)
+    expect(splitEvents(rest).at(-1)).toContain('X-Svc-Detach: true')
+    expectConsecutiveIds(rest)
   })
 
   it('a follower continues the generation when its caller disconnects', async () => {
@@ -162,14 +164,14 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, opened.opened) }),
     })
-    const first = reading(await stream(stage, front))
-    const seen = await first.events(2)
-    const follower = reading(await again(stage, messageIdOf(seen), 0))
-    await first.leave()
+    const first = readStream(await stream(stage, endpoint))
+    const seen = await first.readEvents(2)
+    const follower = readStream(await again(stage, messageIdOf(seen), 0))
+    await first.cancel()
     opened.open()
 
-    expect(await follower.rest()).toContain('message_stop')
-    expect(stage.upstream.last.left).toBe(false)
+    expect(await follower.readToEnd()).toContain('message_stop')
+    expect(stage.upstream.last.isAborted).toBe(false)
     await expectSettledOnce(stage)
   })
 
@@ -177,15 +179,15 @@ describe.each(MESSAGE_FRONTS)('on the $name', (front) => {
     const stage = await watched({
       reply: (request) => ({ kind: 'events', items: halting(request, ANSWERS['text']!, 4, new Promise(() => {})) }),
     })
-    const first = reading(await stream(stage, front))
-    const id = messageIdOf(await first.events(1))
-    const followers = [reading(await again(stage, id, 0)), reading(await again(stage, id, 1))]
-    await first.leave()
-    await followers[0]!.leave()
-    expect(stage.upstream.last.left).toBe(false)
-    await followers[1]!.leave()
+    const first = readStream(await stream(stage, endpoint))
+    const id = messageIdOf(await first.readEvents(1))
+    const followers = [readStream(await again(stage, id, 0)), readStream(await again(stage, id, 1))]
+    await first.cancel()
+    await followers[0]!.cancel()
+    expect(stage.upstream.last.isAborted).toBe(false)
+    await followers[1]!.cancel()
 
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
     await expectSettledOnce(stage)
   })
 })

@@ -2,15 +2,21 @@ import { connect } from 'node:net'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { SseEvent } from '../../src/core/answer.ts'
-import { ask, bearer, CROSSINGS, RESPONSES_CROSSINGS, type Front } from '../support/ask.ts'
+import {
+  sendRequest,
+  authorizationLine,
+  FORMAT_PAIRS,
+  RESPONSES_FORMAT_PAIRS,
+  type Endpoint,
+} from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { CUT, framesOf, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { CUT, buildEvents, gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 const KEY = { budget_limit_cents: 100_000, rate_limit_requests: 10_000, rate_limit_tokens: 100_000_000 }
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -19,7 +25,7 @@ afterEach(async () => {
 })
 
 async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Reply>): Promise<Watched> {
-  const store = watchedStore()
+  const store = recordingStore()
   const stage = await startStage({ store, reply, key: { name: 'law', ...KEY }, runtime: { random: () => 0 } })
   stages.push(stage)
   return { ...stage, store }
@@ -28,13 +34,13 @@ async function watched(reply: (request: UpstreamRequest) => Reply | Promise<Repl
 /** Expects that each reservation is settled by one call, no amount is held, and the request is recorded once. */
 async function expectSettledOnce({ store, gateway }: Watched, reservationCount = 1): Promise<void> {
   expect(store.reservationIds).toHaveLength(reservationCount)
-  await store.allSettled()
+  await store.waitUntilSettled()
   // Whatever else a request does after its settlement has had its turn by then.
   await new Promise((resolve) => setImmediate(resolve))
   expect(store.settlements.map((settlement) => settlement.reservationId).toSorted()).toEqual(
     [...store.reservationIds].toSorted(),
   )
-  expect(await store.held()).toBe(0)
+  expect(await store.maxHeld()).toBe(0)
   await vi.waitFor(async () => {
     const { records } = await gateway.audit.read({ limit: 1000 })
     expect(records.length).toBeGreaterThanOrEqual(reservationCount)
@@ -42,17 +48,17 @@ async function expectSettledOnce({ store, gateway }: Watched, reservationCount =
   })
 }
 
-function inProcess(stage: Stage, front: Front, more: object = {}, signal?: AbortSignal): Promise<Response> {
+function inProcess(stage: Stage, endpoint: Endpoint, more: object = {}, signal?: AbortSignal): Promise<Response> {
   const headers = { authorization: `Bearer ${stage.secret}`, 'content-type': 'application/json' }
-  const init = { method: 'POST', headers, body: JSON.stringify({ ...front.body, ...more }), signal: signal ?? null }
-  return stage.gateway.fetch(new Request(`http://gateway${front.path}`, init))
+  const init = { method: 'POST', headers, body: JSON.stringify({ ...endpoint.body, ...more }), signal: signal ?? null }
+  return stage.gateway.fetch(new Request(`http://gateway${endpoint.path}`, init))
 }
 
 const ANSWER = { text: ['One', ' two', ' three'], usage: null }
 const MOST_FRAMES = 11
 
 function framesFor(request: UpstreamRequest): readonly SseEvent[] {
-  return framesOf(request, { text: ANSWER.text })
+  return buildEvents(request, { text: ANSWER.text })
 }
 
 /** Sends frames one after the other, and resolves `sent` after the last one. */
@@ -66,16 +72,16 @@ async function* upTo(
   yield end
 }
 
-describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request settles once', (front) => {
+describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a request settles once', (endpoint) => {
   it('when its answer is whole', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
-    expect((await ask(stage, front.body, { path: front.path })).status).toBe(200)
+    expect((await sendRequest(stage, endpoint.body, { path: endpoint.path })).status).toBe(200)
     await expectSettledOnce(stage)
   })
 
   it('when its stream is whole, before its end is sent', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
-    const reply = await ask(stage, { ...front.body, stream: true }, { path: front.path })
+    const reply = await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
 
     expect(reply.text).toMatch(/\[DONE\]|message_stop|response\.completed/)
     expect(stage.store.settlements).toHaveLength(1)
@@ -85,7 +91,9 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   it.each([400, 401, 404, 429, 500, 503])('when the upstream refuses with %i', async (status) => {
     for (const stream of [false, true]) {
       const stage = await watched(() => ({ kind: 'failure', status }))
-      expect((await ask(stage, { ...front.body, stream }, { path: front.path })).status).toBeGreaterThanOrEqual(400)
+      expect(
+        (await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })).status,
+      ).toBeGreaterThanOrEqual(400)
       await expectSettledOnce(stage)
       expect(await stage.store.spent('budget')).toBe(0)
     }
@@ -102,7 +110,9 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   ])('when the upstream %s', async (_, reply) => {
     for (const stream of [false, true]) {
       const stage = await watched(() => reply)
-      expect((await ask(stage, { ...front.body, stream }, { path: front.path })).status).toBeGreaterThanOrEqual(400)
+      expect(
+        (await sendRequest(stage, { ...endpoint.body, stream }, { path: endpoint.path })).status,
+      ).toBeGreaterThanOrEqual(400)
       await expectSettledOnce(stage)
     }
   })
@@ -113,7 +123,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
         kind: 'events',
         items: upTo(framesFor(request).slice(0, count), CUT),
       }))
-      await ask(stage, { ...front.body, stream: true }, { path: front.path })
+      await sendRequest(stage, { ...endpoint.body, stream: true }, { path: endpoint.path })
       await expectSettledOnce(stage)
     }
   })
@@ -126,7 +136,11 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
         items: upTo(framesFor(request).slice(0, count), HANG, sent.open),
       }))
       const controller = new AbortController()
-      const reply = ask(stage, { ...front.body, stream: true }, { path: front.path, signal: controller.signal })
+      const reply = sendRequest(
+        stage,
+        { ...endpoint.body, stream: true },
+        { path: endpoint.path, signal: controller.signal },
+      )
       await sent.opened
       controller.abort()
 
@@ -138,7 +152,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   it('when its caller cancels the body after any piece', async () => {
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const stage = await watched((request) => ({ kind: 'events', items: framesFor(request) }))
-      const response = await inProcess(stage, front, { stream: true })
+      const response = await inProcess(stage, endpoint, { stream: true })
       const reader = response.body!.getReader()
       for (let read = 0; read < count; read += 1) await reader.read()
       await reader.cancel()
@@ -154,7 +168,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
       const said = events.findIndex((event) => event.data.includes('One'))
       return { kind: 'events', items: [...events.slice(0, said + 1), HANG] }
     })
-    const response = await inProcess(stage, front, { stream: true })
+    const response = await inProcess(stage, endpoint, { stream: true })
     const reader = response.body!.getReader()
     let text = ''
     while (!text.includes('One')) text += new TextDecoder().decode((await reader.read()).value)
@@ -170,11 +184,11 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     for (let count = 0; count < MOST_FRAMES; count += 1) {
       const stage = await watched((request) => ({ kind: 'events', items: [...framesFor(request), HANG] }))
       const controller = new AbortController()
-      const response = await inProcess(stage, front, { stream: true }, controller.signal)
+      const response = await inProcess(stage, endpoint, { stream: true }, controller.signal)
       const reader = response.body!.getReader()
       for (let read = 0; read < count; read += 1) if ((await reader.read()).done) break
       // Whatever has come by now waits for a reader.
-      await ask(stage, undefined, { method: 'GET', path: '/health' })
+      await sendRequest(stage, undefined, { method: 'GET', path: '/health' })
       controller.abort()
 
       await expectSettledOnce(stage)
@@ -184,7 +198,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
   it('when its caller never reads the body and cancels it', async () => {
     for (const stream of [false, true]) {
       const stage = await watched(() => ({ text: 'Hello.' }))
-      const response = await inProcess(stage, front, { stream })
+      const response = await inProcess(stage, endpoint, { stream })
       await response.body!.cancel()
       await expectSettledOnce(stage)
     }
@@ -194,15 +208,15 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
     for (const stream of [false, true]) {
       const stage = await watched(() => ({ kind: 'hang' }))
       const controller = new AbortController()
-      const response = inProcess(stage, front, { stream }, controller.signal)
-      const request = await stage.upstream.arrival(1)
+      const response = inProcess(stage, endpoint, { stream }, controller.signal)
+      const request = await stage.upstream.waitForRequest(1)
       controller.abort()
 
       expect((await response).status).toBe(499)
-      await request.leaving
+      await request.aborted
       await expectSettledOnce(stage)
       // The prompt is billed, and no answer: PRICE.input × the default margin, per token.
-      const { prompt, completion, actual, billed } = stage.store.booked()
+      const { prompt, completion, actual, billed } = stage.store.dailyTotals()
       expect(prompt).toBeGreaterThan(0)
       expect({ completion, actual, billed }).toEqual({ completion: 0, actual: prompt * 1000, billed: prompt * 1500 })
     }
@@ -210,7 +224,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
 
   it('when its caller disconnected before the upstream call', async () => {
     const stage = await watched(() => ({ text: 'Hello.' }))
-    const response = await inProcess(stage, front, {}, AbortSignal.abort())
+    const response = await inProcess(stage, endpoint, {}, AbortSignal.abort())
 
     expect(response.status).toBe(499)
     expect(stage.upstream.requests).toHaveLength(0)
@@ -226,7 +240,7 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
       items: (async function* () {
         yield* framesFor(request).slice(0, 4)
         const content = 'x'.repeat(60_000)
-        const [begun] = framesOf(request, { text: [content] }).filter((event) => event.data.includes(content))
+        const [begun] = buildEvents(request, { text: [content] }).filter((event) => event.data.includes(content))
         for (let count = 0; count < 200; count += 1) {
           if (count === 20) sent.open()
           yield begun ?? filler
@@ -235,15 +249,15 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a request s
       })(),
     }))
     const { hostname, port } = new URL(stage.url)
-    const body = JSON.stringify({ ...front.body, stream: true })
+    const body = JSON.stringify({ ...endpoint.body, stream: true })
     const socket = connect({ host: hostname, port: Number(port) }).pause()
     socket.write(
-      `POST ${front.path} HTTP/1.1\r\nhost: x\r\n${bearer(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      `POST ${endpoint.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(stage)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     )
     await sent.opened
     socket.destroy()
 
-    await stage.upstream.last.leaving
+    await stage.upstream.last.aborted
     await expectSettledOnce(stage)
   })
 })
@@ -257,37 +271,37 @@ describe('concurrent requests settle once each', () => {
   /** Only a request that has reached the upstream can be left without a race. */
   async function reachedUpstream(stage: Stage, id: string): Promise<void> {
     for (let count = 1; ; count += 1) {
-      if ((await stage.upstream.arrival(count)).text.includes(`"${id}"`)) return
+      if ((await stage.upstream.waitForRequest(count)).text.includes(`"${id}"`)) return
     }
   }
 
   async function end(
     stage: Stage,
-    front: Front,
+    endpoint: Endpoint,
     { kind, frames }: { readonly kind: Ending; readonly frames: number },
   ): Promise<void> {
     const id = `${kind} ${frames} ${(ids += 1)}`
     const callerFields = { user: id, metadata: { user_id: id } }
     if (kind === 'whole' || kind === 'refused') {
-      await inProcess(stage, front, callerFields).then((response) => response.text())
+      await inProcess(stage, endpoint, callerFields).then((response) => response.text())
     } else if (kind === 'stream' || kind === 'cut') {
-      await inProcess(stage, front, { ...callerFields, stream: true }).then((response) => response.text())
+      await inProcess(stage, endpoint, { ...callerFields, stream: true }).then((response) => response.text())
     } else if (kind === 'hung') {
       const controller = new AbortController()
-      const response = inProcess(stage, front, { ...callerFields, stream: frames % 2 === 0 }, controller.signal)
+      const response = inProcess(stage, endpoint, { ...callerFields, stream: frames % 2 === 0 }, controller.signal)
       setImmediate(() => controller.abort())
       await (await response).body?.cancel()
     } else if (kind === 'left') {
       const controller = new AbortController()
-      const reply = ask(
+      const reply = sendRequest(
         stage,
-        { ...front.body, ...callerFields, stream: true },
-        { path: front.path, signal: controller.signal },
+        { ...endpoint.body, ...callerFields, stream: true },
+        { path: endpoint.path, signal: controller.signal },
       )
       void reachedUpstream(stage, id).then(() => controller.abort())
       await reply.catch(() => undefined)
     } else {
-      const reader = (await inProcess(stage, front, { ...callerFields, stream: true })).body!.getReader()
+      const reader = (await inProcess(stage, endpoint, { ...callerFields, stream: true })).body!.getReader()
       for (let count = 0; kind === 'cancelled' && count < frames; count += 1) await reader.read()
       await reader.cancel()
     }
@@ -302,12 +316,12 @@ describe('concurrent requests settle once each', () => {
   }
 
   it('with any endings, and the usage is the sum of the settlements', async () => {
-    const one = fc.record({ kind: ending, frames: fc.nat(MOST_FRAMES), front: fc.constantFrom(...CROSSINGS) })
+    const one = fc.record({ kind: ending, frames: fc.nat(MOST_FRAMES), endpoint: fc.constantFrom(...FORMAT_PAIRS) })
     await fc.assert(
       fc.asyncProperty(fc.array(one, { minLength: 2, maxLength: 12 }), async (requests) => {
         const stage = await watched(replyTo)
         await Promise.all(
-          requests.map(({ front, ...how }) => end(stage, front, how as { kind: Ending; frames: number })),
+          requests.map(({ endpoint, ...how }) => end(stage, endpoint, how as { kind: Ending; frames: number })),
         )
         await expectSettledOnce(stage, stage.store.reservationIds.length)
         const budget = stage.store.settlements.map(({ charges }) => {
@@ -327,7 +341,7 @@ describe('concurrent requests settle once each', () => {
 
 describe('a settlement that the store rejects', () => {
   it('does not affect the answer, and is sent again with the next one', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     const { settle } = store
     let failing = true
     store.settle = async (settlement) => {
@@ -336,11 +350,11 @@ describe('a settlement that the store rejects', () => {
     }
     const stage = await startStage({ store, key: { name: 'law', ...KEY } })
     stages.push(stage)
-    const [front] = CROSSINGS
-    const first = await ask(stage, front!.body)
-    const second = await ask(stage, { ...front!.body, stream: true })
+    const [endpoint] = FORMAT_PAIRS
+    const first = await sendRequest(stage, endpoint!.body)
+    const second = await sendRequest(stage, { ...endpoint!.body, stream: true })
     failing = false
-    const third = await ask(stage, front!.body)
+    const third = await sendRequest(stage, endpoint!.body)
 
     expect([first.status, second.status, third.status]).toEqual([200, 200, 200])
     expect(second.text).toContain('[DONE]')

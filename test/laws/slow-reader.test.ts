@@ -1,9 +1,9 @@
 import { connect } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { bearer, CROSSINGS, RESPONSES_CROSSINGS } from '../support/ask.ts'
+import { authorizationLine, FORMAT_PAIRS, RESPONSES_FORMAT_PAIRS } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { framesOf, type UpstreamRequest } from '../support/upstream.ts'
+import { buildEvents, type UpstreamRequest } from '../support/upstream.ts'
 import type { SseEvent } from '../../src/core/answer.ts'
 
 const PIECE = 'x'.repeat(60_000)
@@ -22,7 +22,7 @@ interface Pouring {
 async function pouring(): Promise<Pouring> {
   let written = 0
   async function* pour(request: UpstreamRequest): AsyncGenerator<SseEvent> {
-    const events = framesOf(request, { text: [PIECE] })
+    const events = buildEvents(request, { text: [PIECE] })
     const at = events.findIndex((event) => event.data.includes(PIECE))
     const content = events[at]
     if (content === undefined) throw new Error('the answer has no content')
@@ -43,8 +43,8 @@ async function stalls(count: () => number): Promise<void> {
   }
 }
 
-describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a client that never reads', (front) => {
-  const body = JSON.stringify({ ...front.body, stream: true })
+describe.each([...FORMAT_PAIRS, ...RESPONSES_FORMAT_PAIRS])('on the $name, a client that never reads', (endpoint) => {
+  const body = JSON.stringify({ ...endpoint.body, stream: true })
 
   it('from its port pauses the upstream', async () => {
     const { stage: at, written } = await pouring()
@@ -52,18 +52,18 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a client th
     const socket = connect({ host: hostname, port: Number(port) }).pause()
     socket.on('error', () => {})
     socket.write(
-      `POST ${front.path} HTTP/1.1\r\nhost: x\r\n${bearer(at)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      `POST ${endpoint.path} HTTP/1.1\r\nhost: x\r\n${authorizationLine(at)}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     )
     await stalls(written)
 
     expect(written()).toBeLessThan(COUNT / 4)
     socket.destroy()
-    await at.upstream.last.leaving
+    await at.upstream.last.aborted
   })
 
   it('from the body of gateway.fetch pauses the upstream', async () => {
     const { stage: at, written } = await pouring()
-    const response = await at.gateway.fetch(`http://gateway${front.path}`, {
+    const response = await at.gateway.fetch(`http://gateway${endpoint.path}`, {
       method: 'POST',
       headers: { 'x-api-key': at.secret, 'content-type': 'application/json' },
       body,
@@ -72,6 +72,6 @@ describe.each([...CROSSINGS, ...RESPONSES_CROSSINGS])('on the $name, a client th
 
     expect(written()).toBeLessThan(COUNT / 4)
     await response.body?.cancel()
-    await at.upstream.last.leaving
+    await at.upstream.last.aborted
   })
 })

@@ -1,12 +1,12 @@
 import { afterEach, expect, it } from 'vitest'
 import type { JsonObject } from '../../src/core/json.ts'
 import { anthropic, openaiCompatible, type LogRecord } from '../../src/index.ts'
-import { ask, type Reply } from '../support/ask.ts'
+import { sendRequest, type Reply } from '../support/send-request.ts'
 import { honestReply } from '../support/honest-vendor.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { tightStore } from '../support/tight-store.ts'
+import { limitCheckingStore } from '../support/limit-checking-store.ts'
 import { HANG, startUpstream, type UpstreamRequest, type Upstream } from '../support/upstream.ts'
-import { framesUntilText } from '../support/upstream-frames.ts'
+import { eventsUntilText } from '../support/upstream-events.ts'
 
 const NOON = Date.UTC(2026, 0, 30, 12, 12, 12)
 const BUDGET_CENTS = 100
@@ -117,7 +117,7 @@ function reply(request: UpstreamRequest): ReturnType<Upstream['reply']> {
   const controller = leaving.get(/left-\d+/.exec(user)?.[0] ?? '')
   if (controller === undefined || !request.stream) return honestReply(request)
   const leave = (): void => controller.abort()
-  return { kind: 'events', items: [...framesUntilText(request.dialect), new Promise(setImmediate).then(leave), HANG] }
+  return { kind: 'events', items: [...eventsUntilText(request.dialect), new Promise(setImmediate).then(leave), HANG] }
 }
 
 /** The field of each format by which the upstream finds the caller who leaves. */
@@ -134,11 +134,11 @@ async function attack(at: Stage, number: number): Promise<Reply | undefined> {
   if (isLeft(number)) leaving.set(`left-${number}`, controller)
   const mark = isLeft(number) ? markOf(made.path, `left-${number}`) : {}
   const body = { ...made.body, ...mark, ...(canStream && isStream(number) && { stream: true }) }
-  return ask(at, body, { path: made.path, signal: controller.signal }).catch(() => undefined)
+  return sendRequest(at, body, { path: made.path, signal: controller.signal }).catch(() => undefined)
 }
 
 it('a thousand concurrent attacks are billed at most the budget, and all usage that the vendor reported', async () => {
-  const store = tightStore(() => NOON)
+  const store = limitCheckingStore(() => NOON)
   const vendor = (upstream = await startUpstream({ reply }))
   const log: LogRecord[] = []
   const model = { id: 'large', price: PRICE, contextWindow: 200_000, maxOutputTokens: 1000 }
@@ -173,18 +173,18 @@ it('a thousand concurrent attacks are billed at most the budget, and all usage t
   await batch
   // Little work of the vendor fits at once, so what the storm left is spent in waves.
   for (let wave = 0; wave < 8; wave++) {
-    await store.allSettled()
+    await store.waitUntilSettled()
     replies.push(...(await Promise.all(ATTACKS.map((_, index) => attack(at, 1001 + wave * 15 + index)))))
   }
   await at.gateway.batches.work()
-  await store.allSettled()
+  await store.waitUntilSettled()
 
   const statuses = new Set(replies.map((reply) => reply?.status))
   expect([...statuses].filter((status) => status !== undefined && ![200, 402].includes(status))).toEqual([])
   expect(statuses).toContain(402)
   expect(replies.filter((reply) => reply?.status === 200).length).toBeGreaterThan(30)
   expect(store.violations).toEqual([])
-  expect(await store.held()).toBe(0)
+  expect(await store.maxHeld()).toBe(0)
   const spent = await store.spent('budget')
   expect(spent).toBeLessThanOrEqual(BUDGET)
   expect(spent).toBeGreaterThan(BUDGET / 2)

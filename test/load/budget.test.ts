@@ -1,9 +1,9 @@
 import { afterEach, expect, it } from 'vitest'
-import { ask, CHAT, MESSAGE, type Reply as ClientReply } from '../support/ask.ts'
+import { sendRequest, CHAT, MESSAGE, type Reply as ClientReply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { tightStore } from '../support/tight-store.ts'
+import { limitCheckingStore } from '../support/limit-checking-store.ts'
 import { gate, HANG, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { CUT, framesUntilText } from '../support/upstream-frames.ts'
+import { CUT, eventsUntilText } from '../support/upstream-events.ts'
 
 /** Nano-dollars of a token at the stage's prices, without a margin. */
 const [INPUT, OUTPUT] = [1_000, 2_000]
@@ -48,7 +48,7 @@ let decided = gate()
 function reply(request: UpstreamRequest): Reply | Promise<Reply> {
   const [, digits, kind] = /Question (\d+) (\w+)\?/.exec(request.text) ?? []
   const leave = (): void => leaving.get(Number(digits))?.abort()
-  const begun = framesUntilText(request.dialect)
+  const begun = eventsUntilText(request.dialect)
   if (kind === 'refused') return { kind: 'failure', status: 400 }
   if (kind === 'down') return { kind: 'failure', status: 429 }
   if (kind === 'cut') return { kind: 'events', items: [...begun, CUT] }
@@ -71,16 +71,16 @@ function answer(request: UpstreamRequest, number: number): Reply {
   return { text: 'Some words.', usage }
 }
 
-/** Both fronts over both upstreams. */
+/** Both endpoints over both upstreams. */
 async function send(at: Stage, number: number, kind: Kind): Promise<Sent> {
-  const front = number % 2 === 0 ? CHAT : MESSAGE
+  const endpoint = number % 2 === 0 ? CHAT : MESSAGE
   const { model } = number % 3 === 0 ? MESSAGE : CHAT
   const stream = kind === 'stream' || kind === 'cut' || kind === 'left' || (kind === 'hung' && number % 2 === 0)
   const messages = [{ role: 'user', content: `Question ${number} ${kind}?` }]
   const controller = new AbortController()
   leaving.set(number, controller)
   const body = { model, messages, max_tokens: sizes.answer, stream }
-  const reply = ask(at, body, { path: front.path, signal: controller.signal })
+  const reply = sendRequest(at, body, { path: endpoint.path, signal: controller.signal })
   return { number, kind, reply: await reply.catch(() => undefined) }
 }
 
@@ -122,9 +122,9 @@ it.each(CASES)(
     reported.clear()
     expect(BUDGET / (given.prompt * INPUT + given.answer * OUTPUT)).toBe(100)
     // It fails every step that passes the budget, and every refusal of what would have fitted.
-    const store = tightStore(
+    const store = limitCheckingStore(
       () => NOON,
-      ({ reservationIds, refusals }) => {
+      ({ reservationIds, rejections: refusals }) => {
         if (reservationIds.length + refusals.length === STORM) decided.open()
       },
     )
@@ -142,24 +142,24 @@ it.each(CASES)(
 
     const kindOf = (number: number): Kind => MIXTURE[(number * 7) % MIXTURE.length] ?? 'whole'
     const sent = await Promise.all(Array.from({ length: STORM }, (_, number) => send(at, number, kindOf(number))))
-    await store.allSettled()
-    expect(await store.held()).toBe(0)
+    await store.waitUntilSettled()
+    expect(await store.maxHeld()).toBe(0)
     // What failures and leaving callers gave back can be spent to the end.
     let number = STORM
     do sent.push(await send(at, number, number % 2 === 0 ? 'whole' : 'stream'))
     while (sent.at(-1)?.reply?.status !== 402 && (number += 1) < STORM + 200)
-    await store.allSettled()
+    await store.waitUntilSettled()
 
     const statuses = new Set(sent.map(({ reply }) => String(reply?.status ?? 'left')))
     expect([...statuses].toSorted()).toEqual(['200', '400', '402', '429', 'left'])
     const spent = await store.spent('budget')
-    expect(await store.held()).toBe(0)
+    expect(await store.maxHeld()).toBe(0)
     expect(spent).toBeLessThanOrEqual(BUDGET)
     expect(store.violations).toEqual([])
-    expect(store.refusals.filter(({ level, max }) => level > max)).toEqual([])
+    expect(store.rejections.filter(({ level, max }) => level > max)).toEqual([])
 
     // Less is left than the shortest useful answer costs.
-    const minGrant = store.refusals.at(-1)?.minGrant ?? 0
+    const minGrant = store.rejections.at(-1)?.minGrant ?? 0
     expect(BUDGET - spent).toBeLessThan(Math.min(minGrant, needed))
 
     // The books: every whole answer at what the upstream reported, and nothing beside what the trail says.

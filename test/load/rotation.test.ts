@@ -1,8 +1,8 @@
 import { afterEach, expect, it } from 'vitest'
-import { administrate, ADMIN_KEY, AUDIT_PAGE, KEYS } from '../support/admin.ts'
-import { ask, FRONTS, type Front, type Reply } from '../support/ask.ts'
+import { callAdminApi, ADMIN_KEY, AUDIT_PAGE, KEYS } from '../support/admin-api.ts'
+import { sendRequest, ENDPOINTS, type Endpoint, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
-import { framesOf, gate } from '../support/upstream.ts'
+import { buildEvents, gate } from '../support/upstream.ts'
 
 let stage: Stage | undefined
 afterEach(() => stage?.close())
@@ -17,13 +17,13 @@ it('a key is rotated under load without a dropped request: create, switch, verif
       if (!request.text.includes('A long one')) return 'Hello from upstream.'
       streams += 1
       if (streams === 8) begun.open()
-      const [first, ...events] = framesOf(request, { text: 'A long answer.' })
+      const [first, ...events] = buildEvents(request, { text: 'A long answer.' })
       return { kind: 'events', items: [...(first === undefined ? [] : [first]), rest.opened, ...events] }
     },
   })
   stage = at
   const create = async (name: string): Promise<{ id: string; secret: string }> => {
-    const { body } = await administrate(at, 'POST', KEYS, { name, budget_limit_cents: 100_000 })
+    const { body } = await callAdminApi(at, 'POST', KEYS, { name, budget_limit_cents: 100_000 })
     return { id: String(body['id']), secret: String(body['value']) }
   }
 
@@ -37,17 +37,17 @@ it('a key is rotated under load without a dropped request: create, switch, verif
     for (let count = 0; !over.signal.aborted; count += 1) {
       const secret = current
       const name = `${secret} ${index} ${count}`
-      const { path, body } = FRONTS[count % 2] as Front
+      const { path, body } = ENDPOINTS[count % 2] as Endpoint
       underWay.add(name)
-      replies.push(await ask(at, { ...body, stream: count % 3 === 0 }, { path, secret }))
+      replies.push(await sendRequest(at, { ...body, stream: count % 3 === 0 }, { path, secret }))
       underWay.delete(name)
       for (const look of waiting) look()
     }
   }
   const workers = Array.from({ length: 12 }, (_, index) => worker(index))
-  const long = FRONTS.flatMap(({ path, body }) =>
+  const long = ENDPOINTS.flatMap(({ path, body }) =>
     Array.from({ length: 4 }, () =>
-      ask(
+      sendRequest(
         at,
         { ...body, messages: [{ role: 'user', content: 'A long one' }], stream: true },
         { path, secret: old.secret },
@@ -74,12 +74,12 @@ it('a key is rotated under load without a dropped request: create, switch, verif
     // The application has switched when nothing short is under way with the old key; long streams may still run.
     await until(() => ![...underWay].some((name) => name.startsWith(old.secret)))
     await answered(replies.length + 20)
-    const trail = await administrate(at, 'GET', `/api/governance/audit?key_id=${next.id}`)
+    const trail = await callAdminApi(at, 'GET', `/api/governance/audit?key_id=${next.id}`)
     expect(AUDIT_PAGE.parse(trail.body).records.length).toBeGreaterThan(0)
-    expect((await administrate(at, 'PUT', `${KEYS}/${old.id}`, { is_active: false })).status).toBe(200)
-    expect((await ask(at, FRONTS[0]?.body, { secret: old.secret })).status).toBe(401)
+    expect((await callAdminApi(at, 'PUT', `${KEYS}/${old.id}`, { is_active: false })).status).toBe(200)
+    expect((await sendRequest(at, ENDPOINTS[0]?.body, { secret: old.secret })).status).toBe(401)
     await answered(replies.length + 50)
-    expect((await administrate(at, 'DELETE', `${KEYS}/${old.id}`)).status).toBe(200)
+    expect((await callAdminApi(at, 'DELETE', `${KEYS}/${old.id}`)).status).toBe(200)
     await answered(replies.length + 50)
   } finally {
     over.abort()

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { createGateway, memoryStore, openaiCompatible, type Gateway } from '../../src/index.ts'
-import { readerOf } from '../support/streams.ts'
-import { CUT, framesOf, gate, startUpstream, type StreamItem, type Upstream } from '../support/upstream.ts'
+import { getReader } from '../support/read-stream.ts'
+import { CUT, buildEvents, gate, startUpstream, type StreamItem, type Upstream } from '../support/upstream.ts'
 
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -18,7 +18,7 @@ interface Place {
 async function open(opened: Promise<unknown>, after?: readonly StreamItem[]): Promise<Place> {
   const upstream = await startUpstream({
     reply: (request) => {
-      const events = framesOf(request, { text: ['Par', 'is.'] })
+      const events = buildEvents(request, { text: ['Par', 'is.'] })
       const rest = events.findIndex(({ data }) => data.includes('is.'))
       return { kind: 'events', items: [...events.slice(0, rest), opened, ...(after ?? events.slice(rest))] }
     },
@@ -50,7 +50,7 @@ interface StreamReading {
 }
 
 function reading(response: Response): StreamReading {
-  const reader = readerOf(response)
+  const reader = getReader(response)
   const decoder = new TextDecoder()
   let read = ''
   return {

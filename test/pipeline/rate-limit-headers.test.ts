@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type NewKey, type WireForm } from '../../src/index.ts'
 import { periodOf, type DurationCode } from '../../src/core/store.ts'
-import { administrate, ADMIN_KEY, KEYS } from '../support/admin.ts'
-import { ask, CHAT, CROSSINGS, FRONTS, MESSAGE, type Reply } from '../support/ask.ts'
+import { callAdminApi, ADMIN_KEY, KEYS } from '../support/admin-api.ts'
+import { sendRequest, CHAT, FORMAT_PAIRS, ENDPOINTS, MESSAGE, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 const stages: Stage[] = []
@@ -31,13 +31,13 @@ function rateLimitHeaders({ headers }: Reply): readonly unknown[] {
 }
 
 describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
-  it.each(CROSSINGS)(
+  it.each(FORMAT_PAIRS)(
     'are sent with every response to a limited key, including streams and errors ($name)',
-    async (front) => {
-      const stage = await start({ now: NOON }, { rate_limit_requests: 100, allowed_models: [front.model] })
-      const { path, body } = front
+    async (endpoint) => {
+      const stage = await start({ now: NOON }, { rate_limit_requests: 100, allowed_models: [endpoint.model] })
+      const { path, body } = endpoint
       const send = (more: object = {}, headers = {}): Promise<Reply> =>
-        ask(stage, { ...body, ...more }, { path, headers })
+        sendRequest(stage, { ...body, ...more }, { path, headers })
       const expectHeaders = (reply: Reply, status: number, remaining: number): void => {
         expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([status, '100', String(remaining), HOUR_END])
       }
@@ -50,7 +50,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       expectHeaders(await send({ messages: [] }), 400, 98)
       expectHeaders(await send({}, { 'content-type': 'text/plain' }), 415, 98)
       expectHeaders(await send({}, { 'x-savings-level': 'most' }), 400, 98)
-      expectHeaders(await ask(stage, '{', { path }), 400, 98)
+      expectHeaders(await sendRequest(stage, '{', { path }), 400, 98)
       // What an upstream was asked for keeps its place.
       stage.upstream.reply = () => ({ kind: 'failure', status: 400 })
       expectHeaders(await send(), 400, 97)
@@ -58,10 +58,14 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       expectHeaders(await send(), 502, 96)
       stage.upstream.reply = () => ({ kind: 'failure', status: 429, headers: { 'retry-after': '100' } })
       expectHeaders(await send({ stream: true }), 429, 95)
-      const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models' })
+      const models = await sendRequest(stage, undefined, { method: 'GET', path: '/v1/models' })
       expectHeaders(models, 200, 95)
-      expectHeaders(await ask(stage, undefined, { method: 'GET', path: `/v1/models/${front.model}` }), 200, 95)
-      expectHeaders(await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
+      expectHeaders(
+        await sendRequest(stage, undefined, { method: 'GET', path: `/v1/models/${endpoint.model}` }),
+        200,
+        95,
+      )
+      expectHeaders(await sendRequest(stage, undefined, { method: 'GET', path: `${KEYS}/limits` }), 200, 95)
       for (const [method, path, status] of [
         ['GET', '/v1/models/none', 404],
         ['GET', '/v1/models?limit=x', 400],
@@ -69,15 +73,15 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
         ['GET', CHAT.path, 405],
         ['GET', KEYS, 401],
       ] as const) {
-        expectHeaders(await ask(stage, undefined, { method, path }), status, 95)
+        expectHeaders(await sendRequest(stage, undefined, { method, path }), status, 95)
       }
     },
   )
 
   it('of a key without limits are the maximum safe integer until the end of the hour', async () => {
     const stage = await start({ now: NOON })
-    for (const { path, body } of FRONTS) {
-      expect(rateLimitHeaders(await ask(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
+    for (const { path, body } of ENDPOINTS) {
+      expect(rateLimitHeaders(await sendRequest(stage, body, { path }))).toEqual([UNLIMITED, UNLIMITED, HOUR_END])
     }
   })
 
@@ -86,14 +90,14 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     const { id, value } = await stage.gateway.keys.create({ name: 'off', is_active: false, rate_limit_requests: 5 })
     const expired = await stage.gateway.keys.create({ name: 'late', expires_at: '2026-01-30T12:12:12Z' })
     for (const secret of [null, 'wrong', value, expired.value, id]) {
-      for (const { path, body } of FRONTS) {
-        const reply = await ask(stage, body, { path, secret })
+      for (const { path, body } of ENDPOINTS) {
+        const reply = await sendRequest(stage, body, { path, secret })
         expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([401, '0', '0', HOUR_END])
       }
-      const models = await ask(stage, undefined, { method: 'GET', path: '/v1/models', secret })
+      const models = await sendRequest(stage, undefined, { method: 'GET', path: '/v1/models', secret })
       expect([models.status, ...rateLimitHeaders(models)]).toEqual([401, '0', '0', HOUR_END])
     }
-    const nowhere = await ask(stage, undefined, { method: 'GET', path: '/nowhere', secret: null })
+    const nowhere = await sendRequest(stage, undefined, { method: 'GET', path: '/nowhere', secret: null })
     expect([nowhere.status, ...rateLimitHeaders(nowhere)]).toEqual([404, '0', '0', HOUR_END])
   })
 
@@ -114,13 +118,13 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       key: { name: 'limited', rate_limit_requests: 5 },
     })
     stages.push(stage)
-    expect(rateLimitHeaders(await ask(stage, CHAT.body))).toEqual(['5', '4', HOUR_END])
+    expect(rateLimitHeaders(await sendRequest(stage, CHAT.body))).toEqual(['5', '4', HOUR_END])
     away = true
     for (const [body, status] of [
       [CHAT.body, 503],
       [{ ...CHAT.body, messages: [] }, 400],
     ] as const) {
-      const reply = await ask(stage, body)
+      const reply = await sendRequest(stage, body)
       expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([status, '0', '0', HOUR_END])
       expect(logged.at(-1)).toMatchObject({ virtual_key_id: stage.keyId, status })
     }
@@ -132,7 +136,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
       { now: NOON },
       { rate_limit_requests: 9, rate_limit_tokens: 5, token_reset_duration: '1d' },
     )
-    const reply = await ask(stage, CHAT.body)
+    const reply = await sendRequest(stage, CHAT.body)
     const end = Date.UTC(2026, 0, 31)
     expect([reply.status, ...rateLimitHeaders(reply)]).toEqual([429, '5', '5', String(end / 1000)])
     expect(reply.headers['retry-after']).toBe(String((end - NOON) / 1000))
@@ -147,7 +151,7 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
     ['messages-pro', 1_000, '1m'],
   ] as const)('of the plan %s are %i per window of %s', async (plan, limit, every) => {
     const stage = await start({ now: NOON }, { plan })
-    const reply = await ask(stage, CHAT.body)
+    const reply = await sendRequest(stage, CHAT.body)
     expect(rateLimitHeaders(reply)).toEqual([
       String(limit),
       String(limit - 1),
@@ -157,9 +161,9 @@ describe('X-RateLimit-Limit, -Remaining and -Reset', () => {
 
   it('of the enterprise plans are unlimited, unless the key sets a limit', async () => {
     const stage = await start({ now: NOON }, { plan: 'enterprise' })
-    expect(rateLimitHeaders(await ask(stage, CHAT.body))[0]).toBe(UNLIMITED)
-    await administrate(stage, 'PUT', `${KEYS}/${stage.keyId}`, { rate_limit_requests: 7 })
-    expect(rateLimitHeaders(await ask(stage, CHAT.body)).slice(0, 2)).toEqual(['7', '6'])
+    expect(rateLimitHeaders(await sendRequest(stage, CHAT.body))[0]).toBe(UNLIMITED)
+    await callAdminApi(stage, 'PUT', `${KEYS}/${stage.keyId}`, { rate_limit_requests: 7 })
+    expect(rateLimitHeaders(await sendRequest(stage, CHAT.body)).slice(0, 2)).toEqual(['7', '6'])
   })
 })
 
@@ -180,7 +184,7 @@ describe.each(EDGES)('a window of %s at %s', (every, last, next) => {
     const limits = { rate_limit_requests: 2, rate_limit_reset_duration: every }
     const tokens = { rate_limit_tokens: 100_000, token_reset_duration: every }
     const stage = await start(clock, { ...limits, ...tokens, budget_limit_cents: 100, budget_reset_duration: every })
-    const send = (): Promise<Reply> => ask(stage, MESSAGE.body, { path: MESSAGE.path })
+    const send = (): Promise<Reply> => sendRequest(stage, MESSAGE.body, { path: MESSAGE.path })
     const end = String(Date.parse(next) / 1000)
 
     expect(rateLimitHeaders(await send())).toEqual(['2', '1', end])

@@ -9,10 +9,18 @@ import {
   type WireForm,
 } from '../../src/index.ts'
 import { serve } from '../../src/node.ts'
-import { ask, CHAT, eventsOf, FRONTS, MESSAGE, wordsOf, type Reply as ClientReply } from '../support/ask.ts'
+import {
+  sendRequest,
+  CHAT,
+  parseEvents,
+  ENDPOINTS,
+  MESSAGE,
+  streamedText,
+  type Reply as ClientReply,
+} from '../support/send-request.ts'
 import { PRICE } from '../support/stage.ts'
 import { startUpstream, type Reply, type UpstreamRequest } from '../support/upstream.ts'
-import { CUT, framesUntilText } from '../support/upstream-frames.ts'
+import { CUT, eventsUntilText } from '../support/upstream-events.ts'
 
 type Name = 'a' | 'b' | 'c'
 type Config = WireForm<KeyProvider>
@@ -66,7 +74,7 @@ const WEIGHTS: readonly Config[] = [
 ]
 
 function send(place: Place, secret: string, body: object = {}, path: string = CHAT.path): Promise<ClientReply> {
-  return ask({ url: place.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
+  return sendRequest({ url: place.url, secret }, { ...CHAT.body, model: 'large', ...body }, { path })
 }
 
 const down: Reply = { kind: 'failure', status: 503, headers: { 'x-should-retry': 'false' } }
@@ -85,17 +93,20 @@ describe('a model without a provider', () => {
     expect({ a: times('a'), b: times('b'), c: times('c') }).toEqual({ a: 10, b: 50, c: 30 })
   })
 
-  it.each(FRONTS)('falls back in descending order of weight, whole and as a stream ($name front)', async ({ path }) => {
-    for (const stream of [false, true]) {
-      const place = await start({ b: () => down, c: () => down })
-      const secret = await place.newSecret(WEIGHTS)
-      const reply = await send(place, secret, { stream }, path)
+  it.each(ENDPOINTS)(
+    'falls back in descending order of weight, whole and as a stream ($name endpoint)',
+    async ({ path }) => {
+      for (const stream of [false, true]) {
+        const place = await start({ b: () => down, c: () => down })
+        const secret = await place.newSecret(WEIGHTS)
+        const reply = await send(place, secret, { stream }, path)
 
-      expect(place.asked).toEqual(['b', 'c', 'a'])
-      expect(reply.status).toBe(200)
-      expect(reply.text).toContain(stream ? 'from' : 'Hello from a.')
-    }
-  })
+        expect(place.asked).toEqual(['b', 'c', 'a'])
+        expect(reply.status).toBe(200)
+        expect(reply.text).toContain(stream ? 'from' : 'Hello from a.')
+      }
+    },
+  )
 
   it('is sent to the drawn provider first, then to the one with the highest weight', async () => {
     const place = await start({ a: () => down, b: () => down }, () => 0.99)
@@ -148,22 +159,22 @@ describe('a fallback', () => {
   it('continues a stream that broke off before its first word', async () => {
     const place = await start({
       b: () => ({ kind: 'events', items: [CUT] }),
-      c: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect).slice(0, 1), CUT] }),
+      c: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect).slice(0, 1), CUT] }),
     })
     const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
     expect(reply.status).toBe(200)
-    expect(wordsOf(reply.text)).toBe('Hello from a.')
+    expect(streamedText(reply.text)).toBe('Hello from a.')
     expect(new Set(place.asked)).toEqual(new Set(['b', 'c', 'a']))
   })
 
   it('does not continue a stream whose first word was sent', async () => {
     const place = await start({
-      b: (request) => ({ kind: 'events', items: [...framesUntilText(request.dialect), CUT] }),
+      b: (request) => ({ kind: 'events', items: [...eventsUntilText(request.dialect), CUT] }),
     })
     const reply = await send(place, await place.newSecret(WEIGHTS), { stream: true })
     expect(reply.status).toBe(200)
     expect(place.asked).toEqual(['b'])
-    expect(eventsOf(reply.text).at(-1)?.data).toMatchObject({ error: { type: 'upstream_error' } })
+    expect(parseEvents(reply.text).at(-1)?.data).toMatchObject({ error: { type: 'upstream_error' } })
   })
 
   it('is not called for an invalid request', async () => {

@@ -9,7 +9,7 @@ import { extractive } from '../../src/providers/extractive.ts'
 import { fillSchema } from '../../src/providers/fill-schema.ts'
 import { isAnswerSource } from '../../src/core/answer.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
-import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
+import { collectChunks, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
 
 const provider = extractive()
@@ -70,7 +70,7 @@ describe('the extractive provider', () => {
   it('returns the same answer each time, with and without a stream', async () => {
     const question = `${facts} When was the observatory built?`
     const whole = (await provider.complete(call(question))).answer
-    const chunks = await collect((await provider.stream(call(question, { stream: true }))).answer)
+    const chunks = await collectChunks((await provider.stream(call(question, { stream: true }))).answer)
     const joined = new Collector()
     for (const chunk of chunks) joined.add(chunk)
     expect(joined.completion()).toEqual({ ...whole, parts: [{ type: 'text', text: textOfCompletion(whole) }] })
@@ -175,7 +175,7 @@ describe('the extractive provider', () => {
           { role: 'user', content: one + other },
         ]
         const whole = await say(messages)
-        const chunks = await collect((await provider.stream(call(messages))).answer)
+        const chunks = await collectChunks((await provider.stream(call(messages))).answer)
         expect(textOf(chunks)).toBe(whole)
       }),
     )

@@ -8,9 +8,9 @@ import { createFailover, type Failover } from '../../src/providers/failover.ts'
 import type { FailoverCall } from '../../src/providers/attempt.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
-import { collect, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
-import { stepsOf, createStepStream } from '../support/chunk-queue.ts'
-import { CUT, framesOf, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
+import { collectChunks, failureOf, textOf, textOfCompletion, timeouts } from '../support/provider-call.ts'
+import { readChunks, createChunkStream } from '../support/chunk-reader.ts'
+import { CUT, buildEvents, gate, HANG, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let first: Upstream
 let second: Upstream
@@ -96,22 +96,22 @@ describe('over real connections', () => {
   it('replaces a stream that breaks before its first content with the stream of the other provider', async () => {
     first.reply = (request) => ({
       kind: 'events',
-      items: [...framesOf(request, { text: 'never seen' }).slice(0, 1), CUT],
+      items: [...buildEvents(request, { text: 'never seen' }).slice(0, 1), CUT],
     })
-    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true), createStepStream))
-    expect([textOf(await collect(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
+    const { answer, route } = await withoutWaiting(failover.stream(candidates, call(true), createChunkStream))
+    expect([textOf(await collectChunks(answer)), route.provider.name]).toEqual(['The second one answers.', 'anthropic'])
     expect(first.requests).toHaveLength(3)
   })
 
   it('does not retry a stream that breaks after its first content', async () => {
     first.reply = (request) => ({
       kind: 'events',
-      items: [...framesOf(request, { text: 'one two three' }).slice(0, 3), CUT],
+      items: [...buildEvents(request, { text: 'one two three' }).slice(0, 3), CUT],
     })
-    const { answer } = await withoutWaiting(failover.stream(candidates, call(true), createStepStream))
+    const { answer } = await withoutWaiting(failover.stream(candidates, call(true), createChunkStream))
     const seen: StreamChunk[] = []
     const reading = (async (): Promise<void> => {
-      for await (const chunk of stepsOf(answer)) seen.push(chunk)
+      for await (const chunk of readChunks(answer)) seen.push(chunk)
     })()
     expect((await failureOf(reading)).kind).toBe('upstream')
     expect(textOf(seen)).toBe('one two')
@@ -122,8 +122,8 @@ describe('over real connections', () => {
     const text = 'a\n\ndata: [DONE]\n\nevent: message_stop\r\ndata: {}\r\u2028\u2029: b'
     for (const upstream of [first, second]) upstream.reply = () => ({ text: [text, text] })
     for (const one of candidates) {
-      const { answer } = await withoutWaiting(failover.stream([one], call(true), createStepStream))
-      expect(textOf(await collect(answer))).toBe(text + text)
+      const { answer } = await withoutWaiting(failover.stream([one], call(true), createChunkStream))
+      expect(textOf(await collectChunks(answer))).toBe(text + text)
     }
   })
 
@@ -145,11 +145,11 @@ describe('over real connections', () => {
     const hanging = controllers.map(({ signal }) =>
       failureOf(failover.complete(candidates.slice(0, 1), call(false, signal))),
     )
-    await first.arrival(200)
+    await first.waitForRequest(200)
     expect((await failover.complete(candidates.slice(1), call(false))).route.provider.name).toBe('anthropic')
     for (const controller of controllers) controller.abort(new Error('gone'))
     await Promise.all(hanging)
-    await Promise.all(first.requests.map((request) => request.leaving))
+    await Promise.all(first.requests.map((request) => request.aborted))
     expect(Object.values(failover.circuits()).map(({ state }) => state)).toEqual(['closed', 'closed'])
   })
 
@@ -160,11 +160,11 @@ describe('over real connections', () => {
       return { kind: 'events', items: [HANG] }
     }
     const controller = new AbortController()
-    const asked = failureOf(failover.stream(candidates, call(true, controller.signal), createStepStream))
+    const asked = failureOf(failover.stream(candidates, call(true, controller.signal), createChunkStream))
     await opened
     controller.abort(new Error('gone'))
     expect((await asked).message).toBe('gone')
-    await first.last.leaving
+    await first.last.aborted
     expect(second.requests).toHaveLength(0)
     expect(runtime.pending()).toBe(0)
   })

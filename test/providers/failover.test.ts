@@ -8,9 +8,9 @@ import type { FailoverOptions, FailoverCall } from '../../src/providers/attempt.
 import { createCircuitBreaker } from '../../src/providers/circuit-breaker.ts'
 import { failoverRequest } from '../support/failover-request.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
-import { collect, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
+import { collectChunks, failureOf, testModel, textOf, timeouts } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
-import { createStepStream } from '../support/chunk-queue.ts'
+import { createChunkStream } from '../support/chunk-reader.ts'
 import { tinyPrompt } from '../support/tiny-format.ts'
 
 const whole: Completion = { id: 'c', model: 'm', parts: [{ type: 'text', text: 'yes' }], finish: 'stop' }
@@ -246,9 +246,9 @@ describe('streams', () => {
   it('forwards every step after the first content', async () => {
     const { failover, run, runtime } = world()
     const chunks = [greet, say('a'), say('b'), done]
-    const { answer, route } = await run(failover.stream([played('one', chunks)], call(), createStepStream))
+    const { answer, route } = await run(failover.stream([played('one', chunks)], call(), createChunkStream))
     expect(route.provider.name).toBe('one')
-    expect(await collect(answer)).toEqual(chunks)
+    expect(await collectChunks(answer)).toEqual(chunks)
     expect(runtime.pending()).toBe(0)
   })
 
@@ -261,10 +261,10 @@ describe('streams', () => {
     async (_name, turn) => {
       const { failover, run } = world()
       const { answer, route } = await run(
-        failover.stream([played('one', turn), played('two', [say('fine'), done])], call(), createStepStream),
+        failover.stream([played('one', turn), played('two', [say('fine'), done])], call(), createChunkStream),
       )
       expect(route.provider.name).toBe('two')
-      expect(textOf(await collect(answer))).toBe('fine')
+      expect(textOf(await collectChunks(answer))).toBe('fine')
     },
   )
 
@@ -272,16 +272,16 @@ describe('streams', () => {
     const { failover, run } = world()
     const two = played('two', [say('fine'), done])
     const { answer } = await run(
-      failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call(), createStepStream),
+      failover.stream([played('one', [greet, say('a'), failure('upstream')]), two], call(), createChunkStream),
     )
-    expect((await failureOf(collect(answer))).kind).toBe('upstream')
+    expect((await failureOf(collectChunks(answer))).kind).toBe('upstream')
     expect(two.calls).toHaveLength(0)
   })
 
   it("aborts the provider's stream when the caller disconnects", async () => {
     const { failover, run } = world()
     const one = played('one', [greet, say('a'), say('b'), done])
-    const { answer } = await run(failover.stream([one], call(), createStepStream))
+    const { answer } = await run(failover.stream([one], call(), createChunkStream))
     answer.abort()
     expect(one.left()).toBe(1)
   })
@@ -299,12 +299,12 @@ describe('streams', () => {
     const silent: Provider = { ...played('one').provider, stream: async () => ({ ignored: [], answer: answer() }) }
     const failing = played('bad', failure('overloaded'))
     const candidates = [failing, { provider: silent, model: testModel }]
-    const { answer: steps, route } = await run(failover.stream(candidates, call(), createStepStream))
+    const { answer: steps, route } = await run(failover.stream(candidates, call(), createChunkStream))
 
     expect(route.provider.name).toBe('one')
     // The waits between the tries of the first candidate are part of the five seconds.
     expect(waits).toEqual([250, 500, 4250])
-    const all = collect(steps)
+    const all = collectChunks(steps)
     speak()
     expect(textOf(await all)).toBe('at last')
   })
@@ -322,7 +322,7 @@ describe('streams', () => {
           return { ignored: [], answer: { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) } }
         },
       }
-      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal), createStepStream)
+      const asked = failover.stream([{ provider: deaf, model: testModel }], call(controller.signal), createChunkStream)
       expect((await failureOf(asked)).message).toBe('gone')
       expect(runtime.pending()).toBe(0)
     },
@@ -346,9 +346,9 @@ describe('streams', () => {
         })(),
       }),
     }
-    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call(), createStepStream))
+    const { answer } = await run(failover.stream([{ provider: thinking, model: testModel }], call(), createChunkStream))
     expect(waits).toEqual([5000])
-    const all = collect(answer)
+    const all = collectChunks(answer)
     speak()
     expect(await all).toEqual([greet, say('at last'), done])
   })
@@ -393,8 +393,8 @@ describe('the deadline', () => {
 
   it('ends a stream that is not read, but not one that has ended', async () => {
     const { failover, run, runtime } = world()
-    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call(), createStepStream))
-    await collect(answer)
+    const { answer } = await run(failover.stream([played('one', [say('a'), done])], call(), createChunkStream))
+    await collectChunks(answer)
     expect(runtime.pending()).toBe(0)
     let left = 0
     const chunks = [say('a')]
@@ -412,12 +412,12 @@ describe('the deadline', () => {
       ...played('one').provider,
       stream: async () => ({ ignored: [], answer: { [Symbol.asyncIterator]: () => stuck } }),
     }
-    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createStepStream))
+    const { answer: unread } = await run(failover.stream([{ provider, model: testModel }], call(), createChunkStream))
     runtime.advance(timeouts.total - 1)
     expect(left).toBe(0)
     runtime.advance(1)
     expect(left).toBe(1)
-    expect(await failureOf(collect(unread))).toMatchObject({ kind: 'upstream-timeout' })
+    expect(await failureOf(collectChunks(unread))).toMatchObject({ kind: 'upstream-timeout' })
     expect(runtime.pending()).toBe(0)
   })
 })
@@ -555,7 +555,7 @@ describe('circuits', () => {
     const one = played('one', ...Array.from({ length: 20 }, () => [say('a'), failure('upstream')]), [say('a'), done])
     const read = async (round: number): Promise<unknown> => {
       const asked = call(undefined, `key-${round % 2}`, runtime.now())
-      return await collect((await run(failover.stream([one], asked, createStepStream))).answer)
+      return await collectChunks((await run(failover.stream([one], asked, createChunkStream))).answer)
     }
     for (let round = 0; round < 20; round += 1) await failureOf(read(round))
     expect(failover.circuits()).toEqual({ 'one/model': OPEN })

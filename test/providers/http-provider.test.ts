@@ -14,7 +14,7 @@ import { chatUpstream } from '../../src/formats/chat/upstream.ts'
 import { httpProvider, type HttpProviderOptions } from '../../src/providers/http-provider.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
 import {
-  collect,
+  collectChunks,
   failureOf,
   providerCall,
   testModel,
@@ -23,7 +23,7 @@ import {
   timeouts,
 } from '../support/provider-call.ts'
 import { noNetwork } from '../support/no-network.ts'
-import { stepsOf } from '../support/chunk-queue.ts'
+import { readChunks } from '../support/chunk-reader.ts'
 import { tinyFormat, tinyPrompt } from '../support/tiny-format.ts'
 import { CUT, gate, HANG, startUpstream, type Reply, type StreamItem, type Upstream } from '../support/upstream.ts'
 
@@ -163,7 +163,7 @@ describe('a whole answer', () => {
       'upstream',
       'The provider "tiny" sent an answer larger than 32 MiB.',
     ])
-    await upstream.last.leaving
+    await upstream.last.aborted
     expect(written).toBeLessThan(60)
   })
 
@@ -233,7 +233,7 @@ describe('a stream', () => {
     const { opened, open } = gate()
     upstream.reply = () => events(': hello\n\n', say('Grü'), opened, say('ße'), done, say('dropped'))
     const { answer, ignored } = await stream()
-    const steps = stepsOf(answer)
+    const steps = readChunks(answer)
     expect(textOf([(await steps.next()).value])).toBe('Grü')
     open()
     expect(textOf([(await steps.next()).value])).toBe('ße')
@@ -246,9 +246,9 @@ describe('a stream', () => {
 
   it('releases its connection after the last event', async () => {
     upstream.reply = () => events(say('x'), done)
-    for (let round = 0; round < 8; round += 1) await collect((await stream()).answer)
+    for (let round = 0; round < 8; round += 1) await collectChunks((await stream()).answer)
     expect(upstream.connectionsOpened).toBeLessThanOrEqual(2)
-    expect(upstream.requests.some((request) => request.left)).toBe(false)
+    expect(upstream.requests.some((request) => request.isAborted)).toBe(false)
   })
 
   it('forwards all of 50,000 events in chunks of one byte and of many events', async () => {
@@ -256,21 +256,21 @@ describe('a stream', () => {
     const bytes = Buffer.from(text)
     upstream.reply = () =>
       events(...Array.from(bytes.subarray(0, 300), (_, at) => bytes.subarray(at, at + 1)), bytes.subarray(300), done)
-    const said = textOf(await collect((await stream()).answer))
+    const said = textOf(await collectChunks((await stream()).answer))
     expect(said).toBe(Array.from({ length: 50_000 }, (_, index) => `é${index} `).join(''))
   })
 
   it('may contain an event of nearly 32 MiB, such as an image', async () => {
     const image = 'aGk='.repeat(6 * 1024 * 1024)
     upstream.reply = () => events(say(image), say('after'), done)
-    const said = textOf(await collect((await stream()).answer))
+    const said = textOf(await collectChunks((await stream()).answer))
     expect(said.length).toBe(image.length + 'after'.length)
     expect(said.endsWith('aGk=after')).toBe(true)
   })
 
   it('without its last event is complete only if the format reports that nothing else is missing', async () => {
     upstream.reply = () => events(say('x'), { data: '{"finish":true}' })
-    const chunks = await collect((await stream()).answer)
+    const chunks = await collectChunks((await stream()).answer)
     expect(chunks.at(-1)).toEqual({ parts: [{ type: 'done' }] })
     expect(runtime.pending()).toBe(0)
   })
@@ -292,7 +292,7 @@ describe('a stream', () => {
     async (_name, items) => {
       upstream.reply = () => events(...items)
       const { answer } = await stream()
-      const failure = await failureOf(collect(answer))
+      const failure = await failureOf(collectChunks(answer))
       expect(failure.kind).toBe('upstream')
       expect(failure.message).not.toContain('127.0.0.1')
       expect(runtime.pending()).toBe(0)
@@ -316,29 +316,29 @@ describe('a stream', () => {
 
   it('is closed at the upstream when its reader cancels', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    for await (const chunk of stepsOf((await stream()).answer)) {
+    for await (const chunk of readChunks((await stream()).answer)) {
       expect(textOf([chunk])).toBe('x')
       break
     }
-    await upstream.last.leaving
+    await upstream.last.aborted
     expect(runtime.pending()).toBe(0)
   })
 
   it('is closed at the upstream when its reader cancels before the first step', async () => {
     upstream.reply = () => events(HANG)
-    await stepsOf((await stream()).answer).return?.()
-    await upstream.last.leaving
+    await readChunks((await stream()).answer).return?.()
+    await upstream.last.aborted
     expect(runtime.pending()).toBe(0)
   })
 
   it('is closed at the upstream when its reader cancels while waiting for a step', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = stepsOf((await stream()).answer)
+    const steps = readChunks((await stream()).answer)
     await steps.next()
     const waiting = steps.next()
     await steps.return?.()
     expect((await waiting).done).toBe(true)
-    await upstream.last.leaving
+    await upstream.last.aborted
   })
 })
 
@@ -353,10 +353,10 @@ describe('a caller who disconnects', () => {
       const controller = new AbortController()
       const answer = complete({ signal: controller.signal })
       answer.catch(() => {})
-      await upstream.arrival(1)
+      await upstream.waitForRequest(1)
       controller.abort(new Error('gone'))
       await expect(answer).rejects.toThrow('gone')
-      await upstream.last.leaving
+      await upstream.last.aborted
       expect(runtime.pending()).toBe(0)
     },
   )
@@ -365,10 +365,10 @@ describe('a caller who disconnects', () => {
     upstream.reply = () => events(say('x'), HANG)
     const controllers = Array.from({ length: 100 }, () => new AbortController())
     const streams = await Promise.all(controllers.map(({ signal }) => stream({ signal })))
-    const readings = streams.map(({ answer }) => failureOf(collect(answer)))
+    const readings = streams.map(({ answer }) => failureOf(collectChunks(answer)))
     for (const controller of controllers) controller.abort(new Error('gone'))
     for (const failure of await Promise.all(readings)) expect(failure.message).toBe('gone')
-    await Promise.all(upstream.requests.map((request) => request.leaving))
+    await Promise.all(upstream.requests.map((request) => request.aborted))
     expect(runtime.pending()).toBe(0)
   })
 
@@ -383,31 +383,31 @@ describe('deadlines', () => {
   it('a stream that does not begin ends after the first-byte timeout', async () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(stream())
-    const request = await upstream.arrival(1)
+    const request = await upstream.waitForRequest(1)
     runtime.advance(timeouts.firstByte - 1)
-    expect(request.left).toBe(false)
+    expect(request.isAborted).toBe(false)
     runtime.advance(1)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not begin to answer within 120 seconds.',
     })
-    await request.leaving
+    await request.aborted
     expect(runtime.pending()).toBe(0)
   })
 
   it('a whole answer may begin at any time within the total timeout', async () => {
     upstream.reply = () => ({ kind: 'hang' })
     const failure = failureOf(complete())
-    const request = await upstream.arrival(1)
+    const request = await upstream.waitForRequest(1)
     runtime.advance(timeouts.total - 1)
-    expect(request.left).toBe(false)
+    expect(request.isAborted).toBe(false)
     runtime.advance(1)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not finish its answer within 600 seconds.',
       details: {},
     })
-    await request.leaving
+    await request.aborted
     expect(runtime.pending()).toBe(0)
   })
 
@@ -451,32 +451,32 @@ describe('deadlines', () => {
 
   it('a stream that stalls ends after the idle timeout, counted from the last read', async () => {
     upstream.reply = () => events(say('x'), say('y'), HANG)
-    const steps = stepsOf((await stream()).answer)
+    const steps = readChunks((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.idle * 3)
     expect(textOf([(await steps.next()).value])).toBe('y')
     const failure = failureOf(steps.next())
     runtime.advance(timeouts.idle - 1)
-    expect(upstream.last.left).toBe(false)
+    expect(upstream.last.isAborted).toBe(false)
     runtime.advance(timeouts.idle)
     expect(await failure).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not send more data within 60 seconds.',
     })
-    await upstream.last.leaving
+    await upstream.last.aborted
     expect(runtime.pending()).toBe(0)
   })
 
   it('a stream that never ends is aborted after the total timeout', async () => {
     upstream.reply = () => events(say('x'), HANG)
-    const steps = stepsOf((await stream()).answer)
+    const steps = readChunks((await stream()).answer)
     await steps.next()
     runtime.advance(timeouts.total)
     expect(await failureOf(steps.next())).toMatchObject({
       kind: 'upstream-timeout',
       message: 'The provider "tiny" did not finish its answer within 600 seconds.',
     })
-    await upstream.last.leaving
+    await upstream.last.aborted
   })
 
   it('a connect timeout is an upstream timeout', async () => {
@@ -519,7 +519,7 @@ describe('other endpoints', () => {
     provider = create({ transport: fetchTransport((url, init) => fetch(url, init)) })
     upstream.reply = (request) => (request.stream ? events(say('streamed'), done) : json({ text: 'whole' }))
     expect(textOfCompletion((await complete()).answer)).toBe('whole')
-    expect(textOf(await collect((await stream()).answer))).toBe('streamed')
+    expect(textOf(await collectChunks((await stream()).answer))).toBe('streamed')
     upstream.reply = () => ({ kind: 'body', body: '', status: 302, headers: { location: '/' } })
     expect((await failureOf(complete())).kind).toBe('upstream')
   })

@@ -7,8 +7,8 @@ import { chatClient } from '../../src/formats/chat/client.ts'
 import { undiciTransport } from '../../src/http/transport-undici.ts'
 import { anthropic, openai, openaiCompatible } from '../../src/providers/openai-anthropic.ts'
 import { manualRuntime, type ManualRuntime } from '../support/manual-runtime.ts'
-import { collect, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
-import { CUT, framesOf, startUpstream, type Upstream } from '../support/upstream.ts'
+import { collectChunks, failureOf, providerCall, textOf, textOfCompletion } from '../support/provider-call.ts'
+import { CUT, buildEvents, startUpstream, type Upstream } from '../support/upstream.ts'
 
 let upstream: Upstream
 let transport: ClosableTransport
@@ -48,7 +48,7 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
   ])('returns the same answer to a %s prompt with and without a stream', async (_format, prompt) => {
     upstream.reply = () => ({ text: 'Grüße aus dem Norden.', toolCalls: [{ name: 'look', input: '{"at":"sky"}' }] })
     const whole = (await create().complete(call(prompt()))).answer
-    const chunks = await collect((await create().stream(call(prompt({ stream: true })))).answer)
+    const chunks = await collectChunks((await create().stream(call(prompt({ stream: true })))).answer)
     expect(textOfCompletion({ ...whole, parts: whole.parts.slice(0, 1) })).toBe('Grüße aus dem Norden.')
     expect(whole.parts[1]).toMatchObject({ type: 'tool-call', name: 'look', input: '{"at":"sky"}' })
     expect(textOf(chunks)).toBe('Grüße aus dem Norden.')
@@ -65,9 +65,9 @@ describe.each(vendors)('the provider %s', (name, id, create) => {
     for (const end of [[], [CUT]] as const) {
       upstream.reply = (request) => ({
         kind: 'events',
-        items: [...framesOf(request, { text: 'some words that are cut' }).slice(0, 4), ...end],
+        items: [...buildEvents(request, { text: 'some words that are cut' }).slice(0, 4), ...end],
       })
-      const failure = await failureOf(collect((await create().stream(call(chat({ stream: true })))).answer))
+      const failure = await failureOf(collectChunks((await create().stream(call(chat({ stream: true })))).answer))
       expect(failure.kind).toBe('upstream')
     }
   })
@@ -126,8 +126,8 @@ describe('openai', () => {
     const provider = openai({ apiKey: 'sk-test-key', baseUrl: upstream.baseUrl })
     const model = provider.model('gpt-4o')
     if (model === undefined) throw new Error('gpt-4o is in the catalogue')
-    upstream.reply = (request) => ({ kind: 'events', items: framesOf(request, { text: 'all of it' }).slice(0, -1) })
-    const chunks = await collect(
+    upstream.reply = (request) => ({ kind: 'events', items: buildEvents(request, { text: 'all of it' }).slice(0, -1) })
+    const chunks = await collectChunks(
       (await provider.stream(providerCall(chat({ stream: true }), runtime, { model }))).answer,
     )
     expect(textOf(chunks)).toBe('all of it')

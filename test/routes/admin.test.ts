@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { toWire } from '../../src/core/field-names.ts'
 import { memoryStore } from '../../src/index.ts'
 import {
-  administrate,
+  callAdminApi,
   ADMIN_KEY,
   AUDIT,
   AUDIT_PAGE,
@@ -21,8 +21,8 @@ import {
   RATE_LIMITS,
   RATE_STATUS,
   USAGE,
-} from '../support/admin.ts'
-import { ask, CHAT, MESSAGE, type Reply, type Sendable } from '../support/ask.ts'
+} from '../support/admin-api.ts'
+import { sendRequest, CHAT, MESSAGE, type Reply, type RequestBody } from '../support/send-request.ts'
 import { startStage, type Stage } from '../support/stage.ts'
 
 const UNLIMITED = Number.MAX_SAFE_INTEGER
@@ -40,11 +40,11 @@ beforeAll(async () => {
 })
 afterAll(() => stage.close())
 
-function admin(method: string, path: string, body?: Sendable): Promise<Reply> {
-  return administrate(stage, method, path, body)
+function admin(method: string, path: string, body?: RequestBody): Promise<Reply> {
+  return callAdminApi(stage, method, path, body)
 }
 
-async function create(path: string, body: Sendable): Promise<{ readonly id: string; readonly reply: Reply }> {
+async function create(path: string, body: RequestBody): Promise<{ readonly id: string; readonly reply: Reply }> {
   const reply = await admin('POST', path, body)
   expect(reply.status, reply.text).toBe(201)
   return { id: String(reply.body['id']), reply }
@@ -81,9 +81,11 @@ describe('virtual keys', () => {
       const { reply } = await create(KEYS, { name: 'app', key_format })
       const value = String(reply.body['value'])
       expect(value.startsWith(`${key_format}-`)).toBe(true)
-      for (const front of [CHAT, MESSAGE]) {
+      for (const endpoint of [CHAT, MESSAGE]) {
         for (const headers of [{ 'x-bf-vk': value }, { 'x-api-key': value }, { authorization: `Bearer ${value}` }]) {
-          expect((await ask(stage, front.body, { path: front.path, secret: null, headers })).status).toBe(200)
+          expect((await sendRequest(stage, endpoint.body, { path: endpoint.path, secret: null, headers })).status).toBe(
+            200,
+          )
         }
       }
     }
@@ -140,18 +142,18 @@ describe('virtual keys', () => {
     ] as const) {
       const updated = await admin('PUT', `${KEYS}/${id}`, { is_active })
       expect(updated.body['is_active']).toBe(is_active)
-      expect((await ask(stage, CHAT.body, { secret })).status).toBe(status)
+      expect((await sendRequest(stage, CHAT.body, { secret })).status).toBe(status)
     }
   })
 
   it('are deleted, while their audit records remain', async () => {
     const { id, reply } = await create(KEYS, { name: 'gone' })
     const secret = String(reply.body['value'])
-    await ask(stage, CHAT.body, { secret })
+    await sendRequest(stage, CHAT.body, { secret })
     const deleted = await admin('DELETE', `${KEYS}/${id}`)
 
     expect(deleted.body).toEqual({ id, object: 'virtual_key', deleted: true })
-    expect((await ask(stage, CHAT.body, { secret })).status).toBe(401)
+    expect((await sendRequest(stage, CHAT.body, { secret })).status).toBe(401)
     for (const [method, body] of [
       ['GET', undefined],
       ['PUT', { is_active: true }],
@@ -187,7 +189,7 @@ describe('virtual keys', () => {
       usage: { prompt_tokens: 1_000, completion_tokens: 500, total_tokens: 1_500 },
     })
     const body = { ...CHAT.body, messages: [{ role: 'user', content: 'How much is used? '.repeat(60) }] }
-    expect((await ask(stage, body, { secret })).headers['x-svc-billed-amount']).toBe('$0.003000')
+    expect((await sendRequest(stage, body, { secret })).headers['x-svc-billed-amount']).toBe('$0.003000')
 
     const usage = USAGE.parse((await admin('GET', `${KEYS}/${id}/usage`)).body)
     expect(usage).toMatchObject({
@@ -208,7 +210,7 @@ describe('virtual keys', () => {
       token_remaining: 8_500,
       token_reset_at: '2026-01-30T13:00:00.000Z',
     })
-    const limits = await ask(stage, undefined, { method: 'GET', path: `${KEYS}/limits`, secret })
+    const limits = await sendRequest(stage, undefined, { method: 'GET', path: `${KEYS}/limits`, secret })
     expect(LIMITS.parse(limits.body)).toMatchObject({
       remaining_requests: 6,
       remaining_tokens: 8_500,
@@ -255,7 +257,7 @@ describe('shared budgets', () => {
       ['a', 'b'].map(async (name) => String((await create(KEYS, { name, budget_id: 'two' })).reply.body['value'])),
     )
     const asking = (index: number): Promise<Reply> =>
-      ask(
+      sendRequest(
         stage,
         { ...CHAT.body, messages: [{ role: 'user', content: `Question ${index}?` }], max_tokens: 1000 },
         { secret: secrets[index % 2] ?? '' },
@@ -317,7 +319,7 @@ describe('shared rate limits', () => {
     )
     const replies: Reply[] = []
     for (let index = 0; index < 4; index += 1) {
-      replies.push(await ask(stage, CHAT.body, { secret: secrets[index % 2] ?? '' }))
+      replies.push(await sendRequest(stage, CHAT.body, { secret: secrets[index % 2] ?? '' }))
     }
     expect(replies.map((reply) => reply.status)).toEqual([200, 200, 200, 429])
     expect(replies.map((reply) => reply.headers['x-ratelimit-remaining'])).toEqual(['2', '1', '0', '0'])
@@ -342,11 +344,11 @@ describe('the audit trail', () => {
   it('is read by key, time and page, and includes rejected requests', async () => {
     const { id, reply } = await create(KEYS, { name: 'traced', allowed_models: ['chat/large'], rate_limit_requests: 3 })
     const secret = String(reply.body['value'])
-    await ask(stage, CHAT.body, { secret })
-    await ask(stage, { ...CHAT.body, model: 'chat/small' }, { secret })
-    await ask(stage, { ...MESSAGE.body, model: 'chat/large', stream: true }, { secret, path: MESSAGE.path })
-    await ask(stage, CHAT.body, { secret })
-    await ask(stage, CHAT.body, { secret })
+    await sendRequest(stage, CHAT.body, { secret })
+    await sendRequest(stage, { ...CHAT.body, model: 'chat/small' }, { secret })
+    await sendRequest(stage, { ...MESSAGE.body, model: 'chat/large', stream: true }, { secret, path: MESSAGE.path })
+    await sendRequest(stage, CHAT.body, { secret })
+    await sendRequest(stage, CHAT.body, { secret })
     const trail = async (query: string) => AUDIT_PAGE.parse((await admin('GET', `${AUDIT}?key_id=${id}${query}`)).body)
 
     const whole = await trail('')
@@ -400,7 +402,7 @@ describe('the metrics', () => {
     ['*/*', false],
     ['text/html', false],
   ])('for a client that accepts %s are Prometheus text: %s', async (accept, isText) => {
-    const reply = await administrate(stage, 'GET', '/metrics', undefined, { headers: { accept } })
+    const reply = await callAdminApi(stage, 'GET', '/metrics', undefined, { headers: { accept } })
     expect(reply.status).toBe(200)
     expect(reply.headers['content-type']).toBe(isText ? 'text/plain; version=0.0.4; charset=utf-8' : 'application/json')
     expect(reply.headers['vary']).toBe('Accept')
@@ -413,7 +415,11 @@ describe('the metrics', () => {
     const before = CACHE_METRICS.parse((await admin('GET', '/metrics/cache')).body)
     const { secret } = stage
     for (let count = 0; count < 3; count += 1) {
-      await ask(stage, { ...CHAT.body, messages: [{ role: 'user', content: 'Counted by the cache?' }] }, { secret })
+      await sendRequest(
+        stage,
+        { ...CHAT.body, messages: [{ role: 'user', content: 'Counted by the cache?' }] },
+        { secret },
+      )
     }
     const after = CACHE_METRICS.parse((await admin('GET', '/metrics/cache')).body)
     expect(after.total_requests - before.total_requests).toBe(3)
@@ -425,7 +431,7 @@ describe('the metrics', () => {
 
   it('of a gateway without a cache are zeros', async () => {
     const other = await startStage({ admin: { key: ADMIN_KEY } })
-    const reply = await administrate(other, 'GET', '/metrics/cache')
+    const reply = await callAdminApi(other, 'GET', '/metrics/cache')
     expect(reply.body).toEqual({ hit_rate: 0, total_requests: 0, cache_hits: 0, cache_misses: 0 })
     await other.close()
   })

@@ -9,7 +9,7 @@ import {
   type Store,
 } from '../../src/index.ts'
 import type { JsonObject } from '../../src/core/json.ts'
-import { ask, expectRefusal, type Reply } from '../support/ask.ts'
+import { sendRequest, expectErrorResponse, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { CUT, gate, startUpstream, type Reply as Answer } from '../support/upstream.ts'
 
@@ -41,7 +41,7 @@ async function start(passthrough: Passthrough | undefined = ALL_FREE, options: S
 const IMAGE = { model: 'chat/painter', prompt: 'A lake.' }
 
 function post(stage: Stage, path: string, body: JsonObject = IMAGE, secret = stage.secret): Promise<Reply> {
-  return ask(stage, body, { path, secret })
+  return sendRequest(stage, body, { path, secret })
 }
 
 async function spent(stage: Stage): Promise<number> {
@@ -70,7 +70,7 @@ describe('an endpoint that is not open', () => {
     closing.push(stage.close)
     const reply = await post(stage, path)
 
-    expectRefusal(reply, { status: 404, type: 'invalid_request_error' })
+    expectErrorResponse(reply, { status: 404, type: 'invalid_request_error' })
     expect(reply.error['message']).toContain(`passthrough.${path.split('/')[2]}`)
     expect(stage.upstream.requests).toEqual([])
   })
@@ -176,7 +176,7 @@ describe('the bytes', () => {
   it('of a body above limits.bodyBytes are rejected with 413', async () => {
     const stage = await start(ALL_FREE, { limits: { bodyBytes: 1000 } })
 
-    expectRefusal(await post(stage, '/v1/moderations', { input: 'x'.repeat(1000) }), {
+    expectErrorResponse(await post(stage, '/v1/moderations', { input: 'x'.repeat(1000) }), {
       status: 413,
       type: 'invalid_request_error',
     })
@@ -186,7 +186,7 @@ describe('the bytes', () => {
 describe('headers', () => {
   it('of the caller are not forwarded, in particular not the key', async () => {
     const stage = await start()
-    await ask(stage, IMAGE, {
+    await sendRequest(stage, IMAGE, {
       path: '/v1/images/generations',
       headers: {
         'x-api-key': stage.secret,
@@ -259,9 +259,9 @@ describe('the key', () => {
     const stage = await start()
 
     for (const path of ['/v1/images/generations', '/v1/moderations', '/v1/files']) {
-      expect((await ask(stage, IMAGE, { path, secret: 'sk-bf-wrong' })).status).toBe(401)
+      expect((await sendRequest(stage, IMAGE, { path, secret: 'sk-bf-wrong' })).status).toBe(401)
     }
-    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files', secret: null })).status).toBe(401)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files', secret: null })).status).toBe(401)
     expect(stage.upstream.requests).toEqual([])
   })
 
@@ -271,7 +271,7 @@ describe('the key', () => {
     })
 
     expect((await post(stage, '/v1/moderations')).status).toBe(200)
-    expectRefusal(await post(stage, '/v1/moderations'), { status: 429, type: 'rate_limit_error' })
+    expectErrorResponse(await post(stage, '/v1/moderations'), { status: 429, type: 'rate_limit_error' })
     expect(stage.upstream.requests).toHaveLength(1)
   })
 
@@ -358,7 +358,7 @@ describe('the budget', () => {
     const stage = await start({ images: { provider: 'chat' } }, { key: KEY })
     const reply = await post(stage, '/v1/images/generations')
 
-    expectRefusal(reply, { status: 403, type: 'permission_error' })
+    expectErrorResponse(reply, { status: 403, type: 'permission_error' })
     expect(reply.error).toMatchObject({ code: 'price_unknown' })
     expect(stage.upstream.requests).toEqual([])
   })
@@ -374,7 +374,7 @@ describe('the budget', () => {
 
     expect((await post(stage, '/v1/images/generations', { ...IMAGE, n: 2 })).status).toBe(200)
     expect(await spent(stage)).toBe(0.08)
-    expectRefusal(await post(stage, '/v1/images/generations'), { status: 402, type: 'budget_exceeded_error' })
+    expectErrorResponse(await post(stage, '/v1/images/generations'), { status: 402, type: 'budget_exceeded_error' })
     expect(stage.upstream.requests).toHaveLength(1)
   })
 
@@ -423,11 +423,13 @@ describe('the budget', () => {
       return { kind: 'json', value: {} }
     }
     const leaving = new AbortController()
-    const asked = ask(stage, IMAGE, { path: '/v1/images/generations', signal: leaving.signal }).catch(() => 'left')
-    const request = await stage.upstream.arrival(1)
+    const asked = sendRequest(stage, IMAGE, { path: '/v1/images/generations', signal: leaving.signal }).catch(
+      () => 'left',
+    )
+    const request = await stage.upstream.waitForRequest(1)
     leaving.abort()
     expect(await asked).toBe('left')
-    await request.leaving
+    await request.aborted
     open()
 
     await expect.poll(() => spent(stage)).toBe(0.04)
@@ -618,7 +620,7 @@ describe('files', () => {
       await store.set(`file:${stage.keyId}:file-${index}`, value)
     }
     const list = async (query: string): Promise<unknown> =>
-      (await ask(stage, undefined, { method: 'GET', path: `/v1/files?${query}` })).body
+      (await sendRequest(stage, undefined, { method: 'GET', path: `/v1/files?${query}` })).body
 
     expect(await list('limit=40')).toMatchObject({ data: { length: 40 }, has_more: true })
     expect(await list('after=file-139')).toMatchObject({ data: { length: 10 }, has_more: false })
@@ -627,9 +629,9 @@ describe('files', () => {
 
   it.each(['%00', '%ED%A0%80', '..%2Fx', 'x'.repeat(201)])('are not listed after %s', async (after) => {
     const stage = await start()
-    const reply = await ask(stage, undefined, { method: 'GET', path: `/v1/files?after=${after}` })
+    const reply = await sendRequest(stage, undefined, { method: 'GET', path: `/v1/files?after=${after}` })
 
-    expectRefusal(reply, { status: 400, type: 'invalid_request_error', param: 'after' })
+    expectErrorResponse(reply, { status: 400, type: 'invalid_request_error', param: 'after' })
   })
 
   const FILE = { id: 'file-1', object: 'file', bytes: 3, created_at: 1, filename: 'a.txt', purpose: 'assistants' }
@@ -661,7 +663,7 @@ describe('files', () => {
     expect(await (await files.content('file-1')).text()).toBe('abc')
     expect((await files.delete('file-1')).deleted).toBe(true)
     expect((await files.list()).data).toEqual([])
-    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
   })
 
   it('that the vendor no longer has are deleted, and the refusal is forwarded', async () => {
@@ -669,9 +671,9 @@ describe('files', () => {
     await upload(stage)
     stage.upstream.reply = () => ({ kind: 'failure', status: 404 })
 
-    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files/file-1' })).status).toBe(404)
     expect((await stage.openai.files.list()).data).toEqual([FILE])
-    expect((await ask(stage, undefined, { method: 'DELETE', path: '/v1/files/file-1' })).status).toBe(404)
+    expect((await sendRequest(stage, undefined, { method: 'DELETE', path: '/v1/files/file-1' })).status).toBe(404)
     expect((await stage.openai.files.list()).data).toEqual([])
   })
 
@@ -687,10 +689,10 @@ describe('files', () => {
       ['DELETE', '/v1/files/file-1'],
       ['GET', '/v1/files/file-unknown'],
     ] as const) {
-      const reply = await ask(stage, undefined, { method, path, secret: other })
-      expectRefusal(reply, { status: 404, type: 'invalid_request_error' })
+      const reply = await sendRequest(stage, undefined, { method, path, secret: other })
+      expectErrorResponse(reply, { status: 404, type: 'invalid_request_error' })
     }
-    const listed = await ask(stage, undefined, { method: 'GET', path: '/v1/files', secret: other })
+    const listed = await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files', secret: other })
     expect(listed.body).toEqual({ object: 'list', data: [], has_more: false })
     expect(stage.upstream.requests).toHaveLength(before)
   })
@@ -705,7 +707,7 @@ describe('files', () => {
     const stage = await start(ALL_FREE, { reply: vendor() })
     await upload(stage)
 
-    expect((await ask(stage, undefined, { method: 'GET', path })).status).toBe(404)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path })).status).toBe(404)
     expect(stage.upstream.requests).toHaveLength(1)
   })
 
@@ -714,11 +716,11 @@ describe('files', () => {
     const stage = await start(ALL_FREE, { reply: () => ({ kind: 'json', value: { ...FILE, id: `file-${next++}` } }) })
     for (let count = 0; count < 3; count++) await upload(stage)
 
-    const first = await ask(stage, undefined, { method: 'GET', path: '/v1/files?limit=2' })
+    const first = await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files?limit=2' })
     expect(first.body).toMatchObject({ data: [{ id: 'file-0' }, { id: 'file-1' }], has_more: true })
-    const second = await ask(stage, undefined, { method: 'GET', path: '/v1/files?limit=2&after=file-1' })
+    const second = await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files?limit=2&after=file-1' })
     expect(second.body).toMatchObject({ data: [{ id: 'file-2' }], has_more: false })
-    expect((await ask(stage, undefined, { method: 'GET', path: '/v1/files?limit=x' })).status).toBe(400)
+    expect((await sendRequest(stage, undefined, { method: 'GET', path: '/v1/files?limit=x' })).status).toBe(400)
   })
 
   it('without an id are a 502, and are not billed', async () => {
@@ -740,7 +742,10 @@ describe('files', () => {
     }
     stage.upstream.reply = vendor('file-one-too-many')
 
-    expectRefusal(await post(stage, '/v1/files', { purpose: 'x' }), { status: 400, type: 'invalid_request_error' })
+    expectErrorResponse(await post(stage, '/v1/files', { purpose: 'x' }), {
+      status: 400,
+      type: 'invalid_request_error',
+    })
     expect(stage.upstream.last).toMatchObject({ method: 'DELETE', path: '/v1/files/file-one-too-many' })
   })
 })

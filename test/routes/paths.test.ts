@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { ask, CHAT, MESSAGE, type Reply } from '../support/ask.ts'
+import { sendRequest, CHAT, MESSAGE, type Reply } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 
 let stage: Stage | undefined
@@ -11,7 +11,7 @@ async function start(options: StageOptions = {}): Promise<Stage> {
 }
 
 async function get(at: Stage, path: string, method = 'GET'): Promise<Reply> {
-  return ask(at, undefined, { method, path, secret: null })
+  return sendRequest(at, undefined, { method, path, secret: null })
 }
 
 describe('a path', () => {
@@ -22,7 +22,7 @@ describe('a path', () => {
     '/chat/completions',
     '/chat//completions/',
   ])('is accepted as %s', async (path) => {
-    expect((await ask(await start(), CHAT.body, { path })).status).toBe(200)
+    expect((await sendRequest(await start(), CHAT.body, { path })).status).toBe(200)
   })
 
   it.each(['/messages', '/v1/messages/', '//messages'])(
@@ -30,20 +30,24 @@ describe('a path', () => {
     async (path) => {
       const at = await start()
 
-      expect((await ask(at, MESSAGE.body, { path })).body).toMatchObject({ type: 'message' })
-      expect((await ask(at, { ...MESSAGE.body, model: 'none/none' }, { path })).body).toMatchObject({ type: 'error' })
+      expect((await sendRequest(at, MESSAGE.body, { path })).body).toMatchObject({ type: 'message' })
+      expect((await sendRequest(at, { ...MESSAGE.body, model: 'none/none' }, { path })).body).toMatchObject({
+        type: 'error',
+      })
     },
   )
 
   it('is accepted without /v1 only after the base path', async () => {
     const at = await start({ basePath: '/ai' })
 
-    expect((await ask(at, CHAT.body, { path: '/ai/chat/completions' })).status).toBe(200)
-    expect((await ask(at, CHAT.body, { path: '/chat/completions' })).status).toBe(404)
+    expect((await sendRequest(at, CHAT.body, { path: '/ai/chat/completions' })).status).toBe(200)
+    expect((await sendRequest(at, CHAT.body, { path: '/chat/completions' })).status).toBe(404)
   })
 
   it.each(['/models/', '//v1/models', '/models'])('of the models is accepted as %s', async (path) => {
-    expect((await ask(await start(), undefined, { method: 'GET', path })).body).toMatchObject({ object: 'list' })
+    expect((await sendRequest(await start(), undefined, { method: 'GET', path })).body).toMatchObject({
+      object: 'list',
+    })
   })
 
   it('requires the key in every spelling', async () => {
@@ -57,8 +61,8 @@ describe('a path', () => {
   it('with another method is rejected with 405 in every spelling', async () => {
     const at = await start()
 
-    expect((await ask(at, undefined, { method: 'GET', path: '/chat/completions/' })).status).toBe(405)
-    expect((await ask(at, undefined, { method: 'GET', path: '/v1/chat/completions' })).status).toBe(405)
+    expect((await sendRequest(at, undefined, { method: 'GET', path: '/chat/completions/' })).status).toBe(405)
+    expect((await sendRequest(at, undefined, { method: 'GET', path: '/v1/chat/completions' })).status).toBe(405)
   })
 })
 
@@ -72,7 +76,7 @@ describe('a response with the data of one key', () => {
     ['/v1/responses/resp_1', 404],
   ])('is never cached: %s', async (path, status) => {
     const at = await start({ passthrough: { files: { provider: 'chat', free: true } } })
-    const reply = await ask(at, undefined, { method: 'GET', path })
+    const reply = await sendRequest(at, undefined, { method: 'GET', path })
 
     expect(reply.status).toBe(status)
     expect(reply.headers['cache-control']).toBe('no-store')

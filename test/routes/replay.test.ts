@@ -6,14 +6,14 @@ import {
   type GatewayOptions,
   type MemoryStoreOptions,
 } from '../../src/index.ts'
-import { MESSAGE } from '../support/ask.ts'
+import { MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
-import { eventTexts, messageIdOf, post, reading } from '../support/streams.ts'
-import { framesOf, gate, HANG, type UpstreamRequest } from '../support/upstream.ts'
-import { watchedStore, type WatchedStore } from '../support/watched-store.ts'
+import { splitEvents, messageIdOf, post, readStream } from '../support/read-stream.ts'
+import { buildEvents, gate, HANG, type UpstreamRequest } from '../support/upstream.ts'
+import { recordingStore, type RecordingStore } from '../support/recording-store.ts'
 
 interface Watched extends Stage {
-  readonly store: WatchedStore
+  readonly store: RecordingStore
 }
 
 const stages: Stage[] = []
@@ -22,7 +22,7 @@ afterEach(async () => {
 })
 
 async function watched(options: StageOptions = {}, now?: () => number): Promise<Watched> {
-  const store = watchedStore(now)
+  const store = recordingStore(now)
   const stage = await startStage({ store, ...options })
   stages.push(stage)
   return { ...stage, store }
@@ -37,7 +37,7 @@ const again = (stage: Stage, id: string, options: Parameters<typeof post>[2] = {
   post(stage, `/v1/messages/${id}/streams`, options)
 
 async function* halting(request: UpstreamRequest, opened: Promise<void>) {
-  const events = framesOf(request, ANSWER)
+  const events = buildEvents(request, ANSWER)
   yield* events.slice(0, 5)
   await opened
   yield* events.slice(5)
@@ -45,15 +45,15 @@ async function* halting(request: UpstreamRequest, opened: Promise<void>) {
 
 const hanging: NonNullable<StageOptions['reply']> = (request) => ({
   kind: 'events',
-  items: [...framesOf(request, ANSWER).slice(0, 5), HANG],
+  items: [...buildEvents(request, ANSWER).slice(0, 5), HANG],
 })
 
 async function expectSettledOnce({ store }: Watched): Promise<void> {
-  await store.allSettled()
+  await store.waitUntilSettled()
   expect(store.settlements.map(({ reservationId }) => reservationId).toSorted()).toEqual(
     [...store.reservationIds].toSorted(),
   )
-  expect(await store.held()).toBe(0)
+  expect(await store.maxHeld()).toBe(0)
 }
 
 describe('a message streamed again', () => {
@@ -160,10 +160,10 @@ describe('a live message', () => {
       reply: (request) => ({ kind: 'events', items: halting(request, opened.opened) }),
       limits: { heartbeatMs: 1 },
     })
-    const first = reading(await ask(stage))
-    const id = messageIdOf(await first.events(3))
+    const first = readStream(await ask(stage))
+    const id = messageIdOf(await first.readEvents(3))
     const followers = await Promise.all(
-      [0, 1, 2, 3].map(async (after) => reading(await again(stage, id, { body: { starting_after: after } }))),
+      [0, 1, 2, 3].map(async (after) => readStream(await again(stage, id, { body: { starting_after: after } }))),
     )
     const reader = (await again(stage, id, { body: { starting_after: 3 } })).body!.getReader()
     let beaten = ''
@@ -171,9 +171,9 @@ describe('a live message', () => {
     await reader.cancel()
     opened.open()
 
-    const events = eventTexts(await first.rest())
-    const texts = await Promise.all(followers.map((follower) => follower.rest()))
-    expect(texts.map((text) => eventTexts(text).join(''))).toEqual(
+    const events = splitEvents(await first.readToEnd())
+    const texts = await Promise.all(followers.map((follower) => follower.readToEnd()))
+    expect(texts.map((text) => splitEvents(text).join(''))).toEqual(
       [0, 1, 2, 3].map((after) => events.slice(after).join('')),
     )
     await expectSettledOnce(stage)
@@ -182,16 +182,16 @@ describe('a live message', () => {
   it('is not slowed or buffered beyond the bounds by a follower that does not read', async () => {
     const text = Array.from({ length: 400 }, (_, index) => `${index} `.repeat(20))
     const stage = await watched({ reply: () => ({ text }), streams: { maxBytesPerStream: 40_000 } })
-    const first = reading(await ask(stage))
-    const id = messageIdOf(await first.events(1))
+    const first = readStream(await ask(stage))
+    const id = messageIdOf(await first.readEvents(1))
     const slow = await again(stage, id)
-    const whole = await first.rest()
+    const whole = await first.readToEnd()
 
-    expect(eventTexts(whole).length).toBeGreaterThan(400)
+    expect(splitEvents(whole).length).toBeGreaterThan(400)
     expect(whole).toContain('message_stop')
     const slowText = await slow.text()
     expect(slowText.length).toBeLessThan(40_000)
-    expect(eventTexts(slowText).length).toBeLessThan(100)
+    expect(splitEvents(slowText).length).toBeLessThan(100)
     expect(slowText).toMatch(/event: error\ndata: .*cannot be followed.*\n\n$/)
     await expectSettledOnce(stage)
   })
@@ -204,27 +204,27 @@ describe('a live message', () => {
     const other = await startStage({ store: stage.store })
     stages.push(other)
     const elsewhere = { gateway: other.gateway, secret: stage.secret }
-    const detached = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
-    const attached = reading(await ask(stage))
-    const [one, two] = [messageIdOf(await detached.events(1)), messageIdOf(await attached.events(1))]
+    const detached = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    const attached = readStream(await ask(stage))
+    const [one, two] = [messageIdOf(await detached.readEvents(1)), messageIdOf(await attached.readEvents(1))]
     await new Promise((resolve) => setImmediate(resolve))
     const waiting = await again({ ...stage, ...elsewhere }, one, { body: { starting_after: 2 } })
     expect((await again({ ...stage, ...elsewhere }, two)).status).toBe(404)
-    const followed = reading(waiting)
+    const followed = readStream(waiting)
     // The upstream goes on only when the other process has sent an event.
-    expect(eventTexts(await followed.events(1)).length).toBeGreaterThan(0)
+    expect(splitEvents(await followed.readEvents(1)).length).toBeGreaterThan(0)
     opened.open()
-    const [whole, other_] = [await detached.rest(), await attached.rest()]
+    const [whole, other_] = [await detached.readToEnd(), await attached.readToEnd()]
 
     expect(waiting.status).toBe(200)
-    expect(eventTexts(await followed.rest())).toEqual(eventTexts(whole).slice(2))
+    expect(splitEvents(await followed.readToEnd())).toEqual(splitEvents(whole).slice(2))
     expect(await (await again({ ...stage, ...elsewhere }, two)).text()).toBe(other_)
   })
 })
 
 describe('closing a gateway', () => {
   it('ends detached requests, settles them, and stores their events', async () => {
-    const store = watchedStore()
+    const store = recordingStore()
     const { close } = store
     let isClosed = false
     store.close = async () => {
@@ -233,21 +233,21 @@ describe('closing a gateway', () => {
     }
     const stage = await startStage({ store, reply: hanging, key: { name: 'closing', budget_limit_cents: 100 } })
     stages.push(stage)
-    const left = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
-    const read = reading(await ask(stage, true, { 'x-svc-detach': 'true' }))
-    await left.events(3)
-    await left.leave()
+    const left = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    const read = readStream(await ask(stage, true, { 'x-svc-detach': 'true' }))
+    await left.readEvents(3)
+    await left.cancel()
     const leaver = new AbortController()
     stage.upstream.reply = () => ({ kind: 'hang' })
     const headers = { 'x-svc-detach': 'true', 'idempotency-key': 'whole' }
     const whole = post(stage, '/v1/messages', { body: { ...MESSAGE.body }, headers, signal: leaver.signal })
-    await stage.upstream.arrival(3)
+    await stage.upstream.waitForRequest(3)
     leaver.abort()
     await stage.gateway.close()
 
     expect(isClosed).toBe(true)
     expect(store.settlements).toHaveLength(3)
-    expect(await read.rest()).toMatch(/id: \d+\nevent: error\ndata: .*X-Svc-Detach/)
+    expect(await read.readToEnd()).toMatch(/id: \d+\nevent: error\ndata: .*X-Svc-Detach/)
     expect((await whole).status).toBe(499)
   })
 })
@@ -270,6 +270,6 @@ it('every event of a message stream has an id; those of a chat stream have none'
   const stage = await watched()
   const message = await (await ask(stage)).text()
   const chat = await (await post(stage, '/v1/chat/completions', { body: { ...MESSAGE.body, stream: true } })).text()
-  expect(eventTexts(message)).toHaveLength(message.split('\n\n').length - 1)
+  expect(splitEvents(message)).toHaveLength(message.split('\n\n').length - 1)
   expect(chat).not.toContain('id: ')
 })

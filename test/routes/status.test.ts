@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStore, type Store } from '../../src/index.ts'
 import { toFetch } from '../../src/http/web-handler.ts'
 import { health } from '../../src/routes/info.ts'
-import { ask, CHAT, type Reply } from '../support/ask.ts'
+import { sendRequest, CHAT, type Reply } from '../support/send-request.ts'
 import { manualRuntime } from '../support/manual-runtime.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { noNetwork } from '../support/no-network.ts'
@@ -19,7 +19,7 @@ async function start(options: StageOptions = {}): Promise<Stage> {
 }
 
 function look(at: Stage, path: string, method = 'GET'): Promise<Reply> {
-  return ask(at, undefined, { method, path, secret: null })
+  return sendRequest(at, undefined, { method, path, secret: null })
 }
 
 /** A store with the given `ping`. */
@@ -74,7 +74,7 @@ describe('GET /health', () => {
 
   it('is degraded, and still 200, while the circuit of a provider is open', async () => {
     const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
-    for (let count = 0; count < 2; count += 1) await ask(at, CHAT.body)
+    for (let count = 0; count < 2; count += 1) await sendRequest(at, CHAT.body)
     const { status, body } = await look(at, '/health')
     expect(status).toBe(200)
     expect(body).toMatchObject({ status: 'degraded', services: { bifrost: 'degraded', redis: 'healthy' } })
@@ -106,7 +106,7 @@ describe('GET /ready', () => {
     const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
     const other = (await at.gateway.keys.create({ name: 'other' })).value
     const failFor = async (model: string): Promise<void> => {
-      for (const secret of [at.secret, other]) await ask(at, { ...CHAT.body, model }, { secret })
+      for (const secret of [at.secret, other]) await sendRequest(at, { ...CHAT.body, model }, { secret })
     }
     await failFor('chat/large')
     const one = await look(at, '/ready')
@@ -126,7 +126,7 @@ describe('GET /ready', () => {
   it('stays ready while a provider fails for a single key', async () => {
     const at = await start({ reply: () => ({ kind: 'failure', status: 500 }), circuitBreaker: { minRequests: 2 } })
     for (const model of ['chat/large', 'anthropic/large']) {
-      for (let count = 0; count < 3; count += 1) await ask(at, { ...CHAT.body, model })
+      for (let count = 0; count < 3; count += 1) await sendRequest(at, { ...CHAT.body, model })
     }
     expect((await look(at, '/health')).body).toMatchObject({ status: 'degraded' })
     expect((await look(at, '/ready')).status).toBe(200)

@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { framesOf, startUpstream, type Upstream } from '../support/upstream.ts'
+import { buildEvents, startUpstream, type Upstream } from '../support/upstream.ts'
 import { buildProject } from './build-package.ts'
 import { RUNTIMES, WORKERD, type InstalledRuntime } from './runtimes.ts'
 
@@ -114,7 +114,7 @@ describe.each(all)('$name', (runtime) => {
     let go: (value?: unknown) => void = () => {}
     const gate = new Promise((resolve) => (go = resolve))
     upstream.reply = (request) => {
-      const [first, ...rest] = framesOf(request, { text: ['one ', 'two'] })
+      const [first, ...rest] = buildEvents(request, { text: ['one ', 'two'] })
       if (first === undefined) throw new Error('The upstream has no frames')
       return { kind: 'events', items: [first, ...rest.slice(0, 1), gate, ...rest.slice(1)] }
     }
@@ -133,14 +133,14 @@ describe.each(all)('$name', (runtime) => {
   it('ends the call to the upstream when the client disconnects', async () => {
     upstream.reply = (request) => ({
       kind: 'events',
-      items: [...framesOf(request, { text: ['one ', 'two'] }).slice(0, 2), new Promise(() => {})],
+      items: [...buildEvents(request, { text: ['one ', 'two'] }).slice(0, 2), new Promise(() => {})],
     })
 
     const stream = await (await client()).chat.completions.create({ ...prompt, stream: true })
     for await (const chunk of stream) if (chunk.choices[0]?.delta.content !== undefined) break
     stream.controller.abort()
 
-    await upstream.last.leaving
+    await upstream.last.aborted
   })
 
   it('returns the documented status when the upstream is unreachable', async () => {

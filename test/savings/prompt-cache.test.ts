@@ -8,7 +8,7 @@ import type { Message, Prompt } from '../../src/core/prompt.ts'
 import { anthropic, openaiCompatible } from '../../src/index.ts'
 import { createMemory } from '../../src/savings/conversation.ts'
 import { markForCache } from '../../src/savings/prompt-cache.ts'
-import { ask, CHAT, MESSAGE } from '../support/ask.ts'
+import { sendRequest, CHAT, MESSAGE } from '../support/send-request.ts'
 import { startStage, type Stage, type StageOptions } from '../support/stage.ts'
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 import { MODEL, meter } from './bench.ts'
@@ -144,7 +144,8 @@ const markersIn = (value: Json | undefined): number => JSON.stringify(value ?? n
 describe('savings.promptCache', () => {
   it('marks the system text and the ends of two turns, from the second turn on', async () => {
     const stage = await start()
-    for (const body of [firstTurn, secondTurn, thirdTurn]) await ask(stage, message(body), { path: MESSAGE.path })
+    for (const body of [firstTurn, secondTurn, thirdTurn])
+      await sendRequest(stage, message(body), { path: MESSAGE.path })
 
     const [first, second, third] = stage.upstream.requests.map(({ body }) => body)
     expect(first).toEqual({ ...message(firstTurn), model: 'large' })
@@ -169,8 +170,8 @@ describe('savings.promptCache', () => {
     const tools = [{ type: 'function', function: { name: 'look', parameters: { type: 'object' } } }]
     const body = chat(secondTurn)
     const result = { role: 'tool', tool_call_id: 'call_1', content: 'Seen.' }
-    await ask(stage, { ...body, tools })
-    await ask(stage, { ...body, tools, messages: [...asArray(body['messages']), called, result] })
+    await sendRequest(stage, { ...body, tools })
+    await sendRequest(stage, { ...body, tools, messages: [...asArray(body['messages']), called, result] })
 
     const sent = asArray(stage.upstream.last.body['messages'])
     expect(markersIn(stage.upstream.last.body)).toBe(3)
@@ -187,7 +188,7 @@ describe('savings.promptCache', () => {
   ])('does not mark a prompt that the caller marked %s', async (_, marked) => {
     const stage = await start()
     for (const body of [firstTurn, secondTurn])
-      await ask(stage, message({ ...body, ...marked }), { path: MESSAGE.path })
+      await sendRequest(stage, message({ ...body, ...marked }), { path: MESSAGE.path })
 
     expect(stage.upstream.last.body).toEqual({ ...message({ ...secondTurn, ...marked }), model: 'large' })
   })
@@ -198,7 +199,7 @@ describe('savings.promptCache', () => {
   ])('places no markers if %s', async (_, options, shared) => {
     const stage = await start(options)
     for (const body of [firstTurn, secondTurn])
-      await ask(stage, message({ ...body, ...shared }), { path: MESSAGE.path })
+      await sendRequest(stage, message({ ...body, ...shared }), { path: MESSAGE.path })
 
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
@@ -206,7 +207,7 @@ describe('savings.promptCache', () => {
   it('places no markers for a vendor of another format', async () => {
     const stage = await start()
     for (const body of [firstTurn, secondTurn])
-      await ask(stage, { ...chat(body), model: 'chat/large' }, { path: CHAT.path })
+      await sendRequest(stage, { ...chat(body), model: 'chat/large' }, { path: CHAT.path })
 
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
@@ -215,7 +216,7 @@ describe('savings.promptCache', () => {
     let now = START
     const stage = await start({ runtime: { now: () => now, random: () => 0 } })
     for (const body of [firstTurn, secondTurn]) {
-      await ask(stage, message(body), { path: MESSAGE.path })
+      await sendRequest(stage, message(body), { path: MESSAGE.path })
       now += 301_000
     }
 
@@ -225,8 +226,8 @@ describe('savings.promptCache', () => {
   it('does not continue the conversation of another key', async () => {
     const stage = await start()
     const { value: secret } = await stage.gateway.keys.create({ name: 'other' })
-    await ask(stage, message(firstTurn), { path: MESSAGE.path })
-    await ask(stage, message(secondTurn), { path: MESSAGE.path, secret })
+    await sendRequest(stage, message(firstTurn), { path: MESSAGE.path })
+    await sendRequest(stage, message(secondTurn), { path: MESSAGE.path, secret })
 
     expect(markersIn(stage.upstream.last.body)).toBe(0)
   })
@@ -237,8 +238,8 @@ describe('savings.promptCache', () => {
       text: 'Yes.',
       usage: { input_tokens: 0, cache_creation_input_tokens: 10_000, cache_read_input_tokens: 0, output_tokens: 2 },
     })
-    for (const body of [firstTurn, secondTurn]) await ask(stage, message(body), { path: MESSAGE.path })
-    const reply = await ask(stage, message(thirdTurn), { path: MESSAGE.path })
+    for (const body of [firstTurn, secondTurn]) await sendRequest(stage, message(body), { path: MESSAGE.path })
+    const reply = await sendRequest(stage, message(thirdTurn), { path: MESSAGE.path })
 
     expect(reply.headers['x-svc-theoretical-cost']).toBe('$0.030030')
     expect(reply.headers['x-svc-actual-cost']).toBe('$0.037530')
@@ -248,9 +249,9 @@ describe('savings.promptCache', () => {
   it('is explained, and an explanation stores nothing', async () => {
     const stage = await start()
     const explain = { path: MESSAGE.path, headers: { 'x-svc-explain': 'true' } }
-    await ask(stage, message(firstTurn), explain)
-    expect((await ask(stage, message(secondTurn), explain)).body['prompt_cache']).toEqual({ markers: 0 })
-    await ask(stage, message(firstTurn), { path: MESSAGE.path })
-    expect((await ask(stage, message(secondTurn), explain)).body['prompt_cache']).toEqual({ markers: 3 })
+    await sendRequest(stage, message(firstTurn), explain)
+    expect((await sendRequest(stage, message(secondTurn), explain)).body['prompt_cache']).toEqual({ markers: 0 })
+    await sendRequest(stage, message(firstTurn), { path: MESSAGE.path })
+    expect((await sendRequest(stage, message(secondTurn), explain)).body['prompt_cache']).toEqual({ markers: 3 })
   })
 })

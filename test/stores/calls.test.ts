@@ -5,7 +5,7 @@ import { createGateway } from '../../src/index.ts'
 import { postgresStore, type PostgresClient } from '../../src/postgres.ts'
 import { redisStore } from '../../src/redis.ts'
 import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
-import { newName } from '../support/fleet/laws.ts'
+import { newName } from '../support/fleet/scenarios.ts'
 import { openPglite, openPool, type OpenPostgres } from '../support/postgres.ts'
 import { postgresServer, redisServer } from '../support/servers.ts'
 

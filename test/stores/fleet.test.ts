@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { askFromFleet, newName, settleUnderKills } from '../support/fleet/laws.ts'
+import { askFromFleet, newName, settleUnderKills } from '../support/fleet/scenarios.ts'
 import type { StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisCluster, redisServer } from '../support/servers.ts'
 import { temporaryDirectory } from '../support/sqlite.ts'

@@ -3,7 +3,7 @@ import type { Store } from '../../src/core/store.ts'
 import { guardStore } from '../../src/stores/guard-store.ts'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'
-import { attempt, settled } from '../support/attempt.ts'
+import { resultOrError, settled } from '../support/result-or-error.ts'
 
 const never = (): (() => void) => () => {}
 
@@ -46,7 +46,7 @@ describe.each(calls)('%s', (_name, call) => {
       },
     ],
   ])('of a store that %s is overloaded, without the words of the store', async (_label, method) => {
-    const error: unknown = await attempt(() => call(guardStore(every(method), { after: never })))
+    const error: unknown = await resultOrError(() => call(guardStore(every(method), { after: never })))
     expect(error).toMatchObject({ kind: 'overloaded' })
     expect((error as Error).message).not.toContain('secret')
   })

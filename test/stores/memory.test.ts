@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { memoryStore } from '../../src/stores/memory.ts'
 import { testStore } from '../contract/store.ts'
-import { settled } from '../support/attempt.ts'
+import { settled } from '../support/result-or-error.ts'
 
 testStore('memoryStore', async (clock) => memoryStore({ now: clock.now }))
 

@@ -7,7 +7,7 @@ import { createGateway } from '../../src/index.ts'
 import { postgresStore } from '../../src/postgres.ts'
 import { redisStore } from '../../src/redis.ts'
 import { gatewayOptions, MODEL } from '../support/fleet/jobs.ts'
-import { newName } from '../support/fleet/laws.ts'
+import { newName } from '../support/fleet/scenarios.ts'
 import { isOnPath, postgresServer, redisServer, restartableRedis } from '../support/servers.ts'
 import { startTcpProxy, type ProxyMode } from '../support/tcp-proxy.ts'
 

@@ -3,7 +3,7 @@ import { Cluster, Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { redisStore, type RedisClient, type RedisStoreOptions } from '../../src/redis.ts'
 import { testStore } from '../contract/store.ts'
-import { attempt } from '../support/attempt.ts'
+import { resultOrError } from '../support/result-or-error.ts'
 import {
   openCluster,
   openIoredis,
@@ -348,7 +348,7 @@ describe.skipIf(cluster === undefined)('redisStore while its slot moves to anoth
       })
       await nodes[to]?.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[from] ?? '')
       await nodes[from]?.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[to] ?? '')
-      const during = await attempt(() =>
+      const during = await resultOrError(() =>
         store.reserve({ reservationId: 'second', claims: [claim], expiresAfterMs: 60_000 }),
       )
       expect(during).not.toMatchObject({ accepted: true })

@@ -5,11 +5,11 @@ import type { AnswerClaims, AnswerStore } from '../../src/core/cache-ports.ts'
 import { createGateway, memoryStore, type Gateway } from '../../src/index.ts'
 import { createFleet, exitOf } from '../support/fleet/fleet.ts'
 import { cachingOptions, questionOf, type FleetReport } from '../support/fleet/jobs.ts'
-import { newName } from '../support/fleet/laws.ts'
+import { newName } from '../support/fleet/scenarios.ts'
 import { openCache, openStore, type OpenedCache, type StorePlace } from '../support/fleet/open-store.ts'
 import { postgresServer, redisServer } from '../support/servers.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
-import { framesOf, gate, startUpstream, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
+import { buildEvents, gate, startUpstream, type Upstream, type UpstreamRequest } from '../support/upstream.ts'
 
 const redis7 = redisServer()
 const redis8 = redisServer('REDIS8_URL')
@@ -89,7 +89,7 @@ async function startProcesses(
 
 /** A stream that pauses in the middle of its text. */
 function* halves(request: UpstreamRequest, opened: Promise<unknown>): Generator<SseEvent | Promise<unknown>> {
-  for (const event of framesOf(request, { text: ['Par', 'is.'] })) {
+  for (const event of buildEvents(request, { text: ['Par', 'is.'] })) {
     if (event.data.includes('is.')) yield opened
     yield event
   }
@@ -199,7 +199,7 @@ describe.each(engines)('gateways that share a cache in $name', ({ engine, server
       const upstream = await start((request) => ({ kind: 'events', items: halves(request, new Promise(() => {})) }))
       const { secret, startProcess, kill } = await startProcesses(await place(), upstream)
       const leader = startProcess(secret, () => {})
-      await upstream.arrival(1)
+      await upstream.waitForRequest(1)
       const reports: FleetReport[] = []
       const follower = startProcess(secret, (report) => {
         reports.push(report)

@@ -1,7 +1,7 @@
 import type Anthropic from '@anthropic-ai/sdk'
 
 /** Resolves with the batch after its end. */
-export async function ended(client: Anthropic, id: string): Promise<Anthropic.Messages.MessageBatch> {
+export async function waitForBatch(client: Anthropic, id: string): Promise<Anthropic.Messages.MessageBatch> {
   for (;;) {
     const batch = await client.messages.batches.retrieve(id)
     if (batch.processing_status === 'ended') return batch
@@ -9,7 +9,7 @@ export async function ended(client: Anthropic, id: string): Promise<Anthropic.Me
 }
 
 /** Returns all lines of the results. */
-export async function resultsOf(
+export async function readResults(
   client: Anthropic,
   id: string,
 ): Promise<readonly Anthropic.Messages.MessageBatchIndividualResponse[]> {

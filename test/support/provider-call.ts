@@ -4,7 +4,7 @@ import type { Model } from '../../src/core/model.ts'
 import type { ProviderCall, Timeouts } from '../../src/core/ports.ts'
 import { textOfPart, type Prompt } from '../../src/core/prompt.ts'
 import type { ManualRuntime } from './manual-runtime.ts'
-import { stepsOf } from './chunk-queue.ts'
+import { readChunks } from './chunk-reader.ts'
 
 export const timeouts: Timeouts = { connect: 10_000, firstByte: 120_000, idle: 60_000, total: 600_000 }
 
@@ -22,9 +22,9 @@ export function providerCall(prompt: Prompt, runtime: ManualRuntime, more: Parti
 }
 
 /** All steps of a streamed answer, read through a translator as the gateway does. */
-export async function collect(answer: Parameters<typeof stepsOf>[0]): Promise<readonly StreamChunk[]> {
+export async function collectChunks(answer: Parameters<typeof readChunks>[0]): Promise<readonly StreamChunk[]> {
   const all: StreamChunk[] = []
-  for await (const chunk of stepsOf(answer)) all.push(chunk)
+  for await (const chunk of readChunks(answer)) all.push(chunk)
   return all
 }
 

@@ -4,7 +4,7 @@ import { createSseParser } from '../../src/http/sse.ts'
 const MIB = 1024 * 1024
 
 /** The frames of an event stream. Throws `upstream` for an event that is too large, and what the body throws. */
-export async function* readFrames(
+export async function* readSseEvents(
   body: AsyncIterable<Uint8Array>,
   maxEventChars = MIB,
 ): AsyncGenerator<SseEvent, void, undefined> {

@@ -2,7 +2,7 @@ import type { StreamPart } from '../../src/core/answer.ts'
 import { GatewayError } from '../../src/core/errors.ts'
 import { asObject, asString, type JsonObject } from '../../src/core/json.ts'
 import type { Prompt } from '../../src/core/prompt.ts'
-import type { WholeFormat } from './whole-formats.ts'
+import type { WholeFormat } from './two-way-formats.ts'
 
 /** A prompt of one user message. */
 export function tinyPrompt(

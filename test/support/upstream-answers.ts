@@ -28,7 +28,7 @@ export interface Failure {
   readonly details?: JsonObject
 }
 
-interface Asked {
+interface AnsweredRequest {
   readonly index: number
   readonly text: string
   readonly body: JsonObject
@@ -36,24 +36,24 @@ interface Asked {
 }
 
 /** The whole answer as the dialect's JSON body. */
-export function wholeAnswer(request: Asked, answer: Answer): JsonObject {
-  return request.dialect === 'anthropic' ? wholeMessage(request, answer) : wholeChat(request, answer)
+export function buildBody(request: AnsweredRequest, answer: Answer): JsonObject {
+  return request.dialect === 'anthropic' ? buildMessage(request, answer) : buildCompletion(request, answer)
 }
 
 /** The answer as the events of the dialect's stream, the terminal one included. */
-export function framesOf(request: Asked, answer: Answer): readonly SseEvent[] {
-  return request.dialect === 'anthropic' ? messageFrames(request, answer) : chatFrames(request, answer)
+export function buildEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
+  return request.dialect === 'anthropic' ? buildMessageEvents(request, answer) : buildChunks(request, answer)
 }
 
 /** An error body of the dialect. */
-export function failureBody(dialect: Dialect, status: number, failure: Failure = {}): JsonObject {
+export function buildErrorBody(dialect: Dialect, status: number, failure: Failure = {}): JsonObject {
   const message = failure.message ?? `The upstream refuses with ${status}.`
   const { type = 'invalid_request_error', code, param, details } = failure
   if (dialect === 'anthropic') return { type: 'error', error: { type, message, details }, request_id: 'req_upstream' }
   return { error: { message, type, param: param ?? null, code: code ?? null, details } }
 }
 
-function wholeChat(request: Asked, answer: Answer): JsonObject {
+function buildCompletion(request: AnsweredRequest, answer: Answer): JsonObject {
   const calls = chatCalls(answer)
   const usage = chatUsage(request, answer)
   return {
@@ -66,7 +66,7 @@ function wholeChat(request: Asked, answer: Answer): JsonObject {
         index: 0,
         message: {
           role: 'assistant',
-          content: calls.length > 0 && joined(answer) === '' ? null : joined(answer),
+          content: calls.length > 0 && joinText(answer) === '' ? null : joinText(answer),
           ...(calls.length > 0 && { tool_calls: calls }),
         },
         finish_reason: answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
@@ -76,7 +76,7 @@ function wholeChat(request: Asked, answer: Answer): JsonObject {
   }
 }
 
-function chatFrames(request: Asked, answer: Answer): readonly SseEvent[] {
+function buildChunks(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
   const head = {
     id: answer.id ?? `chatcmpl-${request.index}`,
     object: 'chat.completion.chunk',
@@ -90,12 +90,12 @@ function chatFrames(request: Asked, answer: Answer): readonly SseEvent[] {
   const calls = chatCalls(answer)
   return [
     chunk({ role: 'assistant', content: '' }),
-    ...pieces(answer).map((content) => chunk({ content })),
+    ...splitText(answer).map((content) => chunk({ content })),
     ...calls.flatMap((call, index) => [
       chunk({
         tool_calls: [{ index, id: call.id, type: 'function', function: { name: call.function.name, arguments: '' } }],
       }),
-      ...halves(call.function.arguments).map((text) =>
+      ...splitInHalf(call.function.arguments).map((text) =>
         chunk({ tool_calls: [{ index, function: { arguments: text } }] }),
       ),
     ]),
@@ -115,14 +115,14 @@ function chatCalls(
   }))
 }
 
-function chatUsage(request: Asked, answer: Answer): JsonObject | null {
+function chatUsage(request: AnsweredRequest, answer: Answer): JsonObject | null {
   if (answer.usage !== undefined) return answer.usage
-  const prompt = tokens(request.text)
+  const prompt = estimateTokens(request.text)
   const completion = outputTokens(answer)
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
 }
 
-function wholeMessage(request: Asked, answer: Answer): JsonObject {
+function buildMessage(request: AnsweredRequest, answer: Answer): JsonObject {
   const usage = answer.usage === undefined ? messageUsage(request, answer) : answer.usage
   return {
     id: answer.id ?? `msg_${request.index}`,
@@ -133,7 +133,7 @@ function wholeMessage(request: Asked, answer: Answer): JsonObject {
       ...(answer.thinking === undefined
         ? []
         : [{ type: 'thinking', thinking: answer.thinking, signature: 'c2lnbmVk' }]),
-      ...(joined(answer) === '' ? [] : [{ type: 'text', text: joined(answer) }]),
+      ...(joinText(answer) === '' ? [] : [{ type: 'text', text: joinText(answer) }]),
       ...(answer.toolCalls ?? []).map((call, index) => ({
         type: 'tool_use',
         id: call.id ?? `toolu_${index}`,
@@ -147,7 +147,7 @@ function wholeMessage(request: Asked, answer: Answer): JsonObject {
   }
 }
 
-function messageFrames(request: Asked, answer: Answer): readonly SseEvent[] {
+function buildMessageEvents(request: AnsweredRequest, answer: Answer): readonly SseEvent[] {
   const usage = answer.usage === undefined ? messageUsage(request, answer) : (answer.usage ?? {})
   const { output_tokens: output, ...input } = usage
   const events: SseEvent[] = []
@@ -163,7 +163,7 @@ function messageFrames(request: Asked, answer: Answer): readonly SseEvent[] {
   }
   add('message_start', {
     message: {
-      ...wholeMessage(request, answer),
+      ...buildMessage(request, answer),
       content: [],
       stop_reason: null,
       usage: { ...input, output_tokens: 1 },
@@ -176,13 +176,13 @@ function messageFrames(request: Asked, answer: Answer): readonly SseEvent[] {
       { type: 'signature_delta', signature: 'c2lnbmVk' },
     ])
   }
-  if (joined(answer) !== '')
+  if (joinText(answer) !== '')
     block(
       { type: 'text', text: '' },
-      pieces(answer).map((text) => ({ type: 'text_delta', text })),
+      splitText(answer).map((text) => ({ type: 'text_delta', text })),
     )
   for (const [order, call] of (answer.toolCalls ?? []).entries()) {
-    const deltas = halves(call.input).map((text) => ({ type: 'input_json_delta', partial_json: text }))
+    const deltas = splitInHalf(call.input).map((text) => ({ type: 'input_json_delta', partial_json: text }))
     block({ type: 'tool_use', id: call.id ?? `toolu_${order}`, name: call.name, input: {} }, deltas)
   }
   add('message_delta', {
@@ -193,37 +193,37 @@ function messageFrames(request: Asked, answer: Answer): readonly SseEvent[] {
   return events
 }
 
-function messageUsage(request: Asked, answer: Answer): JsonObject {
-  return { input_tokens: tokens(request.text), output_tokens: outputTokens(answer) }
+function messageUsage(request: AnsweredRequest, answer: Answer): JsonObject {
+  return { input_tokens: estimateTokens(request.text), output_tokens: outputTokens(answer) }
 }
 
 function stopReason(answer: Answer): string {
   return answer.finish ?? ((answer.toolCalls ?? []).length > 0 ? 'tool_use' : 'end_turn')
 }
 
-function modelOf(request: Asked, answer: Answer): string {
+function modelOf(request: AnsweredRequest, answer: Answer): string {
   return answer.model ?? String(request.body['model'] ?? 'unknown')
 }
 
 function outputTokens(answer: Answer): number {
   const calls = (answer.toolCalls ?? []).map((call) => call.name + call.input)
-  return tokens([joined(answer), answer.thinking ?? '', ...calls].join(''))
+  return estimateTokens([joinText(answer), answer.thinking ?? '', ...calls].join(''))
 }
 
-function tokens(text: string): number {
+function estimateTokens(text: string): number {
   return Math.ceil(text.length / 4)
 }
 
-function joined(answer: Answer): string {
+function joinText(answer: Answer): string {
   return typeof answer.text === 'string' ? answer.text : (answer.text ?? []).join('')
 }
 
-function pieces(answer: Answer): readonly string[] {
+function splitText(answer: Answer): readonly string[] {
   if (typeof answer.text !== 'string') return answer.text ?? []
   return answer.text.match(/\s*\S+\s*$|\s*\S+/g) ?? (answer.text === '' ? [] : [answer.text])
 }
 
-function halves(text: string): readonly string[] {
+function splitInHalf(text: string): readonly string[] {
   const middle = Math.floor(text.length / 2)
   return middle === 0 ? [text] : [text.slice(0, middle), text.slice(middle)]
 }

@@ -3,9 +3,9 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { SseEvent } from '../../src/core/answer.ts'
 import type { JsonObject } from '../../src/core/json.ts'
 import type { Dialect } from '../../src/core/prompt.ts'
-import { framesOf, failureBody, wholeAnswer, type Answer, type Failure } from './upstream-answers.ts'
+import { buildEvents, buildErrorBody, buildBody, type Answer, type Failure } from './upstream-answers.ts'
 
-export { framesOf, type Answer, type Failure }
+export { buildEvents, type Answer, type Failure }
 
 /** One request as the upstream saw it. */
 export interface UpstreamRequest {
@@ -24,9 +24,9 @@ export interface UpstreamRequest {
   /** What the body asks for. */
   readonly stream: boolean
   /** True as soon as the client closed the connection before the answer was complete. */
-  readonly left: boolean
+  readonly isAborted: boolean
   /** Resolves when the client closes the connection before the answer is complete. */
-  readonly leaving: Promise<void>
+  readonly aborted: Promise<void>
 }
 
 /** In a list of events: the connection is destroyed here. */
@@ -77,7 +77,7 @@ export interface Upstream {
   /** What the following requests get. */
   reply: Responder
   /** Resolves with request number `count` (1 is the first) as soon as it has arrived. */
-  arrival(count: number): Promise<UpstreamRequest>
+  waitForRequest(count: number): Promise<UpstreamRequest>
   close(): Promise<void>
 }
 
@@ -127,7 +127,7 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
       return connectionsOpened
     },
     reply: options.reply ?? (() => 'Hello from upstream.'),
-    arrival: (count) =>
+    waitForRequest: (count) =>
       new Promise((resolve) => {
         const look = (): void => {
           const request = requests[count - 1]
@@ -148,7 +148,7 @@ export async function startUpstream(options: { readonly reply?: Responder } = {}
 }
 
 /** Replies in turn; the last one for every further request. */
-export function inTurn(...replies: readonly [Reply, ...Reply[]]): Responder {
+export function replyInOrder(...replies: readonly [Reply, ...Reply[]]): Responder {
   let next = 0
   return () => replies[Math.min(next++, replies.length - 1)] ?? replies[0]
 }
@@ -163,7 +163,7 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
 }
 
 /** A frame as bytes on the wire. */
-export function frameText(frame: SseEvent): string {
+export function formatEvent(frame: SseEvent): string {
   const event = frame.event === undefined ? '' : `event: ${frame.event}\n`
   return `${event}data: ${frame.data}\n\n`
 }
@@ -201,10 +201,10 @@ async function readRequest(
     body,
     dialect: path.includes('/messages') ? 'anthropic' : 'openai',
     stream: body['stream'] === true,
-    get left() {
+    get isAborted() {
       return left
     },
-    leaving,
+    aborted: leaving,
   }
 }
 
@@ -229,7 +229,7 @@ async function send(reply: Reply, request: UpstreamRequest, response: ServerResp
       return sendBody(
         response,
         reply.status,
-        JSON.stringify(failureBody(request.dialect, reply.status, reply.failure)),
+        JSON.stringify(buildErrorBody(request.dialect, reply.status, reply.failure)),
         reply.headers,
       )
     case 'events':
@@ -251,19 +251,19 @@ async function send(reply: Reply, request: UpstreamRequest, response: ServerResp
 async function sendAnswer(answer: Answer, request: UpstreamRequest, response: ServerResponse): Promise<void> {
   if (request.path.includes('/count_tokens')) return sendBody(response, 200, '{"input_tokens":11}')
   if (request.method === 'GET') return sendBody(response, 200, '{"object":"list","data":[],"has_more":false}')
-  if (request.stream) return await sendEvents(response, framesOf(request, answer))
-  sendBody(response, 200, JSON.stringify(wholeAnswer(request, answer)))
+  if (request.stream) return await sendEvents(response, buildEvents(request, answer))
+  sendBody(response, 200, JSON.stringify(buildBody(request, answer)))
 }
 
 function sendBody(response: ServerResponse, status: number, body: string | Uint8Array, headers: Headers = {}): void {
-  response.writeHead(status, { 'content-type': 'application/json', ...writable(headers) })
+  response.writeHead(status, { 'content-type': 'application/json', ...copyHeaders(headers) })
   response.end(body)
 }
 
 async function sendEvents(response: ServerResponse, items: StreamItems, headers: Headers = {}): Promise<void> {
-  response.writeHead(200, { 'content-type': 'text/event-stream', ...writable(headers) })
+  response.writeHead(200, { 'content-type': 'text/event-stream', ...copyHeaders(headers) })
   response.flushHeaders()
-  for await (const item of unawaited(items)) {
+  for await (const item of wrapItems(items)) {
     if (item.value === HANG || response.destroyed) return
     if (item.value === CUT) {
       response.socket?.destroy()
@@ -276,7 +276,7 @@ async function sendEvents(response: ServerResponse, items: StreamItems, headers:
 }
 
 /** `for await` over a plain iterable would wait for promises and lose them; wrapped they arrive as they are. */
-async function* unawaited(items: StreamItems): AsyncGenerator<{ readonly value: StreamItem }> {
+async function* wrapItems(items: StreamItems): AsyncGenerator<{ readonly value: StreamItem }> {
   if (isAsync(items)) {
     for await (const value of items) yield { value }
     return
@@ -290,7 +290,7 @@ function isAsync(items: StreamItems): items is Exclude<StreamItems, Iterable<Str
 
 /** Resolves when the bytes have left for the socket: a cut comes after them, and a slow reader slows the upstream. */
 function write(response: ServerResponse, item: SseEvent | string | Uint8Array): Promise<void> {
-  const bytes = typeof item === 'string' || item instanceof Uint8Array ? item : frameText(item)
+  const bytes = typeof item === 'string' || item instanceof Uint8Array ? item : formatEvent(item)
   return new Promise((resolve) => {
     response.once('close', resolve)
     response.write(bytes, () => {
@@ -300,7 +300,7 @@ function write(response: ServerResponse, item: SseEvent | string | Uint8Array): 
   })
 }
 
-function writable(headers: Headers): Record<string, string | string[]> {
+function copyHeaders(headers: Headers): Record<string, string | string[]> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name, typeof value === 'string' ? value : [...value]]),
   )

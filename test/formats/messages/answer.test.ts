@@ -3,7 +3,7 @@ import { NO_USAGE, type Completion } from '../../../src/core/answer.ts'
 import type { Json, JsonObject } from '../../../src/core/json.ts'
 import { messagesClient } from '../../../src/formats/messages/client.ts'
 import { bodyOf, context, failureOf, metrics, svcMetrics } from './samples.ts'
-import { messagesFormat } from '../../support/whole-formats.ts'
+import { messagesFormat } from '../../support/two-way-formats.ts'
 
 const { readCompletion } = messagesFormat
 const write = (completion: Completion) => bodyOf(messagesClient.writeCompletion(completion, metrics, context))

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError, type FailureKind } from '../../../src/core/errors.ts'
 import type { JsonObject } from '../../../src/core/json.ts'
-import { messagesFormat } from '../../support/whole-formats.ts'
+import { messagesFormat } from '../../support/two-way-formats.ts'
 
 const { readFailure, writeFailure, writeFailureEvent: writeFailureFrame } = messagesFormat
 

@@ -5,7 +5,7 @@ import { responsesUpstream } from '../../../src/formats/responses/upstream.ts'
 import { failureOf } from '../chat/support.ts'
 import { bodyText } from '../../support/body-text.ts'
 import { enableTranslation } from '../../../src/formats/translators.ts'
-import { chatFormat, messagesFormat, type WholeFormat } from '../../support/whole-formats.ts'
+import { chatFormat, messagesFormat, type WholeFormat } from '../../support/two-way-formats.ts'
 
 enableTranslation()
 

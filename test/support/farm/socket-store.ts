@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import type { Store } from '../../../src/index.ts'
-import { eachLine, type StoreAnswer } from './wire.ts'
+import { eachLine, type StoreAnswer } from './protocol.ts'
 
 const METHODS = [
   'get',

@@ -4,7 +4,7 @@
  */
 import { createServer, type Socket } from 'node:net'
 import { memoryStore } from '../../../src/index.ts'
-import { eachLine, type StoreAnswer, type StoreCall } from './wire.ts'
+import { eachLine, type StoreAnswer, type StoreCall } from './protocol.ts'
 
 const store = memoryStore()
 const server = createServer({ noDelay: true }, (socket) => {

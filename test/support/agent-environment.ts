@@ -7,7 +7,7 @@ import { serve } from '../../src/node.ts'
 import { startUpstream, type Upstream } from './upstream.ts'
 
 /** A gateway for programs that know its base URL and a key. */
-export interface AgentPlace {
+export interface AgentEnvironment {
   readonly url: string
   readonly secret: string
   readonly upstream: Upstream
@@ -18,7 +18,7 @@ export interface AgentPlace {
 }
 
 /** A gateway as its operator would configure it: two vendors, no models named. */
-export async function startAgentPlace(reply: Upstream['reply']): Promise<AgentPlace> {
+export async function startAgentEnvironment(reply: Upstream['reply']): Promise<AgentEnvironment> {
   const log: LogRecord[] = []
   const upstream = await startUpstream({ reply })
   const gateway: Gateway = createGateway({
@@ -51,7 +51,7 @@ export async function startAgentPlace(reply: Upstream['reply']): Promise<AgentPl
 export function runProgram(
   file: string,
   args: readonly string[],
-  { home }: Pick<AgentPlace, 'home'>,
+  { home }: Pick<AgentEnvironment, 'home'>,
   env: Readonly<Record<string, string>>,
 ): Promise<string> {
   const options = { cwd: home, timeout: 150_000, env: { PATH: process.env['PATH'] ?? '', HOME: home, ...env } }
@@ -65,6 +65,6 @@ export function runProgram(
 }
 
 /** The lines of the log whose requests were answered. */
-export function answeredLines(log: readonly LogRecord[]): readonly LogRecord[] {
+export function answeredRecords(log: readonly LogRecord[]): readonly LogRecord[] {
   return log.filter((line) => line.event === undefined && line.outcome === 'answered')
 }

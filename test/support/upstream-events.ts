@@ -4,11 +4,11 @@ import type { Dialect } from '../../src/core/prompt.ts'
 export { CUT, gate, HANG } from './upstream.ts'
 
 /** The beginning of a stream, up to its first word. */
-export function framesUntilText(dialect: Dialect): readonly SseEvent[] {
-  return dialect === 'openai' ? chatFrames() : messageFrames()
+export function eventsUntilText(dialect: Dialect): readonly SseEvent[] {
+  return dialect === 'openai' ? chatEvents() : messageEvents()
 }
 
-function chatFrames(): readonly SseEvent[] {
+function chatEvents(): readonly SseEvent[] {
   const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'large' }
   return ['', 'Once'].map((content) => ({
     data: JSON.stringify({
@@ -18,7 +18,7 @@ function chatFrames(): readonly SseEvent[] {
   }))
 }
 
-function messageFrames(): readonly SseEvent[] {
+function messageEvents(): readonly SseEvent[] {
   const message = {
     id: 'msg_1',
     type: 'message',
@@ -30,12 +30,12 @@ function messageFrames(): readonly SseEvent[] {
     usage: { input_tokens: 5, output_tokens: 1 },
   }
   return [
-    frame('message_start', { message }),
-    frame('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
-    frame('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Once' } }),
+    namedEvent('message_start', { message }),
+    namedEvent('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+    namedEvent('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Once' } }),
   ]
 }
 
-function frame(type: string, value: object): SseEvent {
+function namedEvent(type: string, value: object): SseEvent {
   return { event: type, data: JSON.stringify({ type, ...value }) }
 }

@@ -5,7 +5,7 @@ import type { JsonObject } from '../../src/core/json.ts'
 import { CHAT_MODEL, MESSAGE_MODEL, type Stage } from './stage.ts'
 
 /** One way in: its path and a body that is answered. */
-export interface Front {
+export interface Endpoint {
   readonly name: string
   readonly path: string
   readonly model: string
@@ -14,41 +14,41 @@ export interface Front {
 
 const question = { messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 20 }
 
-export const CHAT: Front = {
+export const CHAT: Endpoint = {
   name: 'chat',
   path: '/v1/chat/completions',
   model: CHAT_MODEL,
   body: { model: CHAT_MODEL, ...question },
 }
 
-export const MESSAGE: Front = {
+export const MESSAGE: Endpoint = {
   name: 'message',
   path: '/v1/messages',
   model: MESSAGE_MODEL,
   body: { model: MESSAGE_MODEL, ...question },
 }
 
-export const FRONTS: readonly Front[] = [CHAT, MESSAGE]
+export const ENDPOINTS: readonly Endpoint[] = [CHAT, MESSAGE]
 
-/** Both fronts, each over both kinds of upstream. */
-export const CROSSINGS: readonly Front[] = FRONTS.flatMap((front) =>
-  FRONTS.map((other) => ({
-    ...front,
-    name: `${front.name} front, ${other.name} upstream`,
+/** Both endpoints, each over both kinds of upstream. */
+export const FORMAT_PAIRS: readonly Endpoint[] = ENDPOINTS.flatMap((endpoint) =>
+  ENDPOINTS.map((other) => ({
+    ...endpoint,
+    name: `${endpoint.name} endpoint, ${other.name} upstream`,
     model: other.model,
-    body: { ...front.body, model: other.model },
+    body: { ...endpoint.body, model: other.model },
   })),
 )
 
-/** The responses front over both kinds of upstream. */
-export const RESPONSES_CROSSINGS: readonly Front[] = FRONTS.map(({ name, model }) => ({
-  name: `responses front, ${name} upstream`,
+/** The responses endpoint over both kinds of upstream. */
+export const RESPONSES_FORMAT_PAIRS: readonly Endpoint[] = ENDPOINTS.map(({ name, model }) => ({
+  name: `responses endpoint, ${name} upstream`,
   path: '/v1/responses',
   model,
   body: { model, input: 'Hello?', max_output_tokens: 20 },
 }))
 
-export interface AskOptions {
+export interface SendOptions {
   /** @default '/v1/chat/completions' */
   readonly path?: string
   /** @default POST */
@@ -70,13 +70,13 @@ export interface Reply {
 }
 
 /** What is sent: JSON of an object, or bytes as they are. */
-export type Sendable = JsonObject | string | Uint8Array
+export type RequestBody = JsonObject | string | Uint8Array
 
 /** One request over the port, without the comfort of `fetch`. Rejects when the connection breaks. */
-export function ask(
+export function sendRequest(
   stage: Pick<Stage, 'url' | 'secret'>,
-  body: Sendable | undefined,
-  options: AskOptions = {},
+  body: RequestBody | undefined,
+  options: SendOptions = {},
 ): Promise<Reply> {
   const { path = CHAT.path, method = 'POST', secret = stage.secret, signal } = options
   const given = { 'content-type': 'application/json', ...options.headers }
@@ -84,7 +84,7 @@ export function ask(
   for (const [name, value] of Object.entries(given)) {
     if (value !== undefined) headers[name] = typeof value === 'string' ? value : [...value]
   }
-  const bytes = body === undefined ? undefined : bytesOf(body)
+  const bytes = body === undefined ? undefined : encodeBody(body)
   if (bytes !== undefined && headers['transfer-encoding'] === undefined)
     headers['content-length'] = String(bytes.length)
   return new Promise((resolve, reject) => {
@@ -106,7 +106,7 @@ export function ask(
 }
 
 /** The caller's key in a header. */
-export function bearer(stage: Pick<Stage, 'secret'>): string {
+export function authorizationLine(stage: Pick<Stage, 'secret'>): string {
   return `authorization: Bearer ${stage.secret}\r\n`
 }
 
@@ -114,10 +114,10 @@ export function bearer(stage: Pick<Stage, 'secret'>): string {
  * Bytes past every HTTP client. Resolves with all that came back when the server closes the connection; `enough` closes
  * it from here as soon as it holds. Pieces that are functions are called, and awaited, between the writes.
  */
-export function exchange(
+export function sendRawBytes(
   stage: Pick<Stage, 'url'>,
   pieces: readonly (string | Uint8Array | (() => unknown))[],
-  enough: (text: string) => boolean = () => false,
+  isComplete: (text: string) => boolean = () => false,
 ): Promise<string> {
   const { hostname, port } = new URL(stage.url)
   return new Promise((resolve, reject) => {
@@ -131,7 +131,7 @@ export function exchange(
     }
     socket.on('data', (bytes: Buffer) => {
       text += bytes.toString('latin1')
-      if (enough(text)) socket.destroy()
+      if (isComplete(text)) socket.destroy()
     })
     socket.on('error', () => {})
     socket.on('close', () => resolve(text))
@@ -139,12 +139,12 @@ export function exchange(
 }
 
 /** The statuses of everything that came over one connection. */
-export function statusesOf(text: string): readonly number[] {
+export function parseStatuses(text: string): readonly number[] {
   return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }
 
 /** What every refusal of the gateway has in common, whatever was wrong. */
-export function expectRefusal(
+export function expectErrorResponse(
   reply: Reply,
   expected: { readonly status: number; readonly type: string; readonly code?: string; readonly param?: string },
 ): void {
@@ -163,7 +163,7 @@ export function expectRefusal(
 }
 
 /** The events of a stream: the data of each, parsed where it is JSON, and its name. */
-export function eventsOf(
+export function parseEvents(
   text: string,
 ): readonly { readonly event: string | undefined; readonly data: JsonObject | string }[] {
   return text
@@ -180,9 +180,9 @@ export function eventsOf(
     })
 }
 
-/** The words of a streamed answer of either front. */
-export function wordsOf(text: string): string {
-  return eventsOf(text)
+/** The words of a streamed answer of either endpoint. */
+export function streamedText(text: string): string {
+  return parseEvents(text)
     .map(({ data }) => {
       if (typeof data === 'string') return ''
       const choice = (data['choices'] as { delta?: { content?: string } }[] | undefined)?.[0]
@@ -192,14 +192,14 @@ export function wordsOf(text: string): string {
     .join('')
 }
 
-/** The words of a whole answer of either front. */
-export function answerOf(reply: Reply): string | null | undefined {
+/** The words of a whole answer of either endpoint. */
+export function answerText(reply: Reply): string | null | undefined {
   const choices = reply.body['choices'] as { message?: { content?: string | null } }[] | undefined
   const content = reply.body['content'] as { text?: string }[] | undefined
   return choices === undefined ? content?.map((block) => block.text ?? '').join('') : choices[0]?.message?.content
 }
 
-function bytesOf(body: Sendable): Uint8Array {
+function encodeBody(body: RequestBody): Uint8Array {
   if (body instanceof Uint8Array) return body
   return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
 }

@@ -16,7 +16,7 @@ import type {
   RateLimitRecord,
   WireForm,
 } from '../../src/index.ts'
-import { ask, type AskOptions, type Reply, type Sendable } from './ask.ts'
+import { sendRequest, type SendOptions, type Reply, type RequestBody } from './send-request.ts'
 import type { Stage } from './stage.ts'
 
 export const ADMIN_KEY = 'an-admin-key-of-this-test'
@@ -27,20 +27,20 @@ export const RATE_LIMITS = '/api/governance/rate-limits'
 export const AUDIT = '/api/governance/audit'
 
 /** One request of an administrator over the port. */
-export function administrate(
+export function callAdminApi(
   stage: Pick<Stage, 'url' | 'secret'>,
   method: string,
   path: string,
-  body?: Sendable,
-  options: AskOptions = {},
+  body?: RequestBody,
+  options: SendOptions = {},
 ): Promise<Reply> {
   const headers = { 'x-admin-key': ADMIN_KEY, ...options.headers }
-  return ask(stage, body, { ...options, method, path, secret: null, headers })
+  return sendRequest(stage, body, { ...options, method, path, secret: null, headers })
 }
 
 type Shape<value> = z.ZodType<value>
 const whole = z.int().nonnegative()
-const moment = z.iso.datetime()
+const timestamp = z.iso.datetime()
 const duration = z.enum(['1m', '1h', '1d', '1w', '1M'])
 
 /** What the admin API answers, field by field: nothing less, nothing more. */
@@ -57,8 +57,8 @@ const key = {
   ...listedKey,
   object: z.literal('virtual_key'),
   description: z.string(),
-  created_at: moment,
-  expires_at: moment.nullable(),
+  created_at: timestamp,
+  expires_at: timestamp.nullable(),
   budget_reset_duration: duration.nullable(),
   budget_id: z.string().nullable(),
   plan: z.string().nullable(),
@@ -94,7 +94,7 @@ export const BUDGET: Shape<WireForm<BudgetRecord>> = z.strictObject({
   max_limit: z.number().nonnegative(),
   reset_duration: duration,
   current_usage_cents: whole,
-  resets_at: moment,
+  resets_at: timestamp,
 })
 
 export const BUDGET_LIST: Shape<WireForm<BudgetPage>> = z.strictObject({
@@ -130,10 +130,10 @@ const sums = {
 
 export const USAGE: Shape<WireForm<KeyUsage>> = z.strictObject({
   key_id: z.string(),
-  period_start: moment,
+  period_start: timestamp,
   current_usage_cents: whole,
   budget_limit_cents: whole,
-  budget_resets_at: moment,
+  budget_resets_at: timestamp,
   ...sums,
   by_model: z.array(z.strictObject({ model: z.string(), ...sums })),
 })
@@ -141,22 +141,22 @@ export const USAGE: Shape<WireForm<KeyUsage>> = z.strictObject({
 export const RATE_STATUS: Shape<WireForm<KeyRateLimit>> = z.strictObject({
   request_limit: whole,
   request_remaining: whole,
-  request_reset_at: moment,
+  request_reset_at: timestamp,
   token_limit: whole,
   token_remaining: whole,
-  token_reset_at: moment,
+  token_reset_at: timestamp,
 })
 
 export const LIMITS: Shape<WireForm<KeyLimits>> = z.strictObject({
   remaining_requests: whole,
   request_limit: whole,
-  request_reset_at: moment,
+  request_reset_at: timestamp,
   remaining_tokens: whole,
   token_limit: whole,
-  token_reset_at: moment,
+  token_reset_at: timestamp,
   remaining_budget_cents: whole,
   budget_limit_cents: whole,
-  budget_resets_at: moment,
+  budget_resets_at: timestamp,
 })
 
 export const AUDIT_PAGE: Shape<
@@ -164,7 +164,7 @@ export const AUDIT_PAGE: Shape<
 > = z.strictObject({
   records: z.array(
     z.strictObject({
-      timestamp: moment,
+      timestamp: timestamp,
       key_id: z.string().nullable(),
       model: z.string().nullable(),
       tokens_used: whole,

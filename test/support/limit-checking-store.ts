@@ -1,7 +1,7 @@
-import { watchedStore, type WatchedStore } from './watched-store.ts'
+import { recordingStore, type RecordingStore } from './recording-store.ts'
 
 /** A reservation that the budget refused. */
-export interface Refusal {
+export interface Rejection {
   readonly max: number
   /** Sum of the spent and held amounts at the refusal. */
   readonly level: number
@@ -9,23 +9,23 @@ export interface Refusal {
   readonly minGrant: number
 }
 
-export interface TightStore extends WatchedStore {
-  readonly refusals: readonly Refusal[]
+export interface LimitCheckingStore extends RecordingStore {
+  readonly rejections: readonly Rejection[]
   /** Grants above a limit, and refusals of claims that fit. */
   readonly violations: readonly string[]
 }
 
 /** A watched store that records grants above a limit and refusals of claims that fit. Calls `decided` after each reservation. */
-export function tightStore(
+export function limitCheckingStore(
   now: () => number,
-  decided: (so: Pick<TightStore, 'reservationIds' | 'refusals'>) => void = () => {},
-): TightStore {
-  const store = watchedStore(now)
-  const refusals: Refusal[] = []
+  onReservation: (so: Pick<LimitCheckingStore, 'reservationIds' | 'rejections'>) => void = () => {},
+): LimitCheckingStore {
+  const store = recordingStore(now)
+  const refusals: Rejection[] = []
   const violations: string[] = []
   return {
     ...store,
-    refusals,
+    rejections: refusals,
     violations,
     reserve: async (request) => {
       const result = await store.reserve(request)
@@ -37,7 +37,7 @@ export function tightStore(
         refusals.push({ max, level, minGrant })
         if (max - level >= minGrant) violations.push(`${counter}: ${minGrant} refused at ${level} of ${max}`)
       }
-      decided({ reservationIds: store.reservationIds, refusals })
+      onReservation({ reservationIds: store.reservationIds, rejections: refusals })
       return result
     },
   }

@@ -2,22 +2,22 @@ import type { Settlement, Store } from '../../src/core/store.ts'
 import { memoryStore } from '../../src/index.ts'
 
 /** A memory store that records reservations and settlements. */
-export interface WatchedStore extends Store {
+export interface RecordingStore extends Store {
   /** Ids of accepted reservations, oldest first. */
   readonly reservationIds: readonly string[]
   /** All calls of `settle`, including repeated ones. */
   readonly settlements: readonly Settlement[]
   /** Resolves when all reservations are settled. */
-  allSettled(): Promise<void>
+  waitUntilSettled(): Promise<void>
   /** Returns the greatest amount that a counter holds. */
-  held(): Promise<number>
+  maxHeld(): Promise<number>
   /** Returns the sums of the daily tallies: tokens, and money in nano-dollars. */
-  booked(): Booked
+  dailyTotals(): DailyTotals
   /** Returns the sum of the spent amounts of all counters of a kind. */
   spent(kind: 'budget' | 'requests' | 'tokens'): Promise<number>
 }
 
-export interface Booked {
+export interface DailyTotals {
   readonly requests: number
   readonly prompt: number
   readonly completion: number
@@ -25,7 +25,7 @@ export interface Booked {
   readonly billed: number
 }
 
-function bookedBy(settlements: readonly Settlement[]): Booked {
+function sumDailyTallies(settlements: readonly Settlement[]): DailyTotals {
   const tallies = settlements.flatMap((settlement) => settlement.tallies)
   const days = tallies.filter(({ name }) => name.startsWith('usage:') && name.includes(':1d:'))
   const sum = (field: string): number => days.reduce((total, { amounts }) => total + (amounts[field] ?? 0), 0)
@@ -33,7 +33,7 @@ function bookedBy(settlements: readonly Settlement[]): Booked {
   return { requests, prompt, completion, actual: sum('actual'), billed: sum('billed') }
 }
 
-export function watchedStore(now?: () => number): WatchedStore {
+export function recordingStore(now?: () => number): RecordingStore {
   const store = memoryStore(now === undefined ? {} : { now })
   const reservationIds: string[] = []
   const settlements: Settlement[] = []
@@ -55,10 +55,10 @@ export function watchedStore(now?: () => number): WatchedStore {
       const first = await store.settle(settlement)
       settlements.push(settlement)
       for (const { counter } of settlement.charges) counters.add(counter)
-      for (const look of waiting) look()
+      for (const check of waiting) check()
       return first
     },
-    allSettled: () =>
+    waitUntilSettled: () =>
       new Promise((resolve) => {
         const look = (): void => {
           if (!reservationIds.every(isSettled)) return
@@ -68,11 +68,11 @@ export function watchedStore(now?: () => number): WatchedStore {
         waiting.add(look)
         look()
       }),
-    held: async () => {
+    maxHeld: async () => {
       const levels = await store.levels([...counters])
       return Math.max(0, ...levels.map((level) => level.held))
     },
-    booked: () => bookedBy(settlements),
+    dailyTotals: () => sumDailyTallies(settlements),
     spent: async (kind) => {
       const levels = await store.levels([...counters].filter((counter) => counter.startsWith(`${kind}:`)))
       // The counters of a key and of its shared budget contain the same money.

@@ -2,13 +2,13 @@ import { expect } from 'vitest'
 import type { Stage } from './stage.ts'
 
 /** Bodies of event streams as texts, and single events of them. */
-export interface StreamReading {
+export interface StreamReader {
   readonly response: Response
   /** Resolves with what came by then, as soon as there are `count` events or the stream has ended. */
-  events(count: number): Promise<string>
+  readEvents(count: number): Promise<string>
   /** All that comes until the end. */
-  rest(): Promise<string>
-  leave(): Promise<void>
+  readToEnd(): Promise<string>
+  cancel(): Promise<void>
 }
 
 /** One call in this process, with the stage's own key. */
@@ -29,36 +29,36 @@ export function post(
 }
 
 /** The reader of a body that must be there. */
-export function readerOf({ body }: Response): ReadableStreamDefaultReader<Uint8Array> {
+export function getReader({ body }: Response): ReadableStreamDefaultReader<Uint8Array> {
   if (body === null) throw new Error('the response has no body')
   return body.getReader()
 }
 
-export function reading(response: Response): StreamReading {
-  const reader = readerOf(response)
+export function readStream(response: Response): StreamReader {
+  const reader = getReader(response)
   const decoder = new TextDecoder()
   let text = ''
-  const more = async (): Promise<boolean> => {
+  const readMore = async (): Promise<boolean> => {
     const { value, done } = await reader.read()
     if (value !== undefined) text += decoder.decode(value, { stream: true })
     return !done
   }
   return {
     response,
-    events: async (count) => {
-      while (eventTexts(text).length < count && (await more()));
+    readEvents: async (count) => {
+      while (splitEvents(text).length < count && (await readMore()));
       return text
     },
-    rest: async () => {
-      while (await more());
+    readToEnd: async () => {
+      while (await readMore());
       return text
     },
-    leave: () => reader.cancel(),
+    cancel: () => reader.cancel(),
   }
 }
 
 /** Each event as it stood on the wire, comments and heartbeats without an id left out. */
-export function eventTexts(text: string): readonly string[] {
+export function splitEvents(text: string): readonly string[] {
   return text
     .split('\n\n')
     .filter((event) => event !== '' && /^id: /m.test(event))
@@ -66,7 +66,7 @@ export function eventTexts(text: string): readonly string[] {
 }
 
 /** The ids of a stream are 1, 2, 3 and so on. */
-export function expectCounted(text: string, from = 1): void {
+export function expectConsecutiveIds(text: string, from = 1): void {
   const ids = [...text.matchAll(/^id: (.*)$/gm)].map((match) => Number(match[1]))
   expect(ids).toEqual(ids.map((_, index) => from + index))
 }

@@ -1,5 +1,5 @@
 /** The value of a step, or what it threw or rejected with. */
-export async function attempt(step: () => unknown): Promise<unknown> {
+export async function resultOrError(step: () => unknown): Promise<unknown> {
   try {
     return await step()
   } catch (error) {

@@ -8,24 +8,24 @@ import { createChunkSource, UpstreamStream } from '../../src/upstream/upstream-s
 import { PullQueue } from './pull-queue.ts'
 
 /** The steps of a streamed answer, drawn one by one. */
-export type StepsReader = AsyncIterableIterator<StreamChunk>
+export type ChunkReader = AsyncIterableIterator<StreamChunk>
 
-type Streamed = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
+type StreamedAnswer = AsyncIterable<StreamChunk> | AnswerSource | UpstreamStream
 
 /** Opens the stream of a candidate's answer, whose steps `stepsOf` reads. */
-export function createStepStream(
+export function createChunkStream(
   { provider }: Route,
   answer: AsyncIterable<StreamChunk> | AnswerSource,
 ): UpstreamStream {
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, provider.name)
-  return new UpstreamStream(source, stepTranslator(source, provider.name))
+  return new UpstreamStream(source, createChunkTranslator(source, provider.name))
 }
 
 /** A translator that writes nothing and keeps the steps, for `stepsOf`. */
-function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
+function createChunkTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslator {
   return new AnswerTranslator({
     format: source.format,
-    writer: new StepKeeper(),
+    writer: new ChunkCollector(),
     isNumbered: false,
     toError: (what, cause) => upstreamError(provider, what, cause),
     checkEvent: (data) => {
@@ -35,17 +35,17 @@ function stepTranslator(source: AnswerSource, provider = 'tiny'): AnswerTranslat
 }
 
 /** Reads an answer through a translator, as the gateway does. The source is paused while no step is waited for. */
-export function stepsOf(answer: Streamed): StepsReader {
-  if (answer instanceof UpstreamStream) return read(answer)
+export function readChunks(answer: StreamedAnswer): ChunkReader {
+  if (answer instanceof UpstreamStream) return readFrom(answer)
   const source = isAnswerSource(answer) ? answer : createChunkSource(answer, 'tiny')
-  const stream = new UpstreamStream(source, stepTranslator(source))
-  const queue = queueOf(stream)
+  const stream = new UpstreamStream(source, createChunkTranslator(source))
+  const queue = getQueue(stream)
   stream.open({ after: () => () => {} }, 0).catch((error: unknown) => queue.break(error))
-  return read(stream)
+  return readFrom(stream)
 }
 
-function read(stream: UpstreamStream): StepsReader {
-  const queue = queueOf(stream)
+function readFrom(stream: UpstreamStream): ChunkReader {
+  const queue = getQueue(stream)
   queue.onDemand = (isWanted) => (isWanted ? stream.resume() : stream.pause())
   stream.attach({ onChunk: () => {}, onComplete: () => queue.end(), onError: (error) => queue.break(error) })
   stream.pause()
@@ -53,11 +53,11 @@ function read(stream: UpstreamStream): StepsReader {
 }
 
 /** Keeps what it is given, and writes nothing. */
-class StepKeeper implements StreamWriter {
-  readonly steps = new PullQueue<StreamChunk>()
+class ChunkCollector implements StreamWriter {
+  readonly chunks = new PullQueue<StreamChunk>()
 
   write(chunk: StreamChunk): readonly [] {
-    this.steps.push(chunk)
+    this.chunks.push(chunk)
     return []
   }
 
@@ -66,7 +66,7 @@ class StepKeeper implements StreamWriter {
   }
 }
 
-function queueOf({ translator }: UpstreamStream): PullQueue<StreamChunk> {
-  if (translator.writer instanceof StepKeeper) return translator.writer.steps
+function getQueue({ translator }: UpstreamStream): PullQueue<StreamChunk> {
+  if (translator.writer instanceof ChunkCollector) return translator.writer.chunks
   throw new Error('The translator of this stream is not one of stepTranslator')
 }
