@@ -170,7 +170,7 @@ describe('counting tokens of a response', () => {
   ])('is rejected %s', async (_, options, change, status) => {
     const { url, secret, upstream } = await stage({ key: { name: 'k', allowed_models: ['chat/*'] } })
 
-    const reply = await ask(
+    const reply = await sendRequest(
       { url, secret },
       { model: CHAT_MODEL, input, ...change },
       { path: '/v1/responses/input_tokens', ...options },

@@ -404,7 +404,9 @@ describe('budgets', () => {
       return quote(1, 1)
     }
     const countable = { ...quote(1, 1, 1000), recount: { budget: { run, callsUpstream: true } } }
-    expect(await resultOrError(async () => governance.ledger.reserve(key, countable))).toMatchObject({ kind: 'rate-limited' })
+    expect(await resultOrError(async () => governance.ledger.reserve(key, countable))).toMatchObject({
+      kind: 'rate-limited',
+    })
     expect(recounts).toBe(0)
   })
 
